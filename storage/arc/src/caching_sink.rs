@@ -69,7 +69,7 @@ mod tests {
     use std::sync::atomic::{AtomicU64, Ordering};
 
     use ondisk::{Blkptr, ObjectType};
-    use units::{Level, ObjsetId, Place, Txg};
+    use units::{Level, ObjsetId, Txg, Zbookmark};
     use zio::{Block, Error, Key, Sink, Source, WritePolicy, WriteRequest};
 
     use super::CachingSink;
@@ -89,7 +89,7 @@ mod tests {
     }
 
     impl Source for DiscardingStore {
-        fn read(&self, _: &Blkptr, place: Place, _: Option<&Key>) -> Result<Block, Error> {
+        fn read(&self, _: &Blkptr, place: Zbookmark, _: Option<&Key>) -> Result<Block, Error> {
             Err(Error::Redacted { zbookmark: place })
         }
     }
@@ -107,9 +107,9 @@ mod tests {
             txg: Txg::new(5),
             policy: &policy,
             previous,
-            zbookmark: Place::default(),
+            zbookmark: Zbookmark::default(),
         };
-        let held = |pointer: &Blkptr| cache.read(pointer, Place::default(), None).ok();
+        let held = |pointer: &Blkptr| cache.read(pointer, Zbookmark::default(), None).ok();
         let (content, list) = (ObjectType::PLAIN_FILE, ObjectType::DIRECTORY);
         let alone = written.write(&request(content, 0, &[1; 4096], &Blkptr::EMPTY)).unwrap();
         assert!(held(&alone).is_none(), "content");
@@ -127,7 +127,7 @@ mod tests {
         assert!(held(&above).is_none(), "written once more in the same group");
         let later = |objset, previous| WriteRequest {
             txg: Txg::new(6),
-            zbookmark: Place { objset, ..Place::default() },
+            zbookmark: Zbookmark { objset, ..Zbookmark::default() },
             ..request(list, 0, &[6; 4096], previous)
         };
         written.write(&later(ObjsetId::new(54), &many[0])).unwrap();

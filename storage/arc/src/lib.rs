@@ -21,7 +21,7 @@ use std::sync::{Arc, Weak};
 
 use ondisk::Blkptr;
 use parking_lot::Mutex;
-use units::Place;
+use units::Zbookmark;
 use zio::{Block, BlockRead, Error, Key, Source, Trimmed};
 
 pub use caching_sink::CachingSink;
@@ -95,7 +95,7 @@ impl Cache {
     fn read_and_insert(
         &self,
         pointer: &Blkptr,
-        place: Place,
+        place: Zbookmark,
         key: Option<&Key>,
     ) -> Result<Block, Error> {
         let block = self.source.read(pointer, place, key)?;
@@ -127,7 +127,7 @@ impl Cache {
 }
 
 impl Source for Cache {
-    fn read(&self, pointer: &Blkptr, place: Place, key: Option<&Key>) -> Result<Block, Error> {
+    fn read(&self, pointer: &Blkptr, place: Zbookmark, key: Option<&Key>) -> Result<Block, Error> {
         if let Some(block) = self.lookup(pointer) {
             return Ok(block.to_block());
         }
@@ -137,7 +137,7 @@ impl Source for Cache {
     fn read_into(
         &self,
         pointer: &Blkptr,
-        place: Place,
+        place: Zbookmark,
         key: Option<&Key>,
         into: &mut [u8],
     ) -> Result<usize, Error> {
@@ -187,7 +187,12 @@ impl Source for Cache {
         }
     }
 
-    fn read_once(&self, pointer: &Blkptr, place: Place, key: Option<&Key>) -> Result<Block, Error> {
+    fn read_once(
+        &self,
+        pointer: &Blkptr,
+        place: Zbookmark,
+        key: Option<&Key>,
+    ) -> Result<Block, Error> {
         match self.lookup(pointer) {
             Some(block) => Ok(block.to_block()),
             None => self.source.read_once(pointer, place, key),
@@ -201,7 +206,7 @@ mod tests {
     use std::sync::atomic::{AtomicU64, Ordering};
 
     use ondisk::{Blkptr, Order};
-    use units::Place;
+    use units::Zbookmark;
     use zio::{Block, BlockRead, Error, Key, Source};
 
     use super::{Cache, MemoryBudget};
@@ -209,7 +214,7 @@ mod tests {
     struct CountingSource(AtomicU64);
 
     impl Source for CountingSource {
-        fn read(&self, pointer: &Blkptr, _: Place, _: Option<&Key>) -> Result<Block, Error> {
+        fn read(&self, pointer: &Blkptr, _: Zbookmark, _: Option<&Key>) -> Result<Block, Error> {
             self.0.fetch_add(1, Ordering::Relaxed);
             let Blkptr::Regular(block) = pointer else { panic!("only blocks are asked for") };
             let mark = block.dvas[0].unwrap().offset.to_le_bytes()[1];
@@ -242,9 +247,9 @@ mod tests {
         for word in 0..4 {
             let mut again = first.clone();
             again.sum[word] = 1;
-            cache.read(&Blkptr::Regular(again), Place::default(), None).unwrap();
+            cache.read(&Blkptr::Regular(again), Zbookmark::default(), None).unwrap();
         }
-        cache.read(&Blkptr::Regular(first), Place::default(), None).unwrap();
+        cache.read(&Blkptr::Regular(first), Zbookmark::default(), None).unwrap();
         assert_eq!(below.0.load(Ordering::Relaxed), 5);
     }
 
@@ -255,18 +260,18 @@ mod tests {
         let cache = Cache::new(below.clone(), &memory);
         for round in 0..3 {
             for sector in 1..100 {
-                let block = cache.read(&pointer(sector * 8), Place::default(), None).unwrap();
+                let block = cache.read(&pointer(sector * 8), Zbookmark::default(), None).unwrap();
                 assert_eq!(block[0], (sector * 8 * 512).to_le_bytes()[1]);
             }
             assert_eq!(below.0.load(Ordering::Relaxed), 99, "round {round}");
         }
         for sector in 1..10_000 {
-            cache.read(&pointer(sector * 8), Place::default(), None).unwrap();
+            cache.read(&pointer(sector * 8), Zbookmark::default(), None).unwrap();
         }
         assert_eq!(below.0.load(Ordering::Relaxed), 9999);
         for _ in 0..2 {
-            cache.read_once(&pointer(20_000 * 8), Place::default(), None).unwrap();
-            cache.read_once(&pointer(9_999 * 8), Place::default(), None).unwrap();
+            cache.read_once(&pointer(20_000 * 8), Zbookmark::default(), None).unwrap();
+            cache.read_once(&pointer(9_999 * 8), Zbookmark::default(), None).unwrap();
         }
         assert_eq!(
             below.0.load(Ordering::Relaxed),
@@ -283,7 +288,7 @@ mod tests {
             for sector in stretch.clone() {
                 let mut into = vec![0; 4096];
                 let pointer = pointer(sector * 8);
-                cache.read_into(&pointer, Place::default(), None, &mut into).unwrap();
+                cache.read_into(&pointer, Zbookmark::default(), None, &mut into).unwrap();
                 assert!(into.iter().all(|byte| *byte == (sector * 8 * 512).to_le_bytes()[1]));
             }
             assert_eq!(asked() - before, wanted, "pass {pass}");
@@ -296,7 +301,7 @@ mod tests {
             let mut run: Vec<BlockRead<'_>> = ([&held, &new].into_iter().zip(&mut into))
                 .map(|(pointer, into)| BlockRead {
                     pointer,
-                    zbookmark: Place::default(),
+                    zbookmark: Zbookmark::default(),
                     into,
                     is_done: false,
                 })
@@ -308,13 +313,13 @@ mod tests {
         let other = Cache::new(below, &memory);
         assert!(cache.bytes() <= memory.bytes() / 2, "{} bytes are kept", cache.bytes());
         for sector in 1..1000 {
-            other.read(&pointer(sector * 8), Place::default(), None).unwrap();
+            other.read(&pointer(sector * 8), Zbookmark::default(), None).unwrap();
         }
         assert!(cache.bytes() + other.bytes() <= memory.bytes(), "two share what there is");
         assert!(cache.bytes() > 0 && other.bytes() > memory.bytes() / 4);
         for sector in 1..1000 {
             for cache in [&cache, &other] {
-                cache.read(&pointer(sector * 8), Place::default(), None).unwrap();
+                cache.read(&pointer(sector * 8), Zbookmark::default(), None).unwrap();
             }
         }
         assert!(cache.bytes() + other.bytes() <= memory.bytes(), "two share what there is");

@@ -10,65 +10,65 @@ use dsl::lists;
 use ondisk::dsl::Dataset;
 use ondisk::{Blkptr, ObjectType};
 use spa::{DedupLogs, Directory};
-use units::{BlockId, Level, ObjectId, ObjsetId, Place, Txg};
+use units::{BlockId, Level, ObjectId, ObjsetId, Txg, Zbookmark};
 use zap::Zap;
 
-use crate::tally::{Tally, allocated};
-use crate::walk::Task;
-use crate::{Error, Inner};
+use crate::tally::{Tally, allocated_bytes};
+use crate::walk::ObjsetTask;
+use crate::{CheckInner, Error};
 
-impl Inner {
+impl CheckInner {
     /// Finds what is to be walked of the present state.
-    pub(crate) fn begin(&self) {
+    pub(crate) fn queue_current_state(&self) {
         let root = &self.pool.root;
-        self.plan(&self.pool.mos, root);
+        self.queue_tasks(&self.pool.mos, root);
     }
 
     /// Finds what is to be walked of the checkpoint; false if there is none.
-    pub(crate) fn begin_checkpoint(&self) -> bool {
+    pub(crate) fn queue_checkpoint(&self) -> bool {
         let root = match &self.pool.checkpoint {
             Ok(None) => return false,
             Ok(Some(kept)) => kept.root.clone(),
             Err(error) => {
-                self.fault(format!("the checkpoint cannot be read: {error}"));
+                self.record_fault(format!("the checkpoint cannot be read: {error}"));
                 return false;
             }
         };
-        self.checkpoint.store(true, Relaxed);
+        self.in_checkpoint.store(true, Relaxed);
         match Objset::open(Arc::clone(self.pool.mos.source()), ObjsetId::new(0), &root, None) {
-            Ok(mos) => self.plan(&mos, &root),
-            Err(error) => self.fault(format!("the checkpoint cannot be read: {error}")),
+            Ok(mos) => self.queue_tasks(&mos, &root),
+            Err(error) => self.record_fault(format!("the checkpoint cannot be read: {error}")),
         }
         true
     }
 
-    fn fault(&self, what: String) {
-        self.tally.lock().note(true, what);
+    fn record_fault(&self, what: String) {
+        self.tally.lock().add_note(true, what);
     }
 
-    fn plan(&self, mos: &Objset, root: &Blkptr) {
-        let mut tasks = vec![Task {
+    fn queue_tasks(&self, mos: &Objset, root: &Blkptr) {
+        let mut tasks = vec![ObjsetTask {
             id: ObjsetId::new(0),
             root: root.clone(),
-            since: Txg::ZERO,
-            from: None,
-            log: false,
+            since_txg: Txg::ZERO,
+            start: None,
+            has_log: false,
         }];
-        self.datasets(mos, &mut tasks);
-        if let Err(error) = self.waiting(mos, &mut tasks) {
-            self.fault(format!("the lists of blocks to be freed cannot be read: {error}"));
+        self.add_dataset_tasks(mos, &mut tasks);
+        if let Err(error) = self.add_pending_frees(mos, &mut tasks) {
+            self.record_fault(format!("the lists of blocks to be freed cannot be read: {error}"));
         }
         self.objsets.fetch_add(tasks.len() as u64, Relaxed);
         self.queue.add(tasks);
     }
 
     /// All datasets and snapshots: each has what was born after the snapshot before it.
-    fn datasets(&self, mos: &Objset, tasks: &mut Vec<Task>) {
+    fn add_dataset_tasks(&self, mos: &Objset, tasks: &mut Vec<ObjsetTask>) {
         for object in mos.objects() {
             let (id, dnode) = match object {
                 Ok(found) => found,
                 Err(error) => {
-                    self.fault(format!("datasets may be left out: {error}"));
+                    self.record_fault(format!("datasets may be left out: {error}"));
                     continue;
                 }
             };
@@ -76,40 +76,40 @@ impl Inner {
                 continue;
             }
             let mut bonus = ondisk::Reader::new("dataset", &dnode.bonus, dnode.order);
-            self.declared_features(mos, id);
+            self.add_declared_features(mos, id);
             match Dataset::read(&mut bonus) {
-                Ok(dataset) => tasks.push(Task {
+                Ok(dataset) => tasks.push(ObjsetTask {
                     id: ObjsetId::new(id.get()),
-                    log: !dataset.next.exists(),
+                    has_log: !dataset.next.exists(),
                     root: dataset.root,
-                    since: dataset.previous_txg,
-                    from: None,
+                    since_txg: dataset.previous_txg,
+                    start: None,
                 }),
-                Err(error) => self.fault(format!("dataset {id} is left out: {error}")),
+                Err(error) => self.record_fault(format!("dataset {id} is left out: {error}")),
             }
         }
     }
 
     /// Notes which features a dataset of the present state declares.
-    fn declared_features(&self, mos: &Objset, id: ObjectId) {
-        if self.checkpoint.load(Relaxed) {
+    fn add_declared_features(&self, mos: &Objset, id: ObjectId) {
+        if self.in_checkpoint.load(Relaxed) {
             return;
         }
         let mut tally = Tally::default();
-        if let Err(error) = tally.features.declare(mos, id) {
-            tally.note(true, format!("the features of dataset {id} cannot be read: {error}"));
+        if let Err(error) = tally.feature_usage.add_declared(mos, id) {
+            tally.add_note(true, format!("the features of dataset {id} cannot be read: {error}"));
         }
         self.tally.lock().merge(tally);
     }
 
     /// What waits to be freed: allocated, and nobody's.
-    fn waiting(&self, mos: &Objset, tasks: &mut Vec<Task>) -> Result<(), Error> {
+    fn add_pending_frees(&self, mos: &Objset, tasks: &mut Vec<ObjsetTask>) -> Result<(), Error> {
         let directory = Directory::open(mos.clone())?;
         let mut tally = Tally::default();
         for name in ["sync_bplist", "free_bpobj"] {
             let Some(list) = directory.number(name)?.filter(|list| *list != 0) else { continue };
             let _ = lists::walk_bpobj(mos, ObjectId::new(list), &mut |listed| {
-                self.dead(listed.pointer, &mut tally);
+                self.count_pending_free(listed.pointer, &mut tally);
                 ControlFlow::Continue(())
             })?;
         }
@@ -118,54 +118,61 @@ impl Inner {
                 let [objset, object, level, block] = entry.resume;
                 let level = Level::new(u8::try_from(level).unwrap_or(0));
                 let id = ObjsetId::new(objset);
-                let place = Place::new(id, ObjectId::new(object), level, BlockId::new(block));
+                let place = Zbookmark::new(id, ObjectId::new(object), level, BlockId::new(block));
                 let begun = entry.resume != [0; 4];
                 let from = begun.then_some(place);
-                tasks.push(Task { id, root: entry.root, since: entry.birth, from, log: false });
+                tasks.push(ObjsetTask {
+                    id,
+                    root: entry.root,
+                    since_txg: entry.birth,
+                    start: from,
+                    has_log: false,
+                });
             }
         }
         if let Some(table) = directory.object("com.delphix:deleted_clones")? {
             for entry in Zap::open(table)?.entries() {
                 let Some(list) = entry?.value.u64() else { continue };
-                self.livelist(mos, ObjectId::new(list), &mut tally)?;
+                self.add_livelist(mos, ObjectId::new(list), &mut tally)?;
             }
         }
         for (checksum, mut logs) in DedupLogs::all(mos, &directory)? {
             // they are freed only when the log is emptied
             for pointer in logs.take_unreferenced(checksum)? {
-                self.dead(&pointer, &mut tally);
+                self.count_pending_free(&pointer, &mut tally);
             }
         }
-        self.settle(&mut tally);
+        self.merge_tally(&mut tally);
         Ok(())
     }
 
     /// The blocks of a destroyed clone: those of which a birth was listed, and no death.
-    fn livelist(&self, mos: &Objset, id: ObjectId, tally: &mut Tally) -> Result<(), Error> {
+    fn add_livelist(&self, mos: &Objset, id: ObjectId, tally: &mut Tally) -> Result<(), Error> {
         for (_, part) in lists::deadlist_parts(mos, id)? {
-            lists::living(mos, part, &mut |pointer| self.dead(pointer, tally))?;
+            lists::living(mos, part, &mut |pointer| self.count_pending_free(pointer, tally))?;
         }
         Ok(())
     }
 
     /// A block that waits to be freed. It is not examined: nobody will ever read it.
-    fn dead(&self, pointer: &Blkptr, tally: &mut Tally) {
+    fn count_pending_free(&self, pointer: &Blkptr, tally: &mut Tally) {
         let Blkptr::Regular(block) = pointer else { return };
         let tree = &self.pool.tree;
-        let checkpoint = self.checkpoint.load(Relaxed);
+        let checkpoint = self.in_checkpoint.load(Relaxed);
         let Some(first) = block.dvas[0] else { return };
         if checkpoint && self.space.is_referenced(tree, first) {
             return;
         }
-        let again = !checkpoint && self.shared.refer(first).is_some_and(|before| before > 0);
-        tally.count_waiting(block);
+        let again =
+            !checkpoint && self.shared.add_reference(first).is_some_and(|before| before > 0);
+        tally.count_pending_free(block);
         if again {
             return;
         }
-        let place = Place::default();
+        let place = Zbookmark::default();
         for dva in block.copies() {
             let mut extent = self.space.extent(tree, dva, block.birth_physical, place);
-            extent.shared = checkpoint;
+            extent.may_be_shared = checkpoint;
             tally.extents.push(extent);
         }
         if block.is_gang() {
@@ -175,6 +182,6 @@ impl Inner {
                 tally.extents.extend(examined.pieces.iter().copied().map(piece));
             }
         }
-        self.job.progress.add(allocated(block), 0);
+        self.job.progress.add(allocated_bytes(block), 0);
     }
 }

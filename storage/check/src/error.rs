@@ -11,11 +11,11 @@ pub enum Error {
     Object(#[from] dmu::Error),
     /// A table that is needed for a start cannot be read.
     #[error(transparent)]
-    Table(#[from] zap::Error),
+    Zap(#[from] zap::Error),
     /// A list cannot be read.
     #[error(transparent)]
-    List(#[from] dsl::Error),
+    BlockList(#[from] dsl::Error),
     /// A structure breaks a rule.
     #[error(transparent)]
-    Structure(#[from] ondisk::Error),
+    Corrupt(#[from] ondisk::Error),
 }

@@ -27,7 +27,7 @@ const LARGEST_PLAIN_BLOCK: u32 = 128 << 10;
 pub(crate) struct FeatureSet(u64);
 
 impl FeatureSet {
-    fn add(&mut self, name: &str) {
+    fn insert(&mut self, name: &str) {
         if let Some(at) = FEATURES.iter().position(|feature| feature.name == name) {
             self.0 |= 1 << at;
         }
@@ -37,7 +37,7 @@ impl FeatureSet {
         self.0 |= other.0;
     }
 
-    fn without(self, other: Self) -> Self {
+    fn difference(self, other: Self) -> Self {
         Self(self.0 & !other.0)
     }
 
@@ -47,7 +47,7 @@ impl FeatureSet {
     }
 
     /// The features that a dataset uses because of such a block.
-    pub(crate) fn of_block(pointer: &Blkptr) -> Self {
+    pub(crate) fn from_block(pointer: &Blkptr) -> Self {
         let mut found = Self::default();
         let compression = match pointer {
             Blkptr::Regular(block) => {
@@ -58,29 +58,29 @@ impl FeatureSet {
                     Checksum::Blake3 => "blake3",
                     _ => "",
                 };
-                found.add_if(!name.is_empty(), name);
-                found.add_if(block.lsize > LARGEST_PLAIN_BLOCK, "large_blocks");
+                found.insert_if(!name.is_empty(), name);
+                found.insert_if(block.lsize > LARGEST_PLAIN_BLOCK, "large_blocks");
                 block.compression
             }
             Blkptr::Embedded(block) => block.compression,
             Blkptr::Hole(_) | Blkptr::Redacted(_) => return found,
         };
-        found.add_if(compression == Compression::Zstd, "zstd_compress");
+        found.insert_if(compression == Compression::Zstd, "zstd_compress");
         found
     }
 
-    fn add_if(&mut self, used: bool, name: &str) {
+    fn insert_if(&mut self, used: bool, name: &str) {
         if used {
-            self.add(name);
+            self.insert(name);
         }
     }
 
     /// The features that a dataset uses because of a block of dnodes.
-    pub(crate) fn of_dnodes(content: &[u8]) -> Self {
+    pub(crate) fn from_dnodes(content: &[u8]) -> Self {
         let (mut found, mut at) = (Self::default(), 0_usize);
         while let Some(rest) = content.get(at * Dnode::SLOT..).filter(|rest| !rest.is_empty()) {
             let slots = Dnode::peek_slots(rest).unwrap_or(1);
-            found.add_if(slots > 1, "large_dnode");
+            found.insert_if(slots > 1, "large_dnode");
             at += usize::from(slots.max(1));
         }
         found
@@ -89,21 +89,21 @@ impl FeatureSet {
 
 /// What datasets declare, and what they use as far as the walk has come.
 #[derive(Debug, Default)]
-pub(crate) struct Features {
+pub(crate) struct FeatureUsage {
     declared: BTreeMap<ObjsetId, FeatureSet>,
     used: BTreeMap<ObjsetId, FeatureSet>,
 }
 
-impl Features {
+impl FeatureUsage {
     /// Notes what the dataset `id` declares in its ZAP.
-    pub(crate) fn declare(&mut self, mos: &Objset, id: ObjectId) -> Result<(), Error> {
+    pub(crate) fn add_declared(&mut self, mos: &Objset, id: ObjectId) -> Result<(), Error> {
         let object = mos.object(id)?;
         let mut declared = FeatureSet::default();
         if object.dnode().kind != ObjectType::DSL_DATASET {
             for entry in Zap::open(object)?.entries() {
                 let name = entry?.name;
                 let feature = FEATURES.iter().find(|known| known.guid.as_bytes() == name);
-                declared.add(feature.map_or("", |feature| feature.name));
+                declared.insert(feature.map_or("", |feature| feature.name));
             }
         }
         self.declared.insert(ObjsetId::new(id.get()), declared);
@@ -111,7 +111,7 @@ impl Features {
     }
 
     /// Notes what an object set uses.
-    pub(crate) fn use_in(&mut self, id: ObjsetId, used: FeatureSet) {
+    pub(crate) fn add_used(&mut self, id: ObjsetId, used: FeatureSet) {
         if used != FeatureSet::default() {
             self.used.entry(id).or_default().merge(used);
         }
@@ -120,22 +120,22 @@ impl Features {
     pub(crate) fn merge(&mut self, other: Self) {
         self.declared.extend(other.declared);
         for (id, used) in other.used {
-            self.use_in(id, used);
+            self.add_used(id, used);
         }
     }
 
     /// Reports datasets that use what they do not declare, and features whose count differs from the
     /// number of datasets that declare them.
-    pub(crate) fn compare(&self, pool: &[FeatureState], tally: &mut Tally) {
+    pub(crate) fn report_mismatches(&self, pool: &[FeatureState], tally: &mut Tally) {
         for (id, declared) in &self.declared {
             let used = self.used.get(id).copied().unwrap_or_default();
-            for feature in used.without(*declared).iter() {
+            for feature in used.difference(*declared).iter() {
                 let name = feature.name;
                 let what = format!(
                     "dataset {id} uses the feature {name} and does not declare it: other systems \
                      may fail to read it"
                 );
-                tally.note(true, what);
+                tally.add_note(true, what);
             }
         }
         for feature in FEATURES.iter().filter(|feature| feature.per_dataset) {
@@ -148,7 +148,7 @@ impl Features {
                 let what = format!(
                     "the feature {name} is counted {counted} times, and {found} datasets declare it"
                 );
-                tally.note(true, what);
+                tally.add_note(true, what);
             }
         }
     }
@@ -160,10 +160,10 @@ mod tests {
     use spa::FeatureState;
     use units::ObjsetId;
 
-    use super::{FeatureSet, Features};
+    use super::{FeatureSet, FeatureUsage};
     use crate::tally::Tally;
 
-    fn state(guid: &str, uses: u64) -> FeatureState {
+    fn feature_state(guid: &str, uses: u64) -> FeatureState {
         let (read_only_compatible, known) = (false, true);
         FeatureState { guid: guid.to_owned(), uses, read_only_compatible, known }
     }
@@ -172,27 +172,27 @@ mod tests {
     fn large_dnodes_are_found_in_a_block() {
         let mut block = vec![0; 4 * Dnode::SLOT];
         block[Dnode::SLOT] = 19;
-        assert_eq!(FeatureSet::of_dnodes(&block), FeatureSet::default());
+        assert_eq!(FeatureSet::from_dnodes(&block), FeatureSet::default());
         block[Dnode::SLOT + 12] = 1;
-        let found: Vec<_> = FeatureSet::of_dnodes(&block).iter().map(|f| f.name).collect();
+        let found: Vec<_> = FeatureSet::from_dnodes(&block).iter().map(|f| f.name).collect();
         assert_eq!(found, ["large_dnode"]);
     }
 
     #[test]
     fn undeclared_use_and_wrong_count_are_reported() {
-        let mut features = Features::default();
+        let mut features = FeatureUsage::default();
         let mut zstd = FeatureSet::default();
-        zstd.add("zstd_compress");
+        zstd.insert("zstd_compress");
         features.declared.insert(ObjsetId::new(7), FeatureSet::default());
-        features.use_in(ObjsetId::new(7), zstd);
+        features.add_used(ObjsetId::new(7), zstd);
         let mut tally = Tally::default();
-        features.compare(&[state("org.freebsd:zstd_compress", 1)], &mut tally);
-        let notes: Vec<_> = tally.notes.iter().map(|note| note.what.as_str()).collect();
+        features.report_mismatches(&[feature_state("org.freebsd:zstd_compress", 1)], &mut tally);
+        let notes: Vec<_> = tally.notes.iter().map(|note| note.message.as_str()).collect();
         assert!(notes[0].starts_with("dataset 7 uses the feature zstd_compress"), "{notes:?}");
         assert!(notes[1].contains("is counted 1 times, and 0 datasets"), "{notes:?}");
         features.declared.insert(ObjsetId::new(7), zstd);
         let mut tally = Tally::default();
-        features.compare(&[state("org.freebsd:zstd_compress", 1)], &mut tally);
+        features.report_mismatches(&[feature_state("org.freebsd:zstd_compress", 1)], &mut tally);
         assert!(tally.notes.is_empty());
     }
 }

@@ -17,17 +17,17 @@
 //! shared (`shared`: 64 bytes each), and the damage that is named (100,000 blocks).
 #![forbid(unsafe_code)]
 
-mod bits;
+mod damage_names;
 mod datasets;
 mod error;
-mod examine;
 mod features;
-mod files;
 mod log;
 pub mod report;
-mod shared;
+mod sector_set;
+mod shared_blocks;
 mod space;
 mod tally;
+mod verify;
 mod walk;
 
 use std::sync::Arc;
@@ -44,49 +44,49 @@ use units::{Guid, Txg};
 use vdev::{DeviceError, VdevTree};
 use zio::Reader;
 
+pub use damage_names::name_lost_blocks;
 pub use error::Error;
-pub use files::name_lost;
-pub use report::Report;
+pub use report::CheckReport;
 
-use examine::Batch;
-use report::{KindCounts, LeafReport, SizeCounts};
-use shared::Shared;
-use space::Space;
+use report::{LeafReport, SizeCounts, TypeCounts};
+use shared_blocks::RefcountedBlocks;
+use space::SpaceMapCheck;
 use tally::Tally;
-use walk::Task;
+use verify::VerifyBatch;
+use walk::ObjsetTask;
 
 /// Batches that may wait.
-const MOST_WAITING: usize = 64;
+const MAX_QUEUED_BATCHES: usize = 64;
 
 /// An examination of a pool. Cheap to clone, for the threads that do it.
 #[derive(Clone)]
-pub struct Check(Arc<Inner>);
+pub struct PoolCheck(Arc<CheckInner>);
 
-pub(crate) struct Inner {
-    pool: Facts,
+pub(crate) struct CheckInner {
+    pool: CheckedPool,
     /// Reads dnodes of locked datasets too.
     reader: Reader,
     job: Arc<Job>,
-    space: Space,
-    shared: Shared,
+    space: SpaceMapCheck,
+    shared: RefcountedBlocks,
     /// The contents of files and volumes are not read.
     metadata_only: bool,
-    queue: Queue<Batch, Task>,
+    queue: Queue<VerifyBatch, ObjsetTask>,
     tally: Mutex<Tally>,
     objsets: AtomicU64,
     objsets_done: AtomicU64,
     /// Whether what is walked now is the checkpoint, which shares blocks with the present state.
-    checkpoint: AtomicBool,
+    in_checkpoint: AtomicBool,
     checkpoint_done: AtomicBool,
 }
 
 /// What is kept of the pool.
-pub(crate) struct Facts {
+pub(crate) struct CheckedPool {
     name: String,
     guid: Guid,
     txg: Txg,
     /// The last txg that the space maps know.
-    allocated: Txg,
+    allocated_txg: Txg,
     root: Blkptr,
     mos: Objset,
     tree: Arc<VdevTree>,
@@ -94,34 +94,34 @@ pub(crate) struct Facts {
     features: Vec<FeatureState>,
 }
 
-impl Check {
+impl PoolCheck {
     /// Prepares the examination of a pool: reads its space maps and tables of shared blocks, and
     /// finds its datasets. `job` is told of progress in bytes allocated, and may stop the work.
     pub fn new(pool: &Pool, job: Arc<Job>) -> Result<Self, Error> {
-        Self::prepare(pool, job, false)
+        Self::with_mode(pool, job, false)
     }
 
     /// The same, but the contents of files and volumes are not read: only where they are is held against
     /// the space maps.
-    pub fn of_metadata(pool: &Pool, job: Arc<Job>) -> Result<Self, Error> {
-        Self::prepare(pool, job, true)
+    pub fn new_metadata_only(pool: &Pool, job: Arc<Job>) -> Result<Self, Error> {
+        Self::with_mode(pool, job, true)
     }
 
-    fn prepare(pool: &Pool, job: Arc<Job>, metadata_only: bool) -> Result<Self, Error> {
+    fn with_mode(pool: &Pool, job: Arc<Job>, metadata_only: bool) -> Result<Self, Error> {
         let mut tally = Tally::default();
-        let shared = Shared::load(pool).unwrap_or_else(|error| {
-            tally.note(true, format!("the tables of shared blocks cannot be read: {error}"));
-            Shared::default()
+        let shared = RefcountedBlocks::load(pool).unwrap_or_else(|error| {
+            tally.add_note(true, format!("the tables of shared blocks cannot be read: {error}"));
+            RefcountedBlocks::default()
         });
-        let space = Space::load(pool)?;
+        let space = SpaceMapCheck::load(pool)?;
         job.progress.set_bytes_total(space.allocated());
-        let inner = Inner {
+        let inner = CheckInner {
             reader: pool.reader().with_raw_dnodes(),
-            pool: Facts {
+            pool: CheckedPool {
                 name: pool.name().to_owned(),
                 guid: pool.guid(),
                 txg: pool.txg(),
-                allocated: pool.taken_back().unwrap_or_else(|| pool.txg()),
+                allocated_txg: pool.taken_back().unwrap_or_else(|| pool.txg()),
                 root: pool.uberblock().root.clone(),
                 mos: pool.mos().clone(),
                 tree: Arc::clone(pool.tree()),
@@ -132,120 +132,138 @@ impl Check {
             space,
             shared,
             metadata_only,
-            queue: Queue::new(MOST_WAITING),
+            queue: Queue::new(MAX_QUEUED_BATCHES),
             tally: Mutex::new(tally),
             objsets: AtomicU64::new(0),
             objsets_done: AtomicU64::new(0),
-            checkpoint: AtomicBool::new(false),
+            in_checkpoint: AtomicBool::new(false),
             checkpoint_done: AtomicBool::new(false),
         };
         let check = Self(Arc::new(inner));
-        check.0.begin();
+        check.0.queue_current_state();
         Ok(check)
     }
 
     /// Works until nothing is left to do or the job was cancelled. To be called by as many threads
     /// as are wanted; when all have come back, [`Check::next_round`] says if it is to be done again.
-    pub fn work(&self) {
-        Inner::work(&self.0);
+    pub fn run_worker(&self) {
+        CheckInner::run_worker(&self.0);
     }
 
     /// Whether there is another round of work: the checkpoint comes after all else.
-    pub fn next_round(&self) -> bool {
+    pub fn start_next_round(&self) -> bool {
         let inner = &*self.0;
         if inner.job.cancel.is_cancelled() || inner.checkpoint_done.swap(true, Relaxed) {
             return false;
         }
-        inner.begin_checkpoint()
+        inner.queue_checkpoint()
     }
 
     /// What was found, once all threads have come back for good. `elapsed` and `threads` are the
     /// caller's own knowledge. Files with damage are looked up by name here, in `names`: the pool's
     /// tree of datasets, with such keys as there are.
-    pub fn report(&self, names: Option<&dsl::Tree>, elapsed: Duration, threads: usize) -> Report {
+    pub fn report(
+        &self,
+        names: Option<&dsl::Tree>,
+        elapsed: Duration,
+        threads: usize,
+    ) -> CheckReport {
         let inner = &*self.0;
         let mut tally = std::mem::take(&mut *inner.tally.lock());
-        inner.space.refer(&inner.pool.tree, &mut tally.extents);
+        inner.space.add_references(&inner.pool.tree, &mut tally.extents);
         let done = inner.objsets_done.load(Relaxed);
-        let mut report = Report {
+        let mut report = CheckReport {
             pool: inner.pool.name.clone(),
             guid: inner.pool.guid,
             txg: inner.pool.txg,
-            complete: !inner.job.cancel.is_cancelled(),
+            is_complete: !inner.job.cancel.is_cancelled(),
             objsets: inner.objsets.load(Relaxed),
             objsets_done: done,
             elapsed,
             threads,
-            leaves: inner.leaves(&tally),
-            ..Report::default()
+            leaves: inner.leaf_reports(&tally),
+            ..CheckReport::default()
         };
-        inner.compare(&mut report, &mut tally);
-        counts(&mut report, &tally);
-        report.damaged = files::name(&inner.pool.mos, names, std::mem::take(&mut tally.damages));
+        inner.compare_space(&mut report, &mut tally);
+        fill_counts(&mut report, &tally);
+        report.damaged =
+            damage_names::name_damage(&inner.pool.mos, names, std::mem::take(&mut tally.damages));
         report.notes = tally.notes;
         report
     }
 }
 
-impl Inner {
-    fn compare(&self, report: &mut Report, tally: &mut Tally) {
-        (report.doubles, report.double_bytes, report.outside, report.outside_count) =
-            self.space.faults();
-        if !report.complete {
+impl CheckInner {
+    fn compare_space(&self, report: &mut CheckReport, tally: &mut Tally) {
+        (
+            report.double_claims,
+            report.double_claimed_bytes,
+            report.out_of_range,
+            report.out_of_range_count,
+        ) = self.space.errors();
+        if !report.is_complete {
             return;
         }
         report.space = self.space.compare();
-        std::mem::take(&mut tally.features).compare(&self.pool.features, tally);
-        if let (wrong, Some((vdev, offset, told, found))) = self.shared.differences() {
+        std::mem::take(&mut tally.feature_usage).report_mismatches(&self.pool.features, tally);
+        if let (wrong, Some((vdev, offset, told, found))) = self.shared.mismatches() {
             let what = format!(
                 "{wrong} shared blocks are counted wrongly: that at {vdev}:{offset:x}, to give one, is \
                  counted {told} times, and {found} references to it were found"
             );
-            tally.note(true, what);
+            tally.add_note(true, what);
         }
     }
 
-    fn leaves(&self, tally: &Tally) -> Vec<LeafReport> {
+    fn leaf_reports(&self, tally: &Tally) -> Vec<LeafReport> {
         let leaves = self.pool.tree.leaves();
         let report = |leaf: &Arc<vdev::Leaf>| {
             let count = |trouble| tally.leaves.get(&(leaf.guid(), trouble)).copied().unwrap_or(0);
             let device = leaf.device().map(|device| device.name().to_owned());
             LeafReport {
                 guid: leaf.guid(),
-                missing: device.is_none(),
+                is_missing: device.is_none(),
                 path: device.unwrap_or_else(|| leaf.path().to_owned()),
-                wrong: count(DeviceError::Corrupt),
-                unreadable: count(DeviceError::ReadFailed),
-                absent: count(DeviceError::Missing),
-                stale: count(DeviceError::Stale),
+                checksum_errors: count(DeviceError::Corrupt),
+                read_errors: count(DeviceError::ReadFailed),
+                missing_blocks: count(DeviceError::Missing),
+                stale_blocks: count(DeviceError::Stale),
             }
         };
         leaves.iter().map(report).collect()
     }
 }
 
-fn counts(report: &mut Report, tally: &Tally) {
-    let Tally { embedded, redacted, gangs, shared, shared_bytes, waiting, .. } = *tally;
-    let Tally { examined_bytes, degraded, repairable, lost, unnamed, .. } = *tally;
-    *report = Report {
+fn fill_counts(report: &mut CheckReport, tally: &Tally) {
+    let Tally {
         embedded,
         redacted,
-        gangs,
-        shared,
-        shared_bytes,
-        waiting,
+        gang_blocks: gangs,
+        extra_references: shared,
+        extra_reference_bytes: shared_bytes,
+        pending_frees: waiting,
+        ..
+    } = *tally;
+    let Tally { examined_bytes, degraded, repairable, lost, unlisted_damage: unnamed, .. } = *tally;
+    *report = CheckReport {
+        embedded,
+        redacted,
+        gang_blocks: gangs,
+        extra_references: shared,
+        extra_reference_bytes: shared_bytes,
+        pending_frees: waiting,
         examined_bytes,
         degraded,
         repairable,
         lost,
-        unnamed,
+        unlisted_damage: unnamed,
         ..std::mem::take(report)
     };
-    for ((kind, level), counts) in &tally.kinds {
+    for ((kind, level), counts) in &tally.types {
         report.total.add(counts);
-        report.kinds.push(KindCounts { kind: *kind, level: *level, counts: *counts });
+        report.types.push(TypeCounts { kind: *kind, level: *level, counts: *counts });
     }
     for (power, counts) in &tally.sizes {
-        report.sizes.push(SizeCounts { up_to: 1 << power, counts: *counts });
+        report.sizes.push(SizeCounts { max_psize: 1 << power, counts: *counts });
     }
 }

@@ -6,25 +6,25 @@ use ondisk::blkptr::Regular;
 use ondisk::objset::LogHeader;
 use ondisk::zil::{Chain, Pointed, Record, Verifier};
 use ondisk::{Blkptr, Checksum, ObjectType};
-use units::{BlockId, Level, ObjectId, ObjsetId, Place, Txg};
+use units::{BlockId, Level, ObjectId, ObjsetId, Txg, Zbookmark};
 use zio::Reader;
 
-use crate::Inner;
-use crate::examine::Item;
+use crate::CheckInner;
 use crate::tally::Tally;
+use crate::verify::CheckBlock;
 
 /// More blocks than any log has.
-const MOST_BLOCKS: u64 = 1 << 22;
+const MAX_LOG_BLOCKS: u64 = 1 << 22;
 /// The level under which log blocks are named in places.
-pub(crate) const LEVEL: Level = Level::new(254);
+pub(crate) const LOG_LEVEL: Level = Level::new(254);
 
-impl Inner {
+impl CheckInner {
     /// Examines the blocks of a log that hold something, and those that its writes point to.
-    pub(crate) fn log(&self, id: ObjsetId, header: &LogHeader, tally: &mut Tally) {
+    pub(crate) fn check_log(&self, id: ObjsetId, header: &LogHeader, tally: &mut Tally) {
         let claimed = !header.claim_txg.is_zero();
-        let lasting = if claimed { None } else { self.kept() };
+        let lasting = if claimed { None } else { self.checkpoint_txg() };
         let (mut next, mut last) = (header.chain.clone(), 0);
-        for _ in 0..MOST_BLOCKS {
+        for _ in 0..MAX_LOG_BLOCKS {
             let Blkptr::Regular(block) = &next else { return };
             if lasting.is_some_and(|kept| block.birth > kept) {
                 return;
@@ -34,13 +34,15 @@ impl Inner {
             {
                 return;
             }
-            let place = Place::new(id, ObjectId::META, LEVEL, BlockId::new(verifier.seq));
-            let item = Item { place, block: **block, shared: false };
+            let place = Zbookmark::new(id, ObjectId::META, LOG_LEVEL, BlockId::new(verifier.seq));
+            let item = CheckBlock { zbookmark: place, block: **block, may_be_shared: false };
             let promised = claimed && !header.may_end(verifier.seq, last);
-            let Some(chain) = self.log_block(&item, promised, tally, &mut |seq, pointed, tally| {
-                last = seq;
-                self.log_record(id, pointed, header, tally);
-            }) else {
+            let Some(chain) =
+                self.check_log_block(&item, promised, tally, &mut |seq, pointed, tally| {
+                    last = seq;
+                    self.check_log_record(id, pointed, header, tally);
+                })
+            else {
                 return;
             };
             match &chain.next {
@@ -53,30 +55,30 @@ impl Inner {
 
     /// The txg of the checkpoint that is being walked. Its logs that were not claimed are given up by
     /// who goes back to it, for their blocks may be used again: only those up to it are kept with it.
-    fn kept(&self) -> Option<Txg> {
+    fn checkpoint_txg(&self) -> Option<Txg> {
         let checkpoint = self.pool.checkpoint.as_ref().ok()?.as_ref()?;
-        self.checkpoint.load(Relaxed).then_some(checkpoint.txg)
+        self.in_checkpoint.load(Relaxed).then_some(checkpoint.txg)
     }
 
     /// A block of the chain, which must be there if it is `promised`: what it says, with each record
     /// shown by its number. `None` where the chain ends.
-    fn log_block(
+    fn check_log_block(
         &self,
-        item: &Item,
+        item: &CheckBlock,
         promised: bool,
         tally: &mut Tally,
         show: &mut dyn FnMut(u64, &Pointed, &mut Tally),
     ) -> Option<Chain> {
-        let Item { block, place, .. } = item;
-        if self.is_log_known(block) {
+        let CheckBlock { block, zbookmark: place, .. } = item;
+        if self.is_log_block_checked(block) {
             return None;
         }
         let written = self.reader.read_stored(block, *place).ok();
         let bytes = if promised || written.is_some() {
-            self.inspect_promised(item, promised, tally)?
+            self.check_claimed_block(item, promised, tally)?
         } else {
             // made beforehand and not written yet: the end of the log
-            self.hold(item, tally);
+            self.record_unwritten_block(item, tally);
             return None;
         };
         if let Some(written) = written {
@@ -95,18 +97,18 @@ impl Inner {
     }
 
     /// What a record of the log has besides itself.
-    fn log_record(&self, id: ObjsetId, has: &Pointed, header: &LogHeader, tally: &mut Tally) {
+    fn check_log_record(&self, id: ObjsetId, has: &Pointed, header: &LogHeader, tally: &mut Tally) {
         match has {
-            Pointed::Written(block) => self.log_write(id, block, header, tally),
+            Pointed::Written(block) => self.check_log_write(id, block, header, tally),
             // counted as the log's when it is claimed
             Pointed::Shared(blocks) if !header.claim_txg.is_zero() => {
-                let place = Place::new(id, ObjectId::META, LEVEL, BlockId::new(u64::MAX));
+                let place = Zbookmark::new(id, ObjectId::META, LOG_LEVEL, BlockId::new(u64::MAX));
                 for block in blocks {
-                    let Some(item) = self.first_reference(block, place) else {
-                        tally.count_again(block);
+                    let Some(item) = self.register_reference(block, place) else {
+                        tally.count_extra_reference(block);
                         continue;
                     };
-                    if let Some(bytes) = self.inspect(&item, tally) {
+                    if let Some(bytes) = self.check_block(&item, tally) {
                         Reader::recycle(bytes);
                     }
                 }
@@ -116,47 +118,59 @@ impl Inner {
     }
 
     /// The block that a record of the log points to.
-    fn log_write(&self, id: ObjsetId, block: &Regular, header: &LogHeader, tally: &mut Tally) {
+    fn check_log_write(
+        &self,
+        id: ObjsetId,
+        block: &Regular,
+        header: &LogHeader,
+        tally: &mut Tally,
+    ) {
         let claimed = !header.claim_txg.is_zero();
         // what is older is in the tree, or has been freed since
-        let since = if claimed { header.claim_txg.get() } else { self.pool.allocated.get() + 1 };
+        let since =
+            if claimed { header.claim_txg.get() } else { self.pool.allocated_txg.get() + 1 };
         if block.birth.get() < since || block.kind == ObjectType::NONE {
             return;
         }
-        let place = Place::new(id, ObjectId::META, LEVEL, BlockId::new(u64::MAX));
-        let item = Item { place, block: *block, shared: false };
+        let place = Zbookmark::new(id, ObjectId::META, LOG_LEVEL, BlockId::new(u64::MAX));
+        let item = CheckBlock { zbookmark: place, block: *block, may_be_shared: false };
         if !claimed && self.reader.read_stored(block, place).is_err() {
             return;
         }
-        if let Some(bytes) = self.inspect_promised(&item, claimed, tally) {
+        if let Some(bytes) = self.check_claimed_block(&item, claimed, tally) {
             Reader::recycle(bytes);
         }
     }
 
-    fn is_log_known(&self, block: &Regular) -> bool {
+    fn is_log_block_checked(&self, block: &Regular) -> bool {
         let first = block.dvas[0];
-        let checkpoint = self.checkpoint.load(Relaxed);
+        let checkpoint = self.in_checkpoint.load(Relaxed);
         checkpoint && first.is_some_and(|dva| self.space.is_referenced(&self.pool.tree, dva))
     }
 
     /// Whether a block was written after the last txg, so that the space maps do not know it.
-    fn is_after(&self, block: &Regular) -> bool {
-        block.birth > self.pool.allocated
+    fn is_after_last_txg(&self, block: &Regular) -> bool {
+        block.birth > self.pool.allocated_txg
     }
 
-    fn inspect_promised(&self, item: &Item, claimed: bool, tally: &mut Tally) -> Option<Vec<u8>> {
+    fn check_claimed_block(
+        &self,
+        item: &CheckBlock,
+        claimed: bool,
+        tally: &mut Tally,
+    ) -> Option<Vec<u8>> {
         let mut aside = Tally::default();
-        let bytes = self.inspect(item, &mut aside);
+        let bytes = self.check_block(item, &mut aside);
         if !claimed {
-            aside.excuse(
+            aside.demote_repairable(
                 "a block of an intent log is not on all of its drives: it was on its way when the \
                  power failed, or a drive has it wrong; the next import writes what it says anew",
             );
         }
-        if self.is_after(&item.block) {
+        if self.is_after_last_txg(&item.block) {
             // so that its space is not asked of the space maps
             for extent in aside.extents.drain(..) {
-                self.space.promise(extent);
+                self.space.add_log_claim(extent);
             }
         }
         tally.merge(aside);
@@ -164,13 +178,13 @@ impl Inner {
     }
 
     /// Notes the space of a log block that has not been written.
-    fn hold(&self, item: &Item, tally: &mut Tally) {
+    fn record_unwritten_block(&self, item: &CheckBlock, tally: &mut Tally) {
         let tree = &self.pool.tree;
-        let after = self.is_after(&item.block);
+        let after = self.is_after_last_txg(&item.block);
         for dva in item.block.copies() {
-            let extent = self.space.extent(tree, dva, item.block.birth_physical, item.place);
+            let extent = self.space.extent(tree, dva, item.block.birth_physical, item.zbookmark);
             if after {
-                self.space.promise(extent);
+                self.space.add_log_claim(extent);
             } else {
                 tally.extents.push(extent);
             }

@@ -4,11 +4,11 @@ use std::ops::Range;
 use std::time::Duration;
 
 use ondisk::ObjectType;
-use units::{Guid, Level, ObjectId, ObjsetId, Place, Txg, VdevId};
+use units::{Guid, Level, ObjectId, ObjsetId, Txg, VdevId, Zbookmark};
 
 /// How many blocks, and how large.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Counts {
+pub struct BlockCounts {
     /// Pointers to blocks on the drives.
     pub blocks: u64,
     /// Bytes as their objects see them.
@@ -19,7 +19,7 @@ pub struct Counts {
     pub asize: u64,
 }
 
-impl Counts {
+impl BlockCounts {
     /// Adds others.
     pub fn add(&mut self, other: &Self) {
         self.blocks = self.blocks.saturating_add(other.blocks);
@@ -31,22 +31,22 @@ impl Counts {
 
 /// The blocks of one type on one level.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct KindCounts {
+pub struct TypeCounts {
     /// What they are part of.
     pub kind: ObjectType,
     /// Their height in the objects' trees.
     pub level: Level,
     /// How many.
-    pub counts: Counts,
+    pub counts: BlockCounts,
 }
 
 /// The blocks of one size.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SizeCounts {
     /// Bytes as stored: more than half of this, and not more than this.
-    pub up_to: u64,
+    pub max_psize: u64,
     /// How many.
-    pub counts: Counts,
+    pub counts: BlockCounts,
 }
 
 /// A device.
@@ -57,15 +57,15 @@ pub struct LeafReport {
     /// The path by which it was opened; of one that is missing the one the pool knows.
     pub path: String,
     /// Whether it was not found.
-    pub missing: bool,
+    pub is_missing: bool,
     /// Blocks of which it holds a part with wrong bytes.
-    pub wrong: u64,
+    pub checksum_errors: u64,
     /// Blocks of which it holds a part that it failed to read.
-    pub unreadable: u64,
+    pub read_errors: u64,
     /// Blocks of which it should hold a part and is missing.
-    pub absent: u64,
+    pub missing_blocks: u64,
     /// Blocks of which it should hold a part that was written while it was away.
-    pub stale: u64,
+    pub stale_blocks: u64,
 }
 
 /// The space of a top-level vdev.
@@ -80,24 +80,24 @@ pub struct SpaceReport {
     /// Bytes allocated to which nothing refers.
     pub leaked: u64,
     /// Where: the first ranges, in bytes from the end of the front labels.
-    pub leaks: Vec<Range<u64>>,
+    pub leaked_ranges: Vec<Range<u64>>,
     /// Bytes referred to that are not allocated.
     pub unallocated: u64,
     /// Where: the first ranges.
-    pub holes: Vec<Range<u64>>,
+    pub unallocated_ranges: Vec<Range<u64>>,
     /// Bytes that the space maps allocate twice, or free twice.
     pub contradictions: u64,
 }
 
 /// Space with which something is wrong, and the block that claims it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct DoubleUse {
+pub struct ClaimedRange {
     /// The top-level vdev.
     pub vdev: VdevId,
     /// The range, in bytes from the end of the front labels.
     pub range: Range<u64>,
     /// The block: the second of those that claim it.
-    pub place: Place,
+    pub zbookmark: Zbookmark,
 }
 
 /// A damaged range of a file or of another object.
@@ -106,7 +106,7 @@ pub struct DamagedRange {
     /// Bytes; of an array of dnodes numbers of objects.
     pub range: Range<u64>,
     /// Whether no copy and no reconstruction gives it any more.
-    pub lost: bool,
+    pub is_lost: bool,
     /// The devices whose part was wrong or unreadable.
     pub leaves: Vec<Guid>,
     /// Why it is lost.
@@ -115,13 +115,13 @@ pub struct DamagedRange {
 
 /// What of it is damaged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Part {
+pub enum DamagedPart {
     /// Its content: ranges are in bytes.
     Content,
     /// The table of all objects of a dataset: ranges are numbers of objects.
-    Objects,
+    ObjectTable,
     /// What stands beside an object's content (attributes, the intent log).
-    Rest,
+    Other,
 }
 
 /// A file, or another object, with damage.
@@ -138,7 +138,7 @@ pub struct DamagedObject {
     /// Its path in the dataset, where that could be found.
     pub path: Option<Vec<u8>>,
     /// Which part of it.
-    pub part: Part,
+    pub part: DamagedPart,
     /// What is damaged of it.
     pub ranges: Vec<DamagedRange>,
 }
@@ -146,7 +146,7 @@ pub struct DamagedObject {
 impl DamagedObject {
     /// Whether some of it cannot be read any more.
     pub fn is_lost(&self) -> bool {
-        self.ranges.iter().any(|range| range.lost)
+        self.ranges.iter().any(|range| range.is_lost)
     }
 }
 
@@ -156,12 +156,12 @@ pub struct Note {
     /// Whether it is a fault, and not just something to know.
     pub is_fault: bool,
     /// What.
-    pub what: String,
+    pub message: String,
 }
 
 /// All that was found.
 #[derive(Clone, Debug, Default)]
-pub struct Report {
+pub struct CheckReport {
     /// The pool's name.
     pub pool: String,
     /// Its identity.
@@ -169,7 +169,7 @@ pub struct Report {
     /// As of when it was examined.
     pub txg: Txg,
     /// Whether everything was examined: false if the work was stopped.
-    pub complete: bool,
+    pub is_complete: bool,
     /// Datasets and snapshots with blocks of their own, the pool's own object set included.
     pub objsets: u64,
     /// How many of them were examined to the end.
@@ -179,23 +179,23 @@ pub struct Report {
     /// The threads that worked.
     pub threads: usize,
     /// Blocks by type and level.
-    pub kinds: Vec<KindCounts>,
+    pub types: Vec<TypeCounts>,
     /// Blocks by size.
     pub sizes: Vec<SizeCounts>,
     /// All blocks.
-    pub total: Counts,
+    pub total: BlockCounts,
     /// Blocks that stand in their pointers.
     pub embedded: u64,
     /// Blocks that a redacted send stream left out.
     pub redacted: u64,
     /// Blocks in pieces.
-    pub gangs: u64,
+    pub gang_blocks: u64,
     /// References to shared blocks beyond the first: dedup and clones.
-    pub shared: u64,
+    pub extra_references: u64,
     /// What those would take.
-    pub shared_bytes: u64,
+    pub extra_reference_bytes: u64,
     /// Blocks that wait to be freed, and are not examined.
-    pub waiting: Counts,
+    pub pending_frees: BlockCounts,
     /// Bytes that were examined, all copies and parity.
     pub examined_bytes: u64,
     /// Blocks that were put together without devices that are missing or were away.
@@ -209,29 +209,29 @@ pub struct Report {
     /// The files and other objects with damage.
     pub damaged: Vec<DamagedObject>,
     /// Damaged blocks beyond those that are named.
-    pub unnamed: u64,
+    pub unlisted_damage: u64,
     /// Space: what is allocated against what is referred to. Not known if the work was stopped.
     pub space: Vec<SpaceReport>,
     /// Space that two blocks claim.
-    pub doubles: Vec<DoubleUse>,
+    pub double_claims: Vec<ClaimedRange>,
     /// Bytes of it.
-    pub double_bytes: u64,
+    pub double_claimed_bytes: u64,
     /// Blocks with addresses where there is no space.
-    pub outside: Vec<DoubleUse>,
+    pub out_of_range: Vec<ClaimedRange>,
     /// How many.
-    pub outside_count: u64,
+    pub out_of_range_count: u64,
     /// All else.
     pub notes: Vec<Note>,
 }
 
-impl Report {
+impl CheckReport {
     /// Bytes allocated to which nothing refers.
-    pub fn leaked(&self) -> u64 {
+    pub fn leaked_bytes(&self) -> u64 {
         self.space.iter().map(|space| space.leaked).sum()
     }
 
     /// Bytes referred to that are not allocated.
-    pub fn unallocated(&self) -> u64 {
+    pub fn unallocated_bytes(&self) -> u64 {
         self.space.iter().map(|space| space.unallocated).sum()
     }
 
@@ -239,10 +239,10 @@ impl Report {
     pub fn is_clean(&self) -> bool {
         self.repairable == 0
             && self.lost == 0
-            && self.leaked() == 0
-            && self.unallocated() == 0
-            && self.double_bytes == 0
-            && self.outside_count == 0
+            && self.leaked_bytes() == 0
+            && self.unallocated_bytes() == 0
+            && self.double_claimed_bytes == 0
+            && self.out_of_range_count == 0
             && self.space.iter().all(|space| space.contradictions == 0)
             && !self.notes.iter().any(|note| note.is_fault)
     }

@@ -11,20 +11,20 @@ use ondisk::spacemap::{Action, Entry, unflushed};
 use ondisk::{Blkptr, Dva};
 use parking_lot::Mutex;
 use spa::{Pool, TopSpace, space_map_entries};
-use units::{Ashift, BlockId, ObjectId, Place, Txg, VdevId};
+use units::{Ashift, BlockId, ObjectId, Txg, VdevId, Zbookmark};
 use vdev::{NodeKind, VdevTree};
 use zap::Zap;
 
 use crate::Error;
-use crate::bits::Bits;
-use crate::report::{DoubleUse, SpaceReport};
+use crate::report::{ClaimedRange, SpaceReport};
+use crate::sector_set::SectorSet;
 
 /// More vdevs than this are never removed one into the other.
-const DEEPEST: u32 = 64;
+const MAX_DEPTH: u32 = 64;
 /// So many ranges of each kind are listed; the others are counted.
-const MOST_LISTED: usize = 1000;
+const MAX_LISTED: usize = 1000;
 /// Bytes of a gang header.
-const GANG_HEADER: u64 = 512;
+const GANG_HEADER_SIZE: u64 = 512;
 
 /// A range of a vdev, and whose it is.
 #[derive(Clone, Copy, Debug)]
@@ -34,43 +34,43 @@ pub(crate) struct Extent {
     pub(crate) offset: u64,
     pub(crate) length: u64,
     /// The block that it belongs to.
-    pub(crate) place: Place,
+    pub(crate) zbookmark: Zbookmark,
     /// Whether others may own it too.
-    pub(crate) shared: bool,
+    pub(crate) may_be_shared: bool,
 }
 
 /// The space of one top-level vdev.
-struct Area {
-    top: TopSpace,
-    shift: u32,
-    allocated: Bits,
-    referenced: Mutex<Bits>,
+struct VdevSectors {
+    vdev_space: TopSpace,
+    ashift: u32,
+    allocated: SectorSet,
+    referenced: Mutex<SectorSet>,
     /// Space that need not be allocated: blocks of intent logs, which only an import claims.
-    promised: Mutex<Bits>,
+    log_claimable: Mutex<SectorSet>,
     contradictions: u64,
 }
 
 /// The space of a pool.
-pub(crate) struct Space {
-    areas: HashMap<VdevId, Area>,
-    faults: Mutex<Faults>,
+pub(crate) struct SpaceMapCheck {
+    vdevs: HashMap<VdevId, VdevSectors>,
+    errors: Mutex<SpaceErrors>,
 }
 
 #[derive(Default)]
-struct Faults {
-    doubles: Vec<DoubleUse>,
-    double_bytes: u64,
-    outside: Vec<DoubleUse>,
-    outside_count: u64,
+struct SpaceErrors {
+    double_claims: Vec<ClaimedRange>,
+    double_claimed_bytes: u64,
+    out_of_range: Vec<ClaimedRange>,
+    out_of_range_count: u64,
 }
 
-impl Space {
+impl SpaceMapCheck {
     /// Reads all space maps, and the log of those changes that are not in them yet.
     pub(crate) fn load(pool: &Pool) -> Result<Self, Error> {
-        let mut space = Self { areas: HashMap::new(), faults: Mutex::default() };
+        let mut space = Self { vdevs: HashMap::new(), errors: Mutex::default() };
         for top in pool.space()? {
-            let area = Area::load(pool, top)?;
-            space.areas.insert(area.top.vdev, area);
+            let area = VdevSectors::load(pool, top)?;
+            space.vdevs.insert(area.vdev_space.vdev, area);
         }
         space.apply_log(pool)?;
         Ok(space)
@@ -78,7 +78,7 @@ impl Space {
 
     /// Bytes allocated in all.
     pub(crate) fn allocated(&self) -> u64 {
-        self.areas.values().map(|area| area.allocated.total() << area.shift).sum()
+        self.vdevs.values().map(|area| area.allocated.total() << area.ashift).sum()
     }
 
     fn apply_log(&mut self, pool: &Pool) -> Result<(), Error> {
@@ -86,7 +86,7 @@ impl Space {
             return Ok(());
         };
         let mut since = HashMap::new();
-        for vdev in self.areas.keys() {
+        for vdev in self.vdevs.keys() {
             since.insert(*vdev, unflushed_txgs(pool, *vdev)?);
         }
         let mut maps = Vec::new();
@@ -104,12 +104,12 @@ impl Space {
             space_map_entries(&object, &mut |entry| {
                 let Entry::Range { action, vdev: Some(vdev), .. } = entry else { return };
                 let Some((start, length)) = entry.bytes(9, 0) else { return };
-                let Some(area) = self.areas.get_mut(&vdev) else { return };
-                let metaslab = usize::try_from(start >> area.top.metaslab_shift).ok();
+                let Some(area) = self.vdevs.get_mut(&vdev) else { return };
+                let metaslab = usize::try_from(start >> area.vdev_space.metaslab_shift).ok();
                 let flushed = since.get(&vdev).zip(metaslab);
                 let flushed = flushed.and_then(|(all, index)| all.get(index).copied());
                 if txg >= flushed.unwrap_or(Txg::ZERO) {
-                    area.apply(action, start, length);
+                    area.apply_entry(action, start, length);
                 }
             })?;
         }
@@ -117,41 +117,41 @@ impl Space {
     }
 
     /// Notes that ranges are referred to.
-    pub(crate) fn refer(&self, tree: &VdevTree, extents: &mut Vec<Extent>) {
+    pub(crate) fn add_references(&self, tree: &VdevTree, extents: &mut Vec<Extent>) {
         for extent in extents.drain(..) {
-            self.refer_one(tree, extent, 0);
+            self.add_reference(tree, extent, 0);
         }
     }
 
-    fn refer_one(&self, tree: &VdevTree, extent: Extent, depth: u32) {
-        if let Some(area) = self.areas.get(&extent.vdev) {
-            let sectors = area.sectors(extent.offset, extent.length);
+    fn add_reference(&self, tree: &VdevTree, extent: Extent, depth: u32) {
+        if let Some(area) = self.vdevs.get(&extent.vdev) {
+            let sectors = area.sector_range(extent.offset, extent.length);
             let mut referenced = area.referenced.lock();
             let fits = sectors.end <= referenced.limit();
-            let already = referenced.put(sectors, true);
+            let already = referenced.set_range(sectors, true);
             drop(referenced);
-            if already > 0 && !extent.shared {
-                self.faults.lock().double(extent, already << area.shift);
+            if already > 0 && !extent.may_be_shared {
+                self.errors.lock().add_double_claim(extent, already << area.ashift);
             }
             if fits {
                 return;
             }
-        } else if let Some(pieces) = pieces(tree, extent)
-            && depth < DEEPEST
+        } else if let Some(pieces) = remapped_extents(tree, extent)
+            && depth < MAX_DEPTH
         {
             for piece in pieces {
-                self.refer_one(tree, piece, depth + 1);
+                self.add_reference(tree, piece, depth + 1);
             }
             return;
         }
-        self.faults.lock().outside(extent);
+        self.errors.lock().add_out_of_range(extent);
     }
 
     /// Notes that a range is in use if it is allocated, and that it need not be.
-    pub(crate) fn promise(&self, extent: Extent) {
-        if let Some(area) = self.areas.get(&extent.vdev) {
-            let sectors = area.sectors(extent.offset, extent.length);
-            area.promised.lock().put(sectors, true);
+    pub(crate) fn add_log_claim(&self, extent: Extent) {
+        if let Some(area) = self.vdevs.get(&extent.vdev) {
+            let sectors = area.sector_range(extent.offset, extent.length);
+            area.log_claimable.lock().set_range(sectors, true);
         }
     }
 
@@ -161,14 +161,14 @@ impl Space {
             vdev: dva.vdev,
             offset: dva.offset,
             length: 512,
-            place: Place::default(),
-            shared: true,
+            zbookmark: Zbookmark::default(),
+            may_be_shared: true,
         };
-        for _ in 0..DEEPEST {
-            if let Some(area) = self.areas.get(&at.vdev) {
-                return area.referenced.lock().count(area.sectors(at.offset, 1)) > 0;
+        for _ in 0..MAX_DEPTH {
+            if let Some(area) = self.vdevs.get(&at.vdev) {
+                return area.referenced.lock().count(area.sector_range(at.offset, 1)) > 0;
             }
-            match pieces(tree, at).as_deref() {
+            match remapped_extents(tree, at).as_deref() {
                 Some([first, ..]) => at = *first,
                 _ => return false,
             }
@@ -177,57 +177,68 @@ impl Space {
     }
 
     /// What a copy of a block takes on its vdev.
-    pub(crate) fn extent(&self, tree: &VdevTree, dva: Dva, birth: Txg, place: Place) -> Extent {
+    pub(crate) fn extent(&self, tree: &VdevTree, dva: Dva, birth: Txg, place: Zbookmark) -> Extent {
         let length = if dva.gang {
-            tree.asize(dva.vdev, GANG_HEADER, birth).unwrap_or_else(|| {
-                let shift = self.areas.get(&dva.vdev).map_or(9, |area| area.shift);
-                GANG_HEADER.max(1 << shift)
+            tree.asize(dva.vdev, GANG_HEADER_SIZE, birth).unwrap_or_else(|| {
+                let shift = self.vdevs.get(&dva.vdev).map_or(9, |area| area.ashift);
+                GANG_HEADER_SIZE.max(1 << shift)
             })
         } else {
             dva.asize
         };
-        Extent { vdev: dva.vdev, offset: dva.offset, length, place, shared: false }
+        Extent {
+            vdev: dva.vdev,
+            offset: dva.offset,
+            length,
+            zbookmark: place,
+            may_be_shared: false,
+        }
     }
 
     /// Compares, once all is referred to.
     pub(crate) fn compare(&self) -> Vec<SpaceReport> {
-        let mut reports: Vec<SpaceReport> = self.areas.values().map(Area::compare).collect();
+        let mut reports: Vec<SpaceReport> = self.vdevs.values().map(VdevSectors::compare).collect();
         reports.sort_by_key(|report| report.vdev);
         reports
     }
 
     /// What was used twice, and how many bytes; what lies where there is no space, and how often.
-    pub(crate) fn faults(&self) -> (Vec<DoubleUse>, u64, Vec<DoubleUse>, u64) {
-        let faults = self.faults.lock();
-        let Faults { doubles, double_bytes, outside, outside_count } = &*faults;
+    pub(crate) fn errors(&self) -> (Vec<ClaimedRange>, u64, Vec<ClaimedRange>, u64) {
+        let faults = self.errors.lock();
+        let SpaceErrors {
+            double_claims: doubles,
+            double_claimed_bytes: double_bytes,
+            out_of_range: outside,
+            out_of_range_count: outside_count,
+        } = &*faults;
         (doubles.clone(), *double_bytes, outside.clone(), *outside_count)
     }
 }
 
-impl Faults {
-    fn double(&mut self, extent: Extent, bytes: u64) {
-        self.double_bytes = self.double_bytes.saturating_add(bytes);
-        if self.doubles.len() < MOST_LISTED {
-            self.doubles.push(extent.into());
+impl SpaceErrors {
+    fn add_double_claim(&mut self, extent: Extent, bytes: u64) {
+        self.double_claimed_bytes = self.double_claimed_bytes.saturating_add(bytes);
+        if self.double_claims.len() < MAX_LISTED {
+            self.double_claims.push(extent.into());
         }
     }
 
-    fn outside(&mut self, extent: Extent) {
-        self.outside_count += 1;
-        if self.outside.len() < MOST_LISTED {
-            self.outside.push(extent.into());
+    fn add_out_of_range(&mut self, extent: Extent) {
+        self.out_of_range_count += 1;
+        if self.out_of_range.len() < MAX_LISTED {
+            self.out_of_range.push(extent.into());
         }
     }
 }
 
-impl From<Extent> for DoubleUse {
+impl From<Extent> for ClaimedRange {
     fn from(extent: Extent) -> Self {
-        let Extent { vdev, offset, length, place, .. } = extent;
-        Self { vdev, range: offset..offset.saturating_add(length), place }
+        let Extent { vdev, offset, length, zbookmark: place, .. } = extent;
+        Self { vdev, range: offset..offset.saturating_add(length), zbookmark: place }
     }
 }
 
-impl Area {
+impl VdevSectors {
     fn load(pool: &Pool, top: TopSpace) -> Result<Self, Error> {
         let config = pool.config().tree.as_ref();
         let config = config.and_then(|root| root.children.iter().find(|c| c.id == top.vdev));
@@ -235,63 +246,63 @@ impl Area {
         let shift = shift.map_or(9, Ashift::get);
         let limit = top.asize >> shift;
         let mut area = Self {
-            shift,
-            allocated: Bits::new(limit),
-            referenced: Mutex::new(Bits::new(limit)),
-            promised: Mutex::new(Bits::new(limit)),
+            ashift: shift,
+            allocated: SectorSet::new(limit),
+            referenced: Mutex::new(SectorSet::new(limit)),
+            log_claimable: Mutex::new(SectorSet::new(limit)),
             contradictions: 0,
-            top,
+            vdev_space: top,
         };
         // on a dRAID metaslabs begin with a group of columns
         let draid = config.and_then(|config| Some((config.draid?.data, config.nparity?)));
         let group = draid.map_or(1, |(data, parity)| data.saturating_add(parity) << shift);
-        for (index, map) in (0_u64..).zip(area.top.maps.clone()) {
+        for (index, map) in (0_u64..).zip(area.vdev_space.maps.clone()) {
             let Some(map) = map else { continue };
-            let start = (index << area.top.metaslab_shift).next_multiple_of(group);
+            let start = (index << area.vdev_space.metaslab_shift).next_multiple_of(group);
             space_map_entries(&pool.mos().object(map)?, &mut |entry| {
                 let Entry::Range { action, .. } = entry else { return };
                 let Some((start, length)) = entry.bytes(shift, start) else { return };
-                area.apply(action, start, length);
+                area.apply_entry(action, start, length);
             })?;
         }
         Ok(area)
     }
 
-    fn apply(&mut self, action: Action, start: u64, length: u64) {
-        let sectors = self.sectors(start, length);
-        let already = self.allocated.put(sectors, action == Action::Allocated);
-        self.contradictions = self.contradictions.saturating_add(already << self.shift);
+    fn apply_entry(&mut self, action: Action, start: u64, length: u64) {
+        let sectors = self.sector_range(start, length);
+        let already = self.allocated.set_range(sectors, action == Action::Allocated);
+        self.contradictions = self.contradictions.saturating_add(already << self.ashift);
     }
 
-    fn sectors(&self, offset: u64, length: u64) -> Range<u64> {
-        let end = offset.saturating_add(length).div_ceil(1 << self.shift);
-        offset >> self.shift..end
+    fn sector_range(&self, offset: u64, length: u64) -> Range<u64> {
+        let end = offset.saturating_add(length).div_ceil(1 << self.ashift);
+        offset >> self.ashift..end
     }
 
     fn compare(&self) -> SpaceReport {
         let referenced = self.referenced.lock();
-        let promised = self.promised.lock();
+        let promised = self.log_claimable.lock();
         let mut report = SpaceReport {
-            vdev: self.top.vdev,
-            allocated: self.allocated.total() << self.shift,
-            referenced: referenced.total() << self.shift,
+            vdev: self.vdev_space.vdev,
+            allocated: self.allocated.total() << self.ashift,
+            referenced: referenced.total() << self.ashift,
             contradictions: self.contradictions,
             ..SpaceReport::default()
         };
-        let bytes = |run: Range<u64>| run.start << self.shift..run.end << self.shift;
-        self.allocated.without(&referenced, &mut |run| {
-            let claimed = promised.count(run.clone()) << self.shift;
+        let bytes = |run: Range<u64>| run.start << self.ashift..run.end << self.ashift;
+        self.allocated.visit_difference(&referenced, &mut |run| {
+            let claimed = promised.count(run.clone()) << self.ashift;
             let run = bytes(run);
             report.leaked += (run.end - run.start).saturating_sub(claimed);
-            if report.leaks.len() < MOST_LISTED && run.end - run.start > claimed {
-                report.leaks.push(run);
+            if report.leaked_ranges.len() < MAX_LISTED && run.end - run.start > claimed {
+                report.leaked_ranges.push(run);
             }
         });
-        referenced.without(&self.allocated, &mut |run| {
+        referenced.visit_difference(&self.allocated, &mut |run| {
             let run = bytes(run);
             report.unallocated += run.end - run.start;
-            if report.holes.len() < MOST_LISTED {
-                report.holes.push(run);
+            if report.unallocated_ranges.len() < MAX_LISTED {
+                report.unallocated_ranges.push(run);
             }
         });
         report
@@ -299,7 +310,7 @@ impl Area {
 }
 
 /// Where a range of a removed vdev lies now, if the vdev is one.
-fn pieces(tree: &VdevTree, extent: Extent) -> Option<Vec<Extent>> {
+fn remapped_extents(tree: &VdevTree, extent: Extent) -> Option<Vec<Extent>> {
     let NodeKind::Indirect(removed) = &tree.top(extent.vdev)?.kind else { return None };
     let pieces =
         removed.mapping()?.map_range(extent.offset..extent.offset.checked_add(extent.length)?)?;
@@ -321,13 +332,13 @@ fn unflushed_txgs(pool: &Pool, vdev: VdevId) -> Result<Vec<Txg>, Error> {
     let Some(id) = table.lookup_u64(b"com.delphix:ms_unflushed_phys_txgs")? else {
         return Ok(Vec::new());
     };
-    words(pool.mos(), ObjectId::new(id)).map(|(bytes, order)| unflushed(&bytes, order))
+    read_array(pool.mos(), ObjectId::new(id)).map(|(bytes, order)| unflushed(&bytes, order))
 }
 
-fn words(mos: &Objset, id: ObjectId) -> Result<(Vec<u8>, ondisk::Order), Error> {
+fn read_array(mos: &Objset, id: ObjectId) -> Result<(Vec<u8>, ondisk::Order), Error> {
     let object = mos.object(id)?;
     let mut all = Vec::new();
-    let mut order = mos_order(mos);
+    let mut order = mos_byte_order(mos);
     // an array of metaslabs is short: 2^17 at most
     for number in 0..=object.max_block().get().min(1 << 12) {
         match object.block(BlockId::new(number))? {
@@ -341,7 +352,7 @@ fn words(mos: &Objset, id: ObjectId) -> Result<(Vec<u8>, ondisk::Order), Error> 
     Ok((all, order))
 }
 
-fn mos_order(mos: &Objset) -> ondisk::Order {
+fn mos_byte_order(mos: &Objset) -> ondisk::Order {
     match mos.root() {
         Blkptr::Regular(root) => root.order,
         _ => ondisk::Order::Little,

@@ -1,6 +1,6 @@
 //! Why something of an object set could not be given.
 
-use units::Place;
+use units::Zbookmark;
 
 /// Why something of an object set could not be given.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -17,7 +17,7 @@ pub enum Error {
     #[error("{zbookmark}: {why}")]
     Corrupt {
         /// Where the block belongs.
-        zbookmark: Place,
+        zbookmark: Zbookmark,
         /// The rule.
         why: ondisk::Error,
     },
@@ -25,7 +25,7 @@ pub enum Error {
     #[error("{zbookmark}: the pointer's {field} is {found}, but its object wants {expected}")]
     Mismatch {
         /// Where the pointer stands.
-        zbookmark: Place,
+        zbookmark: Zbookmark,
         /// What differs: level, type, size.
         field: &'static str,
         /// What the object wants.
@@ -37,43 +37,43 @@ pub enum Error {
     #[error("{zbookmark}: the object's tree does not reach so far")]
     OutOfTree {
         /// The block.
-        zbookmark: Place,
+        zbookmark: Zbookmark,
     },
     /// There is no object of this number.
     #[error("objset {} has no object {}", .zbookmark.objset, .zbookmark.object)]
     NoSuchObject {
         /// The object.
-        zbookmark: Place,
+        zbookmark: Zbookmark,
     },
     /// There is an object of this number already.
     #[error("objset {} has an object {} already", .zbookmark.objset, .zbookmark.object)]
     Exists {
         /// The object.
-        zbookmark: Place,
+        zbookmark: Zbookmark,
     },
     /// The object set was opened to be read.
     #[error("objset {} was opened read-only", .zbookmark.objset)]
     ReadOnly {
         /// The object.
-        zbookmark: Place,
+        zbookmark: Zbookmark,
     },
     /// The size of blocks can be changed while there is one at most.
     #[error("{zbookmark}: the object has more than one block, their size is fixed")]
     BlockSizeFixed {
         /// The block beyond.
-        zbookmark: Place,
+        zbookmark: Zbookmark,
     },
     /// The pointer to the object set is empty.
     #[error("objset {} has no content", .zbookmark.objset)]
     NoContent {
         /// The object set.
-        zbookmark: Place,
+        zbookmark: Zbookmark,
     },
 }
 
 impl Error {
     /// Where the fault is.
-    pub const fn zbookmark(&self) -> Place {
+    pub const fn zbookmark(&self) -> Zbookmark {
         match self {
             Self::Read { source } => source.zbookmark(),
             Self::Corrupt { zbookmark: place, .. }

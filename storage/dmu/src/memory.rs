@@ -8,7 +8,7 @@ use ondisk::blkptr::{Hole, Protection, Regular};
 use ondisk::objset::Kind;
 use ondisk::{Blkptr, Checksum, Compression, Dva, Order};
 use parking_lot::Mutex;
-use units::{ObjsetId, Place, Txg, VdevId};
+use units::{ObjsetId, Txg, VdevId, Zbookmark};
 use zio::{Block, BlockRead, Error, Key, Sink, Source, WritePolicy, WriteRequest};
 
 use crate::{BlockLedger, Objset, PolicyQuery, Result, SyncContext, SyncOutput, WriteThrough};
@@ -226,7 +226,7 @@ impl Source for MemoryStore {
     fn read(
         &self,
         pointer: &Blkptr,
-        place: Place,
+        place: Zbookmark,
         _: Option<&Key>,
     ) -> std::result::Result<Block, Error> {
         let found = match pointer {

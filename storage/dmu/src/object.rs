@@ -6,7 +6,7 @@ use std::sync::Arc;
 use ondisk::dnode::Dnode;
 use ondisk::object_type::Content;
 use ondisk::{Blkptr, Order};
-use units::{BlockId, Level, ObjectId, Place};
+use units::{BlockId, Level, ObjectId, Zbookmark};
 use zio::{Block, BlockRead};
 
 use crate::dirty::record::SpillLocation;
@@ -94,7 +94,7 @@ impl Object {
         Ok(Some(self.tree.source.read(&pointer, place, self.tree.key.as_ref())?))
     }
 
-    fn spill_zbookmark(&self) -> Place {
+    fn spill_zbookmark(&self) -> Zbookmark {
         self.tree.zbookmark(0, SPILL_BLOCK.get())
     }
 
@@ -109,7 +109,7 @@ impl Object {
     }
 
     /// Where a data block of it belongs, for errors.
-    pub fn zbookmark(&self, block: BlockId) -> Place {
+    pub fn zbookmark(&self, block: BlockId) -> Zbookmark {
         self.tree.zbookmark(0, block.get())
     }
 
@@ -280,14 +280,14 @@ impl Object {
     pub fn walk(
         &self,
         plan: &WalkOptions,
-        visit: &mut dyn FnMut(Place, BlockVisit<'_>) -> WalkControl,
+        visit: &mut dyn FnMut(Zbookmark, BlockVisit<'_>) -> WalkControl,
     ) -> bool {
         walk_tree(&self.tree, plan, visit)
     }
 }
 
 /// Whether a pointer can be that to the spill block.
-pub(crate) fn validate_spill(pointer: &Blkptr, dnode: &Dnode, place: Place) -> Result<()> {
+pub(crate) fn validate_spill(pointer: &Blkptr, dnode: &Dnode, place: Zbookmark) -> Result<()> {
     let facts = [
         ("level", 0, u64::from(pointer.level().get())),
         ("type", u64::from(dnode.bonus_kind.0), u64::from(pointer.kind().0)),

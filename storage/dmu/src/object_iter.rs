@@ -1,7 +1,7 @@
 //! All objects of an object set, streamed.
 
 use ondisk::dnode::Dnode;
-use units::{BlockId, Level, ObjectId, Place};
+use units::{BlockId, Level, ObjectId, Zbookmark};
 use zio::Block;
 
 use crate::objset::slots_per_block;
@@ -109,7 +109,7 @@ impl DnodeBlockIter {
                 Ok(Some(dnode)) => return Some(Ok((id, dnode))),
                 Ok(None) => {}
                 Err(why) => {
-                    let place = Place::new(self.objset, id, Level::new(0), BlockId::new(0));
+                    let place = Zbookmark::new(self.objset, id, Level::new(0), BlockId::new(0));
                     return Some(Err(Error::Corrupt { zbookmark: place, why }));
                 }
             }

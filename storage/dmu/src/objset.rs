@@ -5,7 +5,7 @@ use std::sync::Arc;
 use ondisk::dnode::Dnode;
 use ondisk::objset::{Flags, Kind, LogHeader, ObjsetHeader};
 use ondisk::{Blkptr, ObjectType};
-use units::{BlockId, Level, ObjectId, ObjsetId, Place};
+use units::{BlockId, Level, ObjectId, ObjsetId, Zbookmark};
 use zio::{Block, Key, Source};
 
 use crate::dirty::{DirtyObjset, NewObject};
@@ -62,8 +62,8 @@ fn header_dnode(header: &ObjsetHeader, which: SpecialObject) -> Option<&Dnode> {
 }
 
 /// Where an object's dnode belongs.
-pub(crate) const fn dnode_zbookmark(objset: ObjsetId, id: ObjectId) -> Place {
-    Place::new(objset, id, Level::new(0), BlockId::new(0))
+pub(crate) const fn dnode_zbookmark(objset: ObjsetId, id: ObjectId) -> Zbookmark {
+    Zbookmark::new(objset, id, Level::new(0), BlockId::new(0))
 }
 
 struct ObjsetInner {
@@ -96,7 +96,7 @@ impl Objset {
         root: &Blkptr,
         key: Option<Key>,
     ) -> Result<Self> {
-        let place = Place::root(id);
+        let place = Zbookmark::root(id);
         if root.is_hole() {
             return Err(Error::NoContent { zbookmark: place });
         }
@@ -299,7 +299,7 @@ impl Objset {
     pub fn walk(
         &self,
         plan: &WalkOptions,
-        visit: &mut dyn FnMut(Place, BlockVisit<'_>) -> WalkControl,
+        visit: &mut dyn FnMut(Zbookmark, BlockVisit<'_>) -> WalkControl,
     ) -> bool {
         walk_objset(self, plan, visit)
     }

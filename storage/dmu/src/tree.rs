@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use ondisk::dnode::Dnode;
 use ondisk::{Blkptr, Order, swap};
-use units::{BlockId, Level, ObjectId, ObjsetId, Place};
+use units::{BlockId, Level, ObjectId, ObjsetId, Zbookmark};
 use zio::{Block, Key, Source, Trimmed};
 
 use crate::recent_blocks::RecentBlocks;
@@ -26,7 +26,7 @@ pub(crate) struct DnodeTree {
 type ReadFn = fn(
     &(dyn Source + 'static),
     &Blkptr,
-    Place,
+    Zbookmark,
     Option<&Key>,
 ) -> std::result::Result<Block, zio::Error>;
 
@@ -50,8 +50,8 @@ impl DnodeTree {
         Self { source, key, objset, object, dnode, shape, indirect: RecentBlocks::new() }
     }
 
-    pub(crate) fn zbookmark(&self, level: u8, block: u64) -> Place {
-        Place::new(self.objset, self.object, Level::new(level), BlockId::new(block))
+    pub(crate) fn zbookmark(&self, level: u8, block: u64) -> Zbookmark {
+        Zbookmark::new(self.objset, self.object, Level::new(level), BlockId::new(block))
     }
 
     pub(crate) fn max_block(&self) -> u64 {

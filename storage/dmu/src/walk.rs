@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use ondisk::Blkptr;
 use ondisk::dnode::Dnode;
-use units::{ObjectId, Place, Txg};
+use units::{ObjectId, Txg, Zbookmark};
 
 use crate::object::{SPILL_BLOCK, validate_spill};
 use crate::object_iter::DnodeBlockIter;
@@ -24,7 +24,7 @@ pub struct WalkOptions {
     /// Show holes too (those born after `since`, if that is not 0).
     pub include_holes: bool,
     /// Begin with the first pointer at or after this place; `None`: at the start.
-    pub start: Option<Place>,
+    pub start: Option<Zbookmark>,
 }
 
 /// What is shown.
@@ -52,7 +52,7 @@ type WalkKey = (u64, u16);
 const START: WalkKey = (0, 0);
 const LEVEL_BASE: u16 = 255;
 
-type Visitor<'a> = &'a mut dyn FnMut(Place, BlockVisit<'_>) -> WalkControl;
+type Visitor<'a> = &'a mut dyn FnMut(Zbookmark, BlockVisit<'_>) -> WalkControl;
 
 struct Walker<'a> {
     options: &'a WalkOptions,
@@ -72,7 +72,7 @@ pub(crate) fn walk_tree(tree: &Arc<DnodeTree>, plan: &WalkOptions, visit: Visito
 }
 
 pub(crate) fn walk_objset(objset: &Objset, plan: &WalkOptions, visit: Visitor<'_>) -> bool {
-    let root = Place::root(objset.id());
+    let root = Zbookmark::root(objset.id());
     // nothing tells the root's place from that of the first block of dnodes, so begin anew there
     let plan = WalkOptions { start: plan.start.filter(|from| *from != root), ..*plan };
     let mut walker = Walker { options: &plan, visit, objset: Some(objset) };
@@ -83,7 +83,7 @@ fn walk_key(tree: &DnodeTree, level: u8, block: u64) -> WalkKey {
     (tree.shape.first_data_block(level, block), LEVEL_BASE.saturating_sub(level.into()))
 }
 
-fn resume_key(tree: &DnodeTree, place: Place) -> WalkKey {
+fn resume_key(tree: &DnodeTree, place: Zbookmark) -> WalkKey {
     if place.block == SPILL_BLOCK && place.level.get() == 0 {
         return (u64::MAX, u16::MAX);
     }
@@ -91,7 +91,7 @@ fn resume_key(tree: &DnodeTree, place: Place) -> WalkKey {
 }
 
 impl Walker<'_> {
-    fn walk_all(&mut self, objset: &Objset, root: Place) -> WalkResult {
+    fn walk_all(&mut self, objset: &Objset, root: Zbookmark) -> WalkResult {
         if self.options.start.is_none() && !self.visit_pointer(root, objset.root())? {
             return Ok(());
         }
@@ -218,7 +218,7 @@ impl Walker<'_> {
     }
 
     /// Shows a pointer; gives whether what is below is wanted.
-    fn visit_pointer(&mut self, place: Place, pointer: &Blkptr) -> Result<bool, WalkStopped> {
+    fn visit_pointer(&mut self, place: Zbookmark, pointer: &Blkptr) -> Result<bool, WalkStopped> {
         if !self.is_in_range(pointer) || (pointer.is_hole() && !self.options.include_holes) {
             return Ok(false);
         }
@@ -229,7 +229,7 @@ impl Walker<'_> {
         }
     }
 
-    fn visit_error(&mut self, place: Place, error: &Error) -> WalkResult {
+    fn visit_error(&mut self, place: Zbookmark, error: &Error) -> WalkResult {
         match (self.visit)(place, BlockVisit::Error(error)) {
             WalkControl::Stop => Err(WalkStopped),
             WalkControl::Descend | WalkControl::SkipChildren => Ok(()),

@@ -6,7 +6,7 @@ use dmu::{Object, Objset};
 use ondisk::dsl::{Bookmark, Dataset as DatasetPhys, RedactionList};
 use ondisk::objset;
 use units::{Guid, ObjectId, ObjsetId, Txg};
-use zap::{Entry, Matching, Normalization, Value, Zap, normalize};
+use zap::{Matching, Normalization, Zap, ZapEntry, ZapValue, normalize};
 use zio::Key;
 
 use crate::dir::{Dir, dataset_record, extension, table};
@@ -207,7 +207,7 @@ impl Dataset {
     }
 
     /// One of the newer fields, which stand in a ZAP.
-    pub fn field(&self, name: &str) -> Result<Option<Value>> {
+    pub fn field(&self, name: &str) -> Result<Option<ZapValue>> {
         match &self.what {
             What::Stored { object, .. } => extension(object, name),
             What::Bookmark(_) => Ok(None),
@@ -275,11 +275,11 @@ impl Dataset {
         let matching = if self.is_caseless() { Matching::Normalized } else { Matching::Exact };
         let found = table.lookup_normalized(name.as_bytes(), matching)?;
         let made =
-            |entry: Entry| self.bookmark_of(&String::from_utf8_lossy(&entry.name), &entry.value);
+            |entry: ZapEntry| self.bookmark_of(&String::from_utf8_lossy(&entry.name), &entry.value);
         found.map(made).transpose()
     }
 
-    fn bookmark_of(&self, name: &str, value: &Value) -> Result<Self> {
+    fn bookmark_of(&self, name: &str, value: &ZapValue) -> Result<Self> {
         let object = ObjectId::new(self.id().map_or(0, ObjsetId::get));
         let mark =
             Bookmark::from_words(&value.u64s()).map_err(|why| Error::Structure { object, why })?;

@@ -7,7 +7,7 @@ use dmu::{Object, Objset};
 use ondisk::dsl::{Dataset as DatasetPhys, Dir as DirPhys};
 use ondisk::object_type::Content;
 use units::{ObjectId, ObjsetId};
-use zap::{Value, Zap};
+use zap::{Zap, ZapValue};
 
 use crate::settings::Settings;
 use crate::{Error, Result};
@@ -79,7 +79,7 @@ impl Dir {
     }
 
     /// One of the newer fields, which stand in a ZAP.
-    pub fn field(&self, name: &str) -> Result<Option<Value>> {
+    pub fn field(&self, name: &str) -> Result<Option<ZapValue>> {
         extension(&self.object, name)
     }
 
@@ -144,7 +144,7 @@ pub(crate) fn table(mos: &Objset, id: ObjectId) -> Result<Option<Zap>> {
 }
 
 /// A newer field of a directory or dataset: those that have any have a ZAP for their data.
-pub(crate) fn extension(object: &Object, name: &str) -> Result<Option<Value>> {
+pub(crate) fn extension(object: &Object, name: &str) -> Result<Option<ZapValue>> {
     if object.dnode().kind.content() != Content::Zap {
         return Ok(None);
     }

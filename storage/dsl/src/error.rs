@@ -1,6 +1,6 @@
 //! Why something about a dataset could not be told.
 
-use units::{ObjectId, Place, Txg};
+use units::{ObjectId, Txg, Zbookmark};
 
 /// Why something about a dataset could not be told.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -183,10 +183,10 @@ pub enum Error {
 
 impl Error {
     /// Where the fault is, if it is in a block.
-    pub const fn place(&self) -> Option<Place> {
+    pub const fn place(&self) -> Option<Zbookmark> {
         match self {
             Self::Object(why) => Some(why.zbookmark()),
-            Self::Table(why) => Some(why.place()),
+            Self::Table(why) => Some(why.zbookmark()),
             _ => None,
         }
     }

@@ -64,7 +64,7 @@ impl Dataset {
             }
         }
         if let Some(value) = self.field(Phys::RESUME_TO_NAME)? {
-            list.push("toname", Value::Str(value.string().unwrap_or_default().into()));
+            list.push("toname", Value::Str(value.as_str().unwrap_or_default().into()));
         }
         for (field, name) in FLAGS {
             if self.field(field)?.is_some() {

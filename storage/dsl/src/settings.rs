@@ -13,7 +13,7 @@ use std::collections::HashMap;
 
 use dmu::Objset;
 use units::ObjectId;
-use zap::{Value, Zap};
+use zap::{Zap, ZapValue};
 
 use crate::Result;
 use crate::dir::table;
@@ -83,7 +83,7 @@ impl Settings {
 }
 
 impl Setting {
-    fn from_value(value: &Value) -> Option<Self> {
+    fn from_value(value: &ZapValue) -> Option<Self> {
         if value.int_size() == 1 {
             let bytes = value.bytes();
             let end = bytes.iter().position(|byte| *byte == 0).unwrap_or(bytes.len());

@@ -16,7 +16,9 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
 
-use ::check::report::{Counts, DamagedObject, DoubleUse, Part, Report, SpaceReport};
+use ::check::report::{
+    BlockCounts, CheckReport, ClaimedRange, DamagedObject, DamagedPart, SpaceReport,
+};
 use job::Job;
 use serde::Serialize;
 use units::Guid;
@@ -246,7 +248,7 @@ pub struct Findings {
 /// The verification of a pool. Shared between the threads that do it.
 #[derive(Clone)]
 pub struct PoolVerifier {
-    check: ::check::Check,
+    check: ::check::PoolCheck,
     pool: RescuePool,
 }
 
@@ -254,7 +256,7 @@ impl PoolVerifier {
     /// Reads what is needed for a start. `job` is told of progress, in bytes allocated, and may be
     /// cancelled.
     pub fn new(pool: &RescuePool, job: Arc<Job>) -> Result<Self> {
-        let check = ::check::Check::new(pool.spa(), job).map_err(|why| Error::DamagedPool {
+        let check = ::check::PoolCheck::new(pool.spa(), job).map_err(|why| Error::DamagedPool {
             pool: pool.name().to_owned(),
             why: why.to_string(),
         })?;
@@ -263,12 +265,12 @@ impl PoolVerifier {
 
     /// Works until there is nothing left to do, or the job was cancelled.
     pub fn work(&self) {
-        self.check.work();
+        self.check.run_worker();
     }
 
     /// Whether, all threads having come back, there is another round of work.
     pub fn next_round(&self) -> bool {
-        self.check.next_round()
+        self.check.start_next_round()
     }
 
     /// What was found.
@@ -278,7 +280,7 @@ impl PoolVerifier {
     }
 }
 
-fn block_totals(counts: &Counts) -> BlockTotals {
+fn block_totals(counts: &BlockCounts) -> BlockTotals {
     BlockTotals {
         blocks: counts.blocks,
         logical_bytes: counts.lsize,
@@ -287,8 +289,8 @@ fn block_totals(counts: &Counts) -> BlockTotals {
     }
 }
 
-fn findings_from_report(report: Report) -> Findings {
-    let types = report.kinds.iter().map(|each| TypeBlocks {
+fn findings_from_report(report: CheckReport) -> Findings {
+    let types = report.types.iter().map(|each| TypeBlocks {
         kind: each.kind.to_string(),
         level: each.level.get(),
         blocks: block_totals(&each.counts),
@@ -296,12 +298,12 @@ fn findings_from_report(report: Report) -> Findings {
     let sizes = report
         .sizes
         .iter()
-        .map(|each| SizeBlocks { up_to: each.up_to, blocks: block_totals(&each.counts) });
+        .map(|each| SizeBlocks { up_to: each.max_psize, blocks: block_totals(&each.counts) });
     Findings {
         clean: report.is_clean(),
         guid: report.guid.get(),
         txg: report.txg.get(),
-        complete: report.complete,
+        complete: report.is_complete,
         datasets: report.objsets,
         datasets_done: report.objsets_done,
         examined_bytes: report.examined_bytes,
@@ -310,46 +312,46 @@ fn findings_from_report(report: Report) -> Findings {
         sizes: sizes.collect(),
         embedded: report.embedded,
         redacted: report.redacted,
-        gangs: report.gangs,
-        shared: report.shared,
-        shared_bytes: report.shared_bytes,
-        freeing: block_totals(&report.waiting),
+        gangs: report.gang_blocks,
+        shared: report.extra_references,
+        shared_bytes: report.extra_reference_bytes,
+        freeing: block_totals(&report.pending_frees),
         degraded: report.degraded,
         repairable: report.repairable,
         lost: report.lost,
         devices: device_reports(&report),
         damaged: report.damaged.iter().map(|object| object_damage(object, &report)).collect(),
-        unnamed: report.unnamed,
+        unnamed: report.unlisted_damage,
         space: report.space.iter().map(vdev_space_report).collect(),
-        doubly_claimed_bytes: report.double_bytes,
-        double_claims: report.doubles.iter().map(claimed_range).collect(),
-        invalid_dvas: report.outside_count,
-        invalid_ranges: report.outside.iter().map(claimed_range).collect(),
+        doubly_claimed_bytes: report.double_claimed_bytes,
+        double_claims: report.double_claims.iter().map(claimed_range).collect(),
+        invalid_dvas: report.out_of_range_count,
+        invalid_ranges: report.out_of_range.iter().map(claimed_range).collect(),
         notes: report
             .notes
             .iter()
-            .map(|note| Note { is_fault: note.is_fault, what: note.what.clone() })
+            .map(|note| Note { is_fault: note.is_fault, what: note.message.clone() })
             .collect(),
         pool: report.pool,
     }
 }
 
-fn device_reports(report: &Report) -> Vec<DeviceReport> {
+fn device_reports(report: &CheckReport) -> Vec<DeviceReport> {
     let device = |leaf: &::check::report::LeafReport| DeviceReport {
         path: leaf.path.clone(),
         guid: leaf.guid.get(),
-        missing: leaf.missing,
-        checksum_errors: leaf.wrong,
-        read_errors: leaf.unreadable,
-        absent: leaf.absent,
-        stale: leaf.stale,
+        missing: leaf.is_missing,
+        checksum_errors: leaf.checksum_errors,
+        read_errors: leaf.read_errors,
+        absent: leaf.missing_blocks,
+        stale: leaf.stale_blocks,
     };
     report.leaves.iter().map(device).collect()
 }
 
 /// What is lost of an object, as a line.
 pub(crate) fn format_damage(object: &DamagedObject) -> String {
-    let found = object_damage(object, &Report::default());
+    let found = object_damage(object, &CheckReport::default());
     let mut text = found.display_name();
     for (at, range) in found.ranges.iter().enumerate() {
         let comma = if at == 0 { ':' } else { ',' };
@@ -365,7 +367,7 @@ pub(crate) fn format_damage(object: &DamagedObject) -> String {
     text
 }
 
-fn object_damage(object: &DamagedObject, report: &Report) -> ObjectDamage {
+fn object_damage(object: &DamagedObject, report: &CheckReport) -> ObjectDamage {
     let path_of = |guid: &Guid| {
         let leaf = report.leaves.iter().find(|leaf| leaf.guid == *guid);
         leaf.map_or_else(|| guid.to_string(), |leaf| leaf.path.clone())
@@ -373,7 +375,7 @@ fn object_damage(object: &DamagedObject, report: &Report) -> ObjectDamage {
     let range = |range: &::check::report::DamagedRange| DamagedRange {
         start: range.range.start,
         end: range.range.end,
-        lost: range.lost,
+        lost: range.is_lost,
         devices: range.leaves.iter().map(path_of).collect(),
         why: range.why.clone(),
     };
@@ -387,9 +389,9 @@ fn object_damage(object: &DamagedObject, report: &Report) -> ObjectDamage {
         path_hex: path.filter(|_| !is_text).map(hex),
         kind: object.kind.map(|kind| kind.to_string()),
         part: match object.part {
-            Part::Content => "content",
-            Part::Objects => "objects",
-            Part::Rest => "rest",
+            DamagedPart::Content => "content",
+            DamagedPart::ObjectTable => "objects",
+            DamagedPart::Other => "rest",
         },
         ranges: object.ranges.iter().map(range).collect(),
     }
@@ -411,18 +413,18 @@ fn vdev_space_report(space: &SpaceReport) -> VdevSpaceReport {
         allocated_bytes: space.allocated,
         referenced_bytes: space.referenced,
         leaked_bytes: space.leaked,
-        leaks: ranges(&space.leaks),
+        leaks: ranges(&space.leaked_ranges),
         unallocated_bytes: space.unallocated,
-        unallocated: ranges(&space.holes),
+        unallocated: ranges(&space.unallocated_ranges),
         contradicting_bytes: space.contradictions,
     }
 }
 
-fn claimed_range(double: &DoubleUse) -> SpaceRange {
+fn claimed_range(double: &ClaimedRange) -> SpaceRange {
     SpaceRange {
         vdev: double.vdev.get(),
         start: double.range.start,
         end: double.range.end,
-        claimed_by: Some(double.place.to_string()),
+        claimed_by: Some(double.zbookmark.to_string()),
     }
 }

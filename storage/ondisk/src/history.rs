@@ -23,7 +23,7 @@
 
 use std::ops::Range;
 
-use units::{BlockId, Level, ObjectId, ObjsetId, Place, Txg};
+use units::{BlockId, Level, ObjectId, ObjsetId, Txg, Zbookmark};
 
 use crate::nvlist::{Encoding, Nvlist, Value};
 use crate::{Error, Order, Reader, Result};
@@ -298,9 +298,9 @@ impl Iterator for Records<'_> {
 }
 
 /// A block that could not be read, from the error log's older form.
-pub fn parse_error(name: &str) -> Result<Place> {
+pub fn parse_error(name: &str) -> Result<Zbookmark> {
     let [objset, object, level, block] = four(name)?;
-    Ok(Place::new(
+    Ok(Zbookmark::new(
         ObjsetId::new(objset),
         ObjectId::new(object),
         Level::new(low_byte(level)),
@@ -309,9 +309,9 @@ pub fn parse_error(name: &str) -> Result<Place> {
 }
 
 /// The same from the form of head_errlog, of that dataset; with the block's birth.
-pub fn parse_head_error(dataset: ObjsetId, name: &str) -> Result<(Place, Txg)> {
+pub fn parse_head_error(dataset: ObjsetId, name: &str) -> Result<(Zbookmark, Txg)> {
     let [object, level, block, birth] = four(name)?;
-    let place = Place::new(
+    let place = Zbookmark::new(
         dataset,
         ObjectId::new(object),
         Level::new(low_byte(level)),

@@ -84,7 +84,7 @@ pub fn bias(pool: &Pool, top: &VdevConfig) -> Option<Bias> {
     }
     let table = zap::Zap::open(pool.mos().object(top.top_zap?).ok()?).ok()?;
     let value = table.lookup(b"org.zfsonlinux:allocation_bias").ok()??;
-    match value.string() {
+    match value.as_str() {
         Some(name) => Some(Bias::from_name(name)),
         None => Bias::from_number(value.u64()?),
     }

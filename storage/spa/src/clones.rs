@@ -13,7 +13,7 @@ use ondisk::{ObjectType, Order, Reader};
 use parking_lot::Mutex;
 use txg::Tx;
 use units::{ObjectId, VdevId};
-use zap::{NewTable, Value, Zap};
+use zap::{NewZap, Zap, ZapValue};
 
 use crate::{Directory, Error};
 
@@ -228,8 +228,7 @@ impl Top {
 
     fn create(&mut self, mos: &Objset, tx: &Tx, salt: u64) -> Result<ObjectId, Error> {
         let flags = Flags(3);
-        let new =
-            NewTable { flags, salt, block_shift: 12, indirect_shift: 12, ..NewTable::default() };
+        let new = NewZap { flags, salt, block_shift: 12, indirect_shift: 12, ..NewZap::default() };
         let table = Zap::create(mos, tx, TABLE, &new)?;
         self.facts.entries = table.object().id();
         self.table = Some(table);
@@ -252,7 +251,7 @@ impl Top {
                 now if now == count.stored => {}
                 0 => drop(table.remove_key64(tx, &key)?),
                 now => {
-                    let value = Value::new(1, now.to_le_bytes().to_vec());
+                    let value = ZapValue::new(1, now.to_le_bytes().to_vec());
                     table.update_key64(tx, &key, &value)?;
                 }
             }

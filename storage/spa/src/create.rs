@@ -22,7 +22,7 @@ use transform::crypt::WrappedKey;
 use txg::Tx;
 use units::{Guid, ObjectId, ObjsetId, Txg, VdevId};
 use vdev::{BuildContext, LeafDevice, VdevNode, VdevTree};
-use zap::{NewTable, Value, Zap};
+use zap::{NewZap, Zap, ZapValue};
 use zio::{Key, Reader, Source};
 
 use crate::auxiliary::{self, Auxiliary, Labelled};
@@ -104,7 +104,7 @@ pub fn create(
     let source = Arc::clone(&cache) as Arc<dyn Source>;
     let mos = Objset::new_empty(Arc::clone(&source), ObjsetId::MOS, SetKind::Meta, None);
     let tx = Tx::syncing(FIRST);
-    let table = NewTable { salt: world.number(), ..NewTable::default() };
+    let table = NewZap { salt: world.number(), ..NewZap::default() };
     Zap::create_at(&mos, &tx, DIRECTORY, ObjectType::OBJECT_DIRECTORY, &table)?;
     let raw = Arc::clone(&source);
     let random = || world.number();
@@ -253,7 +253,7 @@ fn furnish(change: &Change<'_>, root: &mut VdevConfig, salt: &[u8]) -> Result<()
     let (mos, tx) = (change.mos, change.tx);
     let directory = || Ok::<_, Error>(Zap::open(mos.object(DIRECTORY)?)?);
     let zap = || {
-        let new = NewTable { salt: (change.random)(), ..NewTable::default() };
+        let new = NewZap { salt: (change.random)(), ..NewZap::default() };
         Ok::<_, Error>(Zap::create(mos, tx, TABLE, &new)?.object().id())
     };
     let all = zap()?;
@@ -291,7 +291,7 @@ fn furnish(change: &Change<'_>, root: &mut VdevConfig, salt: &[u8]) -> Result<()
     table.insert_u64(tx, b"sync_bplist", list.get())?;
     directory()?.insert_u64(tx, b"creation_version", VERSION)?;
     directory()?.insert_u64(tx, b"deflate", 1)?;
-    let salt = Value::new(1, salt.to_vec());
+    let salt = ZapValue::new(1, salt.to_vec());
     directory()?.insert(tx, b"org.illumos:checksum_salt", &salt)?;
     Ok(())
 }
@@ -301,7 +301,7 @@ fn note_bias(change: &Change<'_>, table: ObjectId, top: &VdevConfig) -> Result<(
     let bias = if top.is_log { Some(&Bias::Log) } else { top.bias.as_ref() };
     let Some(bias) = bias else { return Ok(()) };
     let text = [bias.name().as_bytes(), &[0]].concat();
-    let (name, value) = (b"org.zfsonlinux:allocation_bias", Value::new(1, text));
+    let (name, value) = (b"org.zfsonlinux:allocation_bias", ZapValue::new(1, text));
     Zap::open(change.mos.object(table)?)?.insert(change.tx, name, &value)?;
     if let (Bias::Special | Bias::Dedup, Some(feature)) =
         (bias, Feature::by_name("allocation_classes"))

@@ -17,7 +17,7 @@ use ondisk::{Blkptr, Checksum, Dva, ObjectType, Reader};
 use parking_lot::Mutex;
 use txg::Tx;
 use units::{ObjectId, Txg};
-use zap::{NewTable, Value, Zap};
+use zap::{NewZap, Zap, ZapValue};
 
 use crate::{DedupLogs, Directory, Error};
 
@@ -164,7 +164,7 @@ struct Work<'a> {
 
 impl Work<'_> {
     fn plain_table(&mut self, kind: ObjectType) -> Result<Zap, Error> {
-        let new = NewTable { salt: (self.random)(), ..NewTable::default() };
+        let new = NewZap { salt: (self.random)(), ..NewZap::default() };
         Ok(Zap::create(self.mos, self.tx, kind, &new)?)
     }
 
@@ -223,7 +223,7 @@ impl Family {
                 None => None,
             };
             let bytes: Vec<u8> =
-                sums.iter().flat_map(Value::integers).flat_map(u64::to_le_bytes).collect();
+                sums.iter().flat_map(ZapValue::integers).flat_map(u64::to_le_bytes).collect();
             let sums = ondisk::dedup::histogram(&bytes, ondisk::Order::Little)?;
             let zap = Zap::open(mos.object(ObjectId::new(id))?)?;
             family.tables.insert(class, Table { zap, sums });
@@ -284,7 +284,7 @@ impl Family {
             let name = TableName::Table(self.checksum, *class).to_string();
             let words = histogram_words(&table.sums);
             let bytes = words.into_iter().flat_map(u64::to_be_bytes).collect();
-            statistics.update(work.tx, name.as_bytes(), &Value::new(8, bytes))?;
+            statistics.update(work.tx, name.as_bytes(), &ZapValue::new(8, bytes))?;
             left = left.saturating_add(table.zap.count()?);
         }
         if left == 0 { self.destroy(work, root, statistics) } else { Ok(()) }
@@ -320,7 +320,7 @@ impl Family {
             self.tables.insert(class, table);
         }
         if let Some(table) = self.tables.get_mut(&class) {
-            let value = Value::new(1, entry.now.pack());
+            let value = ZapValue::new(1, entry.now.pack());
             table.zap.update_key64(work.tx, words, &value)?;
             work.count(table, words, &entry.now, true)?;
         }
@@ -331,8 +331,7 @@ impl Family {
         // of all these checksums but one the first word is as good as any hash
         let flags = if self.checksum == Checksum::EdonR { 3 } else { 7 };
         let (salt, flags) = ((work.random)(), Flags(flags));
-        let new =
-            NewTable { flags, salt, block_shift: 15, indirect_shift: 15, ..NewTable::default() };
+        let new = NewZap { flags, salt, block_shift: 15, indirect_shift: 15, ..NewZap::default() };
         let zap = Zap::create(work.mos, work.tx, ObjectType::DDT_ZAP, &new)?;
         let name = TableName::Table(self.checksum, class).to_string();
         self.home(root).insert_u64(work.tx, name.as_bytes(), zap.object().id().get())?;

@@ -12,8 +12,8 @@
 //! change the same thing then do so in groups that never run backwards.
 #![forbid(unsafe_code)]
 
-mod group;
 mod throttle;
+mod txgs;
 
-pub use group::{Groups, OnDuty, Tx};
-pub use throttle::Limits;
+pub use throttle::TxgLimits;
+pub use txgs::{SyncThreadGuard, Tx, Txgs};

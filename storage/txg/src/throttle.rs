@@ -2,28 +2,33 @@
 
 /// How much may wait to be written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Limits {
+pub struct TxgLimits {
     /// Bytes that may be dirty in all groups together; who would add more waits.
-    pub dirty: u64,
+    pub max_dirty: u64,
     /// Bytes from which on the group is closed early, so that writing starts before memory is
     /// short.
-    pub start: u64,
+    pub sync_threshold: u64,
     /// Blocks that may be freed with one group; who would free more waits for the next.
-    pub freed: u64,
+    pub max_freed_blocks: u64,
     /// Bytes that a block takes at least: a sector of the drives.
-    pub sector: u64,
+    pub sector_size: u64,
 }
 
-impl Limits {
+impl TxgLimits {
     /// For so much memory: writing starts at a third. Blocks that are freed take time instead: the blocks that
     /// their pointers are in, one for a thousand of them or so, are read when the group is written.
-    pub const fn of(dirty: u64) -> Self {
-        Self { dirty, start: dirty / 3, freed: 1 << 19, sector: 512 }
+    pub const fn with_max_dirty(max_dirty: u64) -> Self {
+        Self {
+            max_dirty,
+            sync_threshold: max_dirty / 3,
+            max_freed_blocks: 1 << 19,
+            sector_size: 512,
+        }
     }
 }
 
-impl Default for Limits {
+impl Default for TxgLimits {
     fn default() -> Self {
-        Self::of(256 << 20)
+        Self::with_max_dirty(256 << 20)
     }
 }

@@ -7,10 +7,10 @@
 
 mod address;
 mod number;
-mod place;
 mod size;
+mod zbookmark;
 
 pub use address::{Ashift, MetaslabId, Sectors, VdevId};
 pub use number::{BlockId, Guid, Level, ObjectId, ObjsetId, Txg};
-pub use place::Place;
 pub use size::{bytes as human_bytes, parse_binary, parse_bytes};
+pub use zbookmark::Zbookmark;

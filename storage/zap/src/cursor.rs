@@ -3,14 +3,14 @@
 /// A place in a listing: at this hash, and at this one of those that share it. Entries come in the
 /// order of cursors.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
-pub struct Cursor {
+pub struct ZapCursor {
     /// The hash.
     pub hash: u64,
     /// Which of the entries of this hash (cd).
     pub collision: u32,
 }
 
-impl Cursor {
+impl ZapCursor {
     /// Before the first entry.
     pub const START: Self = Self { hash: 0, collision: 0 };
     /// Behind the last entry.
@@ -54,22 +54,25 @@ impl Cursor {
 
 #[cfg(test)]
 mod tests {
-    use super::Cursor;
+    use super::ZapCursor;
 
     proptest::proptest! {
         #[test]
         fn cookies_and_cursors_are_the_same(hash in 0_u64..1 << 28, collision in 0_u32..1 << 30) {
-            let cursor = Cursor { hash: hash << 36, collision };
-            assert_eq!(Cursor::from_cookie(cursor.to_cookie(28), 28), cursor);
-            let cursor = Cursor { hash: hash << 36, collision: collision & 0xffff };
-            assert_eq!(Cursor::from_cookie(cursor.to_cookie(48), 48), cursor);
+            let cursor = ZapCursor { hash: hash << 36, collision };
+            assert_eq!(ZapCursor::from_cookie(cursor.to_cookie(28), 28), cursor);
+            let cursor = ZapCursor { hash: hash << 36, collision: collision & 0xffff };
+            assert_eq!(ZapCursor::from_cookie(cursor.to_cookie(48), 48), cursor);
         }
     }
 
     #[test]
     fn the_end_is_behind_everything() {
-        assert_eq!(Cursor::END.to_cookie(28), u64::MAX);
-        assert_eq!(Cursor::from_cookie(u64::MAX, 28), Cursor::END);
-        assert!(Cursor { hash: 5, collision: u32::MAX }.after() > Cursor { hash: 5, collision: 9 });
+        assert_eq!(ZapCursor::END.to_cookie(28), u64::MAX);
+        assert_eq!(ZapCursor::from_cookie(u64::MAX, 28), ZapCursor::END);
+        assert!(
+            ZapCursor { hash: 5, collision: u32::MAX }.after()
+                > ZapCursor { hash: 5, collision: 9 }
+        );
     }
 }

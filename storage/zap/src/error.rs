@@ -1,6 +1,6 @@
 //! Why a table could not answer.
 
-use units::Place;
+use units::Zbookmark;
 
 /// Why a table could not answer.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -13,84 +13,84 @@ pub enum Error {
         source: dmu::Error,
     },
     /// A block of it breaks a rule of the format.
-    #[error("{place}: {why}")]
+    #[error("{zbookmark}: {why}")]
     Corrupt {
         /// The block.
-        place: Place,
+        zbookmark: Zbookmark,
         /// The rule.
         why: ondisk::Error,
     },
     /// The object is of a type that holds no table, or has no block 0.
-    #[error("objset {} object {} is no name table", .place.objset, .place.object)]
-    NotATable {
+    #[error("objset {} object {} is no name table", .zbookmark.objset, .zbookmark.object)]
+    NotZap {
         /// The object.
-        place: Place,
+        zbookmark: Zbookmark,
     },
     /// The pointer table leads to a leaf that is for other names.
-    #[error("{place}: this leaf is not for hash {hash:#x}")]
+    #[error("{zbookmark}: this leaf is not for hash {hash:#x}")]
     WrongLeaf {
         /// The leaf.
-        place: Place,
+        zbookmark: Zbookmark,
         /// The first hash that leads to it.
         hash: u64,
     },
     /// The pointer table leads to a block where there is none.
-    #[error("{place}: the block is missing from the name table")]
-    Missing {
+    #[error("{zbookmark}: the block is missing from the name table")]
+    MissingBlock {
         /// The block.
-        place: Place,
+        zbookmark: Zbookmark,
     },
     /// The value is not of the kind that was asked for.
-    #[error("{place}: the value has {count} integers of {int_size} bytes")]
-    OtherValue {
+    #[error("{zbookmark}: the value has {count} integers of {int_size} bytes")]
+    WrongValueType {
         /// The table.
-        place: Place,
+        zbookmark: Zbookmark,
         /// Bytes of an integer.
         int_size: u8,
         /// How many integers.
         count: usize,
     },
     /// The name that was to be put in is there already.
-    #[error("{place}: the name is in the table already")]
+    #[error("{zbookmark}: the name is in the table already")]
     Exists {
         /// The table.
-        place: Place,
+        zbookmark: Zbookmark,
     },
     /// A name is empty, too long, or has a NUL in it; a key has no words or too many, or is not of
     /// the table's kind.
-    #[error("{place}: a table can have no such name")]
+    #[error("{zbookmark}: a table can have no such name")]
     BadName {
         /// The table.
-        place: Place,
+        zbookmark: Zbookmark,
     },
     /// A value is too long, or no whole number of integers of 1, 2, 4 or 8 bytes.
-    #[error("{place}: a table can have no such value")]
+    #[error("{zbookmark}: a table can have no such value")]
     BadValue {
         /// The table.
-        place: Place,
+        zbookmark: Zbookmark,
     },
     /// Too many names have hashes that begin with the same bits.
-    #[error("{place}: the table has no room for the name")]
+    #[error("{zbookmark}: the table has no room for the name")]
     Full {
         /// The table.
-        place: Place,
+        zbookmark: Zbookmark,
     },
 }
 
 impl Error {
     /// Where the fault is.
-    pub const fn place(&self) -> Place {
+    pub const fn zbookmark(&self) -> Zbookmark {
         match self {
             Self::Read { source } => source.zbookmark(),
-            Self::Corrupt { place, .. }
-            | Self::NotATable { place }
-            | Self::WrongLeaf { place, .. }
-            | Self::Missing { place }
-            | Self::OtherValue { place, .. }
-            | Self::Exists { place }
-            | Self::BadName { place }
-            | Self::BadValue { place }
-            | Self::Full { place } => *place,
+            Self::Corrupt { zbookmark: place, .. }
+            | Self::NotZap { zbookmark: place }
+            | Self::WrongLeaf { zbookmark: place, .. }
+            | Self::MissingBlock { zbookmark: place }
+            | Self::WrongValueType { zbookmark: place, .. }
+            | Self::Exists { zbookmark: place }
+            | Self::BadName { zbookmark: place }
+            | Self::BadValue { zbookmark: place }
+            | Self::Full { zbookmark: place } => *place,
         }
     }
 }

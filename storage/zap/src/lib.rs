@@ -11,22 +11,22 @@
 mod cursor;
 mod entries;
 mod error;
-mod later;
+mod fat_table;
 mod micro;
 mod normalize;
 mod scan;
-mod table;
+mod unicode_5;
 mod value;
 mod write;
 mod zap;
 
-pub use cursor::Cursor;
-pub use entries::Entries;
+pub use cursor::ZapCursor;
+pub use entries::ZapEntries;
 pub use error::Error;
 pub use normalize::normalize;
 pub use ondisk::zap::Normalization;
-pub use value::{Entry, Value};
-pub use write::NewTable;
+pub use value::{ZapEntry, ZapValue};
+pub use write::NewZap;
 pub use zap::{Matching, Zap};
 
 /// What asking a table gives.

@@ -15,7 +15,7 @@ use unicode_normalization::char::{
     canonical_combining_class, decompose_canonical, decompose_compatible,
 };
 
-use crate::later::came_later;
+use crate::unicode_5::is_after_unicode_5;
 
 /// A name as it is hashed or compared.
 pub fn normalize(name: &[u8], how: Normalization) -> Cow<'_, [u8]> {
@@ -28,15 +28,15 @@ pub fn normalize(name: &[u8], how: Normalization) -> Cow<'_, [u8]> {
     let mut out = Vec::with_capacity(name.len());
     for piece in name.utf8_chunks() {
         let mut text = piece.valid();
-        while let Some(at) = text.find(came_later) {
+        while let Some(at) = text.find(is_after_unicode_5) {
             let (before, rest) = text.split_at(at);
-            fold(before, how, &mut out);
+            push_normalized(before, how, &mut out);
             let next = rest.chars().next().map_or(rest.len(), char::len_utf8);
             let (later, rest) = rest.split_at(next);
             out.extend_from_slice(later.as_bytes());
             text = rest;
         }
-        fold(text, how, &mut out);
+        push_normalized(text, how, &mut out);
         out.extend_from_slice(piece.invalid());
     }
     Cow::Owned(out)
@@ -45,7 +45,7 @@ pub fn normalize(name: &[u8], how: Normalization) -> Cow<'_, [u8]> {
 /// Whether the real system makes the same of the name, whatever it is made into. Of characters that
 /// stand for several and are followed by marks, and of several marks in a row, it sometimes makes
 /// what no rule tells.
-pub(crate) fn is_plain(name: &[u8]) -> bool {
+pub(crate) fn has_certain_form(name: &[u8]) -> bool {
     if name.is_ascii() {
         return true;
     }
@@ -56,7 +56,7 @@ pub(crate) fn is_plain(name: &[u8]) -> bool {
         decompose_compatible(c, |_| pieces = pieces.saturating_add(1));
         let mut canonical = 0_usize;
         decompose_canonical(c, |_| canonical = canonical.saturating_add(1));
-        if is_odd(c) || is_mark && (after_mark || pieces > 1) || pieces > canonical {
+        if is_irregular(c) || is_mark && (after_mark || pieces > 1) || pieces > canonical {
             return false;
         }
         after_mark = is_mark;
@@ -66,7 +66,7 @@ pub(crate) fn is_plain(name: &[u8]) -> bool {
 
 /// A mark whose upper case is a letter, vowels that are made of marks only, Korean letters and
 /// Japanese marks of another width.
-const fn is_odd(c: char) -> bool {
+const fn is_irregular(c: char) -> bool {
     matches!(
         c,
         '\u{345}' | '\u{f73}' | '\u{f75}' | '\u{f81}' | '\u{3131}'..='\u{318e}' |
@@ -75,8 +75,8 @@ const fn is_odd(c: char) -> bool {
 }
 
 /// Adds a text, no character of which came later than the format.
-fn fold(text: &str, how: Normalization, out: &mut Vec<u8>) {
-    let text = text.chars().map(|c| if how.folds_case() { upper(c) } else { c });
+fn push_normalized(text: &str, how: Normalization, out: &mut Vec<u8>) {
+    let text = text.chars().map(|c| if how.folds_case() { to_upper(c) } else { c });
     let text: String = match how.form() {
         Normalization::NFD => text.nfd().collect(),
         Normalization::NFC => text.nfc().collect(),
@@ -89,7 +89,7 @@ fn fold(text: &str, how: Normalization, out: &mut Vec<u8>) {
 
 /// The upper case of a character, if that is one character. Of a Greek letter with a small iota
 /// below it is the one with the iota beside it.
-fn upper(c: char) -> char {
+fn to_upper(c: char) -> char {
     let beside = match c {
         '\u{1f80}'..='\u{1f87}' | '\u{1f90}'..='\u{1f97}' | '\u{1fa0}'..='\u{1fa7}' => 8,
         '\u{1fb3}' | '\u{1fc3}' | '\u{1ff3}' => 9,

@@ -1,32 +1,32 @@
 //! What a table holds: entries, and their values.
 
-use crate::Cursor;
+use crate::ZapCursor;
 
 /// A value: integers of 1, 2, 4 or 8 bytes.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Value {
+pub struct ZapValue {
     int_size: u8,
-    content: Content,
+    content: ZapValueContent,
 }
 
 #[derive(Clone, PartialEq, Eq, Debug)]
-enum Content {
+enum ZapValueContent {
     /// One number of 8 bytes, most significant byte first: what most entries have.
-    Number([u8; 8]),
+    U64([u8; 8]),
     Bytes(Vec<u8>),
 }
 
-impl Value {
+impl ZapValue {
     /// One 8-byte number.
-    pub const fn number(value: u64) -> Self {
-        Self { int_size: 8, content: Content::Number(value.to_be_bytes()) }
+    pub const fn from_u64(value: u64) -> Self {
+        Self { int_size: 8, content: ZapValueContent::U64(value.to_be_bytes()) }
     }
 
     /// Integers of `int_size` bytes, most significant byte first.
     pub fn new(int_size: u8, bytes: Vec<u8>) -> Self {
         match <[u8; 8]>::try_from(bytes.as_slice()) {
-            Ok(number) if int_size == 8 => Self { int_size, content: Content::Number(number) },
-            _ => Self { int_size, content: Content::Bytes(bytes) },
+            Ok(number) if int_size == 8 => Self { int_size, content: ZapValueContent::U64(number) },
+            _ => Self { int_size, content: ZapValueContent::Bytes(bytes) },
         }
     }
 
@@ -43,8 +43,8 @@ impl Value {
     /// All bytes; integers of more than one have the most significant first.
     pub fn bytes(&self) -> &[u8] {
         match &self.content {
-            Content::Number(bytes) => bytes,
-            Content::Bytes(bytes) => bytes,
+            ZapValueContent::U64(bytes) => bytes,
+            ZapValueContent::Bytes(bytes) => bytes,
         }
     }
 
@@ -68,7 +68,7 @@ impl Value {
     }
 
     /// The text before the first NUL; `None` where the integers are no bytes or no text.
-    pub fn string(&self) -> Option<&str> {
+    pub fn as_str(&self) -> Option<&str> {
         let bytes = self.bytes();
         let end = bytes.iter().position(|byte| *byte == 0).unwrap_or(bytes.len());
         let text = bytes.get(..end).filter(|_| self.int_size == 1)?;
@@ -78,13 +78,13 @@ impl Value {
 
 /// One name and its value.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Entry {
+pub struct ZapEntry {
     /// The name without its NUL. Of a key of words: their bytes, most significant first.
     pub name: Vec<u8>,
     /// The words, in a table whose keys are words.
     pub key64: Option<Vec<u64>>,
     /// The value.
-    pub value: Value,
+    pub value: ZapValue,
     /// The entry's place in the listing; [`Cursor::after`] is where to go on.
-    pub cursor: Cursor,
+    pub cursor: ZapCursor,
 }

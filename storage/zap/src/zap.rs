@@ -12,11 +12,11 @@ use parking_lot::Mutex;
 use units::BlockId;
 use zio::Block;
 
-use crate::entries::Entries;
-use crate::micro::{MicroTable, micro};
-use crate::normalize::{is_plain, normalize};
-use crate::table::{Fat, corrupt};
-use crate::{Cursor, Entry, Error, Result, Value};
+use crate::entries::ZapEntries;
+use crate::fat_table::{FatTable, corrupt_error};
+use crate::micro::{MicroTable, parse_micro};
+use crate::normalize::{has_certain_form, normalize};
+use crate::{Error, Result, ZapCursor, ZapEntry, ZapValue};
 
 /// When two names are one.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -34,9 +34,9 @@ pub enum Matching {
 /// In a live object set a handle stays good when the table is changed, through it or through
 /// another. Whoever changes a table holds the lock of what it belongs to.
 #[derive(Clone)]
-pub struct Zap(pub(crate) Arc<Inner>);
+pub struct Zap(pub(crate) Arc<ZapInner>);
 
-pub(crate) struct Inner {
+pub(crate) struct ZapInner {
     pub(crate) object: Object,
     /// What never changes.
     pub(crate) salt: u64,
@@ -44,18 +44,18 @@ pub(crate) struct Inner {
     flags: Flags,
     /// What block 0 was found to be. In a live object set it holds only if the block is still the
     /// same, and a fat table is not kept: who changes a block that is shared must copy it.
-    pub(crate) known: Mutex<Option<Arc<Kind>>>,
+    pub(crate) cached: Mutex<Option<Arc<ZapKind>>>,
 }
 
-pub(crate) enum Kind {
+pub(crate) enum ZapKind {
     Micro(MicroTable),
-    Fat(Fat),
+    Fat(FatTable),
 }
 
-impl Kind {
+impl ZapKind {
     /// What an object's block 0 is.
     fn parse(object: &Object, block: Block) -> Result<Self> {
-        let told = |why| corrupt(object, BlockId::new(0), why);
+        let told = |why| corrupt_error(object, BlockId::new(0), why);
         match zap::block_kind(&block, block.order()).map_err(told)? {
             zap::MICRO => {
                 Micro::parse(&block, block.order()).map_err(told)?;
@@ -63,9 +63,9 @@ impl Kind {
             }
             zap::HEADER => {
                 let header = Header::parse(&block, block.order()).map_err(told)?;
-                Ok(Self::Fat(Fat::new(header, block, object.objset().is_writable())))
+                Ok(Self::Fat(FatTable::new(header, block, object.objset().is_writable())))
             }
-            _ => Err(Error::NotATable { place: object.zbookmark(BlockId::new(0)) }),
+            _ => Err(Error::NotZap { zbookmark: object.zbookmark(BlockId::new(0)) }),
         }
     }
 
@@ -86,32 +86,37 @@ impl std::fmt::Debug for Zap {
 impl Zap {
     /// Reads block 0 of the object.
     pub fn open(object: Object) -> Result<Self> {
-        let kind = Kind::parse(&object, block_zero(&object)?)?;
+        let kind = ZapKind::parse(&object, read_block_zero(&object)?)?;
         let (salt, normalization, flags) = match &kind {
-            Kind::Micro(table) => {
-                let micro = micro(&table.block);
+            ZapKind::Micro(table) => {
+                let micro = parse_micro(&table.block);
                 (micro.salt, micro.normalization, Flags::default())
             }
-            Kind::Fat(fat) => (fat.header.salt, fat.header.normalization, fat.header.flags),
+            ZapKind::Fat(fat) => (fat.header.salt, fat.header.normalization, fat.header.flags),
         };
-        let inner =
-            Inner { object, salt, normalization, flags, known: Mutex::new(Some(Arc::new(kind))) };
+        let inner = ZapInner {
+            object,
+            salt,
+            normalization,
+            flags,
+            cached: Mutex::new(Some(Arc::new(kind))),
+        };
         Ok(Self(Arc::new(inner)))
     }
 
     /// The table as it is now.
-    pub(crate) fn now(&self) -> Result<Arc<Kind>> {
-        let Inner { object, known, .. } = &*self.0;
+    pub(crate) fn current(&self) -> Result<Arc<ZapKind>> {
+        let ZapInner { object, cached: known, .. } = &*self.0;
         let live = object.objset().is_writable();
         let was = known.lock().clone();
         if let Some(kind) = was.as_ref().filter(|_| !live) {
             return Ok(Arc::clone(kind));
         }
-        let block = block_zero(object)?;
+        let block = read_block_zero(object)?;
         if let Some(kind) = was.filter(|kind| kind.block().is_same_buffer(&block)) {
             return Ok(kind);
         }
-        let kind = Arc::new(Kind::parse(object, block)?);
+        let kind = Arc::new(ZapKind::parse(object, block)?);
         *known.lock() = Some(&kind).filter(|_| !live || is_micro(&kind)).cloned();
         Ok(kind)
     }
@@ -123,14 +128,14 @@ impl Zap {
 
     /// Whether it is a micro table.
     pub fn is_micro(&self) -> Result<bool> {
-        Ok(is_micro(&*self.now()?))
+        Ok(is_micro(&*self.current()?))
     }
 
     /// How many entries it has.
     pub fn count(&self) -> Result<u64> {
-        Ok(match &*self.now()? {
-            Kind::Micro(table) => u64::try_from(table.seats().len()).unwrap_or(u64::MAX),
-            Kind::Fat(fat) => fat.header.entries,
+        Ok(match &*self.current()? {
+            ZapKind::Micro(table) => u64::try_from(table.index().len()).unwrap_or(u64::MAX),
+            ZapKind::Fat(fat) => fat.header.entries,
         })
     }
 
@@ -150,7 +155,7 @@ impl Zap {
     }
 
     /// The value of a name, byte for byte.
-    pub fn lookup(&self, name: &[u8]) -> Result<Option<Value>> {
+    pub fn lookup(&self, name: &[u8]) -> Result<Option<ZapValue>> {
         Ok(self.lookup_normalized(name, Matching::Exact)?.map(|entry| entry.value))
     }
 
@@ -159,8 +164,8 @@ impl Zap {
         let Some(value) = self.lookup(name)? else { return Ok(None) };
         match value.u64() {
             Some(number) => Ok(Some(number)),
-            None => Err(Error::OtherValue {
-                place: self.0.object.zbookmark(BlockId::new(0)),
+            None => Err(Error::WrongValueType {
+                zbookmark: self.0.object.zbookmark(BlockId::new(0)),
                 int_size: value.int_size(),
                 count: value.count(),
             }),
@@ -168,66 +173,71 @@ impl Zap {
     }
 
     /// The entry of a name, which may be written otherwise in the table; of several, the oldest.
-    pub fn lookup_normalized(&self, name: &[u8], matching: Matching) -> Result<Option<Entry>> {
+    pub fn lookup_normalized(&self, name: &[u8], matching: Matching) -> Result<Option<ZapEntry>> {
         if self.flags().word_keys() {
             return Ok(None);
         }
         let normalization = self.normalization();
         let hash = self.hash(name);
-        let wanted = Wanted::new(name, matching, normalization);
-        let found = match &*self.now()? {
-            Kind::Micro(table) => table.find(hash, &wanted),
-            Kind::Fat(fat) => self.find_fat(fat, hash, &wanted)?,
+        let wanted = NameQuery::new(name, matching, normalization);
+        let found = match &*self.current()? {
+            ZapKind::Micro(table) => table.find(hash, &wanted),
+            ZapKind::Fat(fat) => self.find_in_fat(fat, hash, &wanted)?,
         };
-        if found.is_some() || normalization.is_none() || is_plain(name) {
+        if found.is_some() || normalization.is_none() || has_certain_form(name) {
             return Ok(found);
         }
-        self.search(&wanted)
+        self.scan_names(&wanted)
     }
 
     /// The value of a key of words.
-    pub fn lookup_key64(&self, words: &[u64]) -> Result<Option<Value>> {
+    pub fn lookup_key64(&self, words: &[u64]) -> Result<Option<ZapValue>> {
         if !self.flags().word_keys() {
             return Ok(None);
         }
-        let now = self.now()?;
-        let Kind::Fat(fat) = &*now else { return Ok(None) };
+        let now = self.current()?;
+        let ZapKind::Fat(fat) = &*now else { return Ok(None) };
         let hash = hash::of_words(self.0.salt, self.0.flags, words);
-        let Some((bytes, count)) = word_bytes(words) else { return Ok(None) };
+        let Some((bytes, count)) = encode_words(words) else { return Ok(None) };
         let (number, block) = fat.leaf(&self.0.object, hash)?;
-        let told = |why| corrupt(&self.0.object, number, why);
+        let told = |why| corrupt_error(&self.0.object, number, why);
         let leaf = Leaf::parse(&block, block.order()).map_err(told)?;
         let key = Key { hash, bytes: &bytes, count };
         let Some(entry) = leaf.find(&key).map_err(told)? else { return Ok(None) };
         let bytes = leaf.value(&entry).map_err(told)?;
-        Ok(Some(Value::new(entry.int_size, bytes)))
+        Ok(Some(ZapValue::new(entry.int_size, bytes)))
     }
 
     /// The entries in the order of their hashes, streamed leaf by leaf. What cannot be read is told
     /// as an error once, and the rest goes on.
-    pub fn entries(&self) -> Entries {
-        self.entries_from(Cursor::START)
+    pub fn entries(&self) -> ZapEntries {
+        self.entries_from(ZapCursor::START)
     }
 
     /// The entries from a cursor on.
-    pub fn entries_from(&self, cursor: Cursor) -> Entries {
-        Entries::new(self.clone(), cursor)
+    pub fn entries_from(&self, cursor: ZapCursor) -> ZapEntries {
+        ZapEntries::new(self.clone(), cursor)
     }
 
     /// Goes through all names, where the hash cannot be trusted.
-    fn search(&self, wanted: &Wanted<'_>) -> Result<Option<Entry>> {
+    fn scan_names(&self, wanted: &NameQuery<'_>) -> Result<Option<ZapEntry>> {
         for entry in self.entries() {
             let entry = entry?;
-            if wanted.is(&entry.name) {
+            if wanted.matches(&entry.name) {
                 return Ok(Some(entry));
             }
         }
         Ok(None)
     }
 
-    fn find_fat(&self, fat: &Fat, hash: u64, wanted: &Wanted<'_>) -> Result<Option<Entry>> {
+    fn find_in_fat(
+        &self,
+        fat: &FatTable,
+        hash: u64,
+        wanted: &NameQuery<'_>,
+    ) -> Result<Option<ZapEntry>> {
         let (number, block) = fat.leaf(&self.0.object, hash)?;
-        let told = |why| corrupt(&self.0.object, number, why);
+        let told = |why| corrupt_error(&self.0.object, number, why);
         let leaf = Leaf::parse(&block, block.order()).map_err(told)?;
         let mut best: Option<LeafEntry> = None;
         for entry in leaf.chain(hash) {
@@ -236,8 +246,8 @@ impl Zap {
                 continue;
             }
             let same = match wanted.matching {
-                Matching::Exact => leaf.name_is(&entry, &wanted.on_disk).map_err(told)?,
-                _ => wanted.is(cut(&leaf.name(&entry).map_err(told)?)),
+                Matching::Exact => leaf.name_is(&entry, &wanted.nul_terminated).map_err(told)?,
+                _ => wanted.matches(trim_nul(&leaf.name(&entry).map_err(told)?)),
             };
             if same {
                 best = Some(entry);
@@ -247,48 +257,54 @@ impl Zap {
     }
 }
 
-fn is_micro(kind: &Kind) -> bool {
-    matches!(kind, Kind::Micro(_))
+fn is_micro(kind: &ZapKind) -> bool {
+    matches!(kind, ZapKind::Micro(_))
 }
 
-fn block_zero(object: &Object) -> Result<Block> {
+fn read_block_zero(object: &Object) -> Result<Block> {
     let place = object.zbookmark(BlockId::new(0));
-    object.block(BlockId::new(0))?.ok_or(Error::NotATable { place })
+    object.block(BlockId::new(0))?.ok_or(Error::NotZap { zbookmark: place })
 }
 
 /// The words of a key, most significant byte first, and how many they are.
-pub(crate) fn word_bytes(words: &[u64]) -> Option<(Vec<u8>, u16)> {
+pub(crate) fn encode_words(words: &[u64]) -> Option<(Vec<u8>, u16)> {
     let bytes = words.iter().flat_map(|word| word.to_be_bytes()).collect();
     Some((bytes, u16::try_from(words.len()).ok()?))
 }
 
 /// A name that is looked for.
-pub(crate) struct Wanted<'a> {
+pub(crate) struct NameQuery<'a> {
     name: &'a [u8],
     matching: Matching,
     /// How names are made equal before they are compared.
-    how: Normalization,
+    normalization: Normalization,
     normalized: Cow<'a, [u8]>,
     /// The name with its NUL.
-    pub(crate) on_disk: Vec<u8>,
+    pub(crate) nul_terminated: Vec<u8>,
 }
 
-impl<'a> Wanted<'a> {
+impl<'a> NameQuery<'a> {
     pub(crate) fn new(name: &'a [u8], matching: Matching, table: Normalization) -> Self {
-        let how = match matching {
+        let normalization = match matching {
             Matching::Exact => Normalization::default(),
             Matching::Normalized => table,
             Matching::NormalizedCase => table.with_case(),
         };
-        let mut on_disk = name.to_vec();
-        on_disk.push(0);
-        Self { name, matching, how, normalized: normalize(name, how), on_disk }
+        let mut nul_terminated = name.to_vec();
+        nul_terminated.push(0);
+        Self {
+            name,
+            matching,
+            normalization,
+            normalized: normalize(name, normalization),
+            nul_terminated,
+        }
     }
 
-    pub(crate) fn is(&self, other: &[u8]) -> bool {
+    pub(crate) fn matches(&self, other: &[u8]) -> bool {
         match self.matching {
             Matching::Exact => self.name == other,
-            _ => self.normalized == normalize(other, self.how),
+            _ => self.normalized == normalize(other, self.normalization),
         }
     }
 }
@@ -298,22 +314,22 @@ pub(crate) fn leaf_entry(
     leaf: &Leaf<'_>,
     entry: &LeafEntry,
     word_keys: bool,
-) -> ondisk::Result<Entry> {
+) -> ondisk::Result<ZapEntry> {
     let (name, key64) = if word_keys {
         let words = leaf.key(entry)?;
         (words.iter().flat_map(|word| word.to_be_bytes()).collect(), Some(words))
     } else {
         let mut name = leaf.name(entry)?;
-        name.truncate(cut(&name).len());
+        name.truncate(trim_nul(&name).len());
         (name, None)
     };
-    let value = Value::new(entry.int_size, leaf.value(entry)?);
-    let cursor = Cursor { hash: entry.hash, collision: entry.collision };
-    Ok(Entry { name, key64, value, cursor })
+    let value = ZapValue::new(entry.int_size, leaf.value(entry)?);
+    let cursor = ZapCursor { hash: entry.hash, collision: entry.collision };
+    Ok(ZapEntry { name, key64, value, cursor })
 }
 
 /// The bytes before the first NUL.
-fn cut(name: &[u8]) -> &[u8] {
+fn trim_nul(name: &[u8]) -> &[u8] {
     let end = name.iter().position(|byte| *byte == 0).unwrap_or(name.len());
     name.get(..end).unwrap_or(name)
 }

@@ -6,16 +6,16 @@ use ondisk::blkptr::Regular;
 use ondisk::objset::LogHeader;
 use ondisk::zil::{Chain, Pointed, Record, Verifier};
 use ondisk::{Blkptr, Checksum, Dva, Reader as Cursor};
-use units::{BlockId, ObjectId, ObjsetId, Place, Txg};
+use units::{BlockId, ObjectId, ObjsetId, Txg, Zbookmark};
 use zio::{Reader, Sink, Writer};
 
-use crate::{Error, Records};
+use crate::{Error, LogReader};
 
 /// More blocks than any log has: 512 GiB of the largest.
-const MOST_BLOCKS: u64 = 1 << 22;
+const MAX_LOG_BLOCKS: u64 = 1 << 22;
 
 /// What is met along a chain.
-enum Met<'a> {
+enum ChainItem<'a> {
     /// A block of the chain, before it is read: the last one was never written.
     Block(&'a Regular, Verifier),
     /// A record, by its number, and the blocks that it points to.
@@ -24,17 +24,17 @@ enum Met<'a> {
 
 /// Whether to go on.
 #[derive(PartialEq, Eq)]
-enum On {
-    Yes,
+enum ChainStep {
+    Continue,
     /// Here the log ends: what comes was never promised.
-    No,
+    Stop,
 }
 
 /// The head of a log for the first txg after an import: all that the log has is claimed, so that
 /// nothing else is put there before it is replayed; blocks that it shares are counted as the log's, lest
 /// they go before. `first` is that txg. A log that leads to devices
 /// which are not there is an error, or ends there (`forgives`).
-pub fn claim(
+pub fn claim_log(
     writer: &Writer,
     objset: ObjsetId,
     header: &LogHeader,
@@ -46,39 +46,39 @@ pub fn claim(
     }
     let (mut blocks, mut records) = (0_u64, 0_u64);
     let mut known: HashSet<Dva> = HashSet::new();
-    let walked = walk(writer.reader(), objset, header, &mut |met, place| {
+    let walked = walk_chain(writer.reader(), objset, header, &mut |met, place| {
         let own = match met {
-            Met::Block(block, _) => Some(block),
-            Met::Record(_, Pointed::Written(block)) => Some(&**block),
-            Met::Record(_, Pointed::Shared(blocks)) => {
-                if !share(writer, blocks, first) {
-                    return Ok(On::No);
+            ChainItem::Block(block, _) => Some(block),
+            ChainItem::Record(_, Pointed::Written(block)) => Some(&**block),
+            ChainItem::Record(_, Pointed::Shared(blocks)) => {
+                if !claim_shared(writer, blocks, first) {
+                    return Ok(ChainStep::Stop);
                 }
                 None
             }
-            Met::Record(_, Pointed::Nothing) => None,
+            ChainItem::Record(_, Pointed::Nothing) => None,
         };
         if let Some(block) = own.filter(|block| block.birth >= first) {
             // a write whose block was not finished was never promised
-            let is_write = matches!(met, Met::Record(..));
+            let is_write = matches!(met, ChainItem::Record(..));
             if is_write && writer.reader().read_stored(block, place).is_err() {
-                return Ok(On::No);
+                return Ok(ChainStep::Stop);
             }
             if block.dvas[0].is_some_and(|dva| known.insert(dva)) {
                 writer.claim(block, first, place)?;
             }
         }
         match met {
-            Met::Block(_, verifier) => {
+            ChainItem::Block(_, verifier) => {
                 blocks += 1;
                 claimed.claim_block_seq = verifier.seq;
             }
-            Met::Record(seq, _) => {
+            ChainItem::Record(seq, _) => {
                 records += 1;
                 claimed.claim_record_seq = seq;
             }
         }
-        Ok(On::Yes)
+        Ok(ChainStep::Continue)
     });
     match walked {
         Err(Error::OutOfReach { .. }) if forgives => (),
@@ -93,15 +93,15 @@ pub fn claim(
 }
 
 /// Counts the blocks of a record as the log's, all or none; gives whether they may be.
-fn share(writer: &Writer, blocks: &[Regular], first: Txg) -> bool {
+fn claim_shared(writer: &Writer, blocks: &[Regular], first: Txg) -> bool {
     let shared = blocks.iter().take_while(|block| writer.add_reference(block, first)).count();
     if shared < blocks.len() {
-        free_all(writer, blocks.iter().take(shared), first);
+        free_blocks(writer, blocks.iter().take(shared), first);
     }
     shared == blocks.len()
 }
 
-fn free_all<'a>(writer: &Writer, blocks: impl Iterator<Item = &'a Regular>, txg: Txg) {
+fn free_blocks<'a>(writer: &Writer, blocks: impl Iterator<Item = &'a Regular>, txg: Txg) {
     for block in blocks {
         writer.free(&Blkptr::Regular(Box::new(*block)), txg);
     }
@@ -110,37 +110,42 @@ fn free_all<'a>(writer: &Writer, blocks: impl Iterator<Item = &'a Regular>, txg:
 /// Whether a log can wait, as that of a dataset without its key must, although the pool is changed:
 /// it was claimed before, or there is nothing in it and its blocks are known to be in use. `first` is
 /// the first txg after the import.
-pub fn can_wait(reader: &Reader, objset: ObjsetId, header: &LogHeader, first: Txg) -> bool {
+pub fn can_defer_replay(reader: &Reader, objset: ObjsetId, header: &LogHeader, first: Txg) -> bool {
     if !header.claim_txg.is_zero() || header.chain.is_hole() {
         return true;
     }
     let mut waits = true;
-    let walked = walk(reader, objset, header, &mut |met, _| {
-        waits &= matches!(met, Met::Block(block, _) if block.birth < first);
-        Ok(if waits { On::Yes } else { On::No })
+    let walked = walk_chain(reader, objset, header, &mut |met, _| {
+        waits &= matches!(met, ChainItem::Block(block, _) if block.birth < first);
+        Ok(if waits { ChainStep::Continue } else { ChainStep::Stop })
     });
     walked.is_ok() && waits
 }
 
 /// Gives up the blocks of a log that was claimed and is replayed now, or holds nothing.
-pub fn free(writer: &Writer, objset: ObjsetId, header: &LogHeader, txg: Txg) -> Result<(), Error> {
-    give_up(writer, objset, header, (None, txg))
+pub fn free_log(
+    writer: &Writer,
+    objset: ObjsetId,
+    header: &LogHeader,
+    txg: Txg,
+) -> Result<(), Error> {
+    free_log_blocks(writer, objset, header, (None, txg))
 }
 
 /// Gives up the blocks of a log that will not be replayed, as the pool was taken back to how it was at
 /// `synced`: of a log that nobody had claimed then, those that were in use by then.
-pub fn drop_unreplayed(
+pub fn free_unreplayed(
     writer: &Writer,
     objset: ObjsetId,
     header: &LogHeader,
     (synced, txg): (Txg, Txg),
 ) -> Result<(), Error> {
     let until = header.claim_txg.is_zero().then_some(synced);
-    give_up(writer, objset, header, (until, txg))
+    free_log_blocks(writer, objset, header, (until, txg))
 }
 
 /// Frees the blocks of a log: all, or of the chain alone those that were in use at `until`.
-fn give_up(
+fn free_log_blocks(
     writer: &Writer,
     objset: ObjsetId,
     header: &LogHeader,
@@ -148,52 +153,59 @@ fn give_up(
 ) -> Result<(), Error> {
     let mut known: HashSet<Dva> = HashSet::new();
     let mut unwanted = Vec::new();
-    walk(writer.reader(), objset, header, &mut |met, _| {
+    walk_chain(writer.reader(), objset, header, &mut |met, _| {
         let own = match met {
-            Met::Block(block, _) if until.is_some_and(|until| block.birth > until) => {
-                return Ok(On::No);
+            ChainItem::Block(block, _) if until.is_some_and(|until| block.birth > until) => {
+                return Ok(ChainStep::Stop);
             }
-            Met::Block(block, _) => Some(block),
+            ChainItem::Block(block, _) => Some(block),
             // what is older is part of the dataset
-            Met::Record(_, Pointed::Written(block)) => {
+            ChainItem::Record(_, Pointed::Written(block)) => {
                 Some(&**block).filter(|block| until.is_none() && block.birth >= header.claim_txg)
             }
-            Met::Record(_, Pointed::Shared(blocks)) => {
+            ChainItem::Record(_, Pointed::Shared(blocks)) => {
                 if !header.claim_txg.is_zero() {
                     unwanted.extend_from_slice(blocks);
                 }
                 None
             }
-            Met::Record(_, Pointed::Nothing) => None,
+            ChainItem::Record(_, Pointed::Nothing) => None,
         };
         if let Some(block) = own
             && block.dvas[0].is_some_and(|dva| known.insert(dva))
         {
             unwanted.push(*block);
         }
-        Ok(On::Yes)
+        Ok(ChainStep::Continue)
     })?;
-    free_all(writer, unwanted.iter(), txg);
+    free_blocks(writer, unwanted.iter(), txg);
     Ok(())
 }
 
 /// Goes along the chain as far as it was written, or claimed.
-fn walk(
+fn walk_chain(
     reader: &Reader,
     objset: ObjsetId,
     header: &LogHeader,
-    visit: &mut dyn FnMut(Met<'_>, Place) -> Result<On, Error>,
+    visit: &mut dyn FnMut(ChainItem<'_>, Zbookmark) -> Result<ChainStep, Error>,
 ) -> Result<(), Error> {
     let claimed = !header.claim_txg.is_zero();
     let last_block = if claimed { header.claim_block_seq } else { u64::MAX };
     let has_last = claimed && header.flags & LogHeader::HAS_LAST_RECORD != 0;
     let last_record = if has_last { header.claim_record_seq } else { u64::MAX };
     let mut next = header.chain.clone();
-    for _ in 0..MOST_BLOCKS {
+    for _ in 0..MAX_LOG_BLOCKS {
         let Blkptr::Regular(block) = &next else { return Ok(()) };
         let verifier = Verifier::of(block);
-        let place = Place::new(objset, ObjectId::META, Records::LEVEL, BlockId::new(verifier.seq));
-        if verifier.seq > last_block || visit(Met::Block(block, verifier), place)? == On::No {
+        let place = Zbookmark::new(
+            objset,
+            ObjectId::META,
+            LogReader::LOG_LEVEL,
+            BlockId::new(verifier.seq),
+        );
+        if verifier.seq > last_block
+            || visit(ChainItem::Block(block, verifier), place)? == ChainStep::Stop
+        {
             return Ok(());
         }
         let bytes = match reader.read_stored(block, place) {
@@ -210,7 +222,8 @@ fn walk(
         while cursor.left() > 0 {
             let Ok((seq, _)) = Record::peek(&cursor) else { return Ok(()) };
             let Ok(found) = Record::pointed(&mut cursor) else { return Ok(()) };
-            if seq > last_record || visit(Met::Record(seq, &found), place)? == On::No {
+            if seq > last_record || visit(ChainItem::Record(seq, &found), place)? == ChainStep::Stop
+            {
                 return Ok(());
             }
         }

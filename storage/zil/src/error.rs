@@ -1,6 +1,6 @@
 //! Why a log could not be read to its end.
 
-use units::Place;
+use units::Zbookmark;
 
 /// Why a log could not be read to its end.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -23,17 +23,17 @@ pub enum Error {
     Stopped,
     /// A block or record of the log is whole and breaks a rule (Corrupt), or is of a kind that is
     /// not known (Unsupported).
-    #[error("{place}: {why}")]
+    #[error("{zbookmark}: {why}")]
     Structure {
         /// The block of the log: its number in the chain is the block.
-        place: Place,
+        zbookmark: Zbookmark,
         /// The rule.
         why: ondisk::Error,
     },
     /// A block's successor is not the next in the chain (Corrupt).
-    #[error("{place}: the next block of the log is not of this chain")]
+    #[error("{zbookmark}: the next block of the log is not of this chain")]
     Chain {
         /// The block.
-        place: Place,
+        zbookmark: Zbookmark,
     },
 }

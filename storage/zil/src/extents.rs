@@ -11,13 +11,13 @@ use ondisk::Blkptr;
 
 /// What a range holds.
 #[derive(Clone, Debug)]
-pub enum Content {
+pub enum ExtentContent {
     /// It was freed.
     Zeros,
     /// Bytes from a record, from `skip` on.
     Bytes {
         /// All bytes of the record.
-        all: Arc<[u8]>,
+        data: Arc<[u8]>,
         /// How many of them come before the range.
         skip: usize,
     },
@@ -30,8 +30,8 @@ pub enum Content {
     },
 }
 
-impl Content {
-    fn behind(&self, distance: u64) -> Self {
+impl ExtentContent {
+    fn skip_forward(&self, distance: u64) -> Self {
         let distance = usize::try_from(distance).unwrap_or(usize::MAX);
         let mut out = self.clone();
         match &mut out {
@@ -46,30 +46,30 @@ impl Content {
 
 /// A part of a wanted range.
 #[derive(Clone, Copy, Debug)]
-pub struct Piece<'a> {
+pub struct ExtentSlice<'a> {
     /// Its first byte.
     pub start: u64,
     /// The byte after its last.
     pub end: u64,
     /// What the log put there; `None` where the dataset's own content shows.
-    pub content: Option<&'a Content>,
+    pub content: Option<&'a ExtentContent>,
 }
 
 /// The ranges that a log put over an object's content; they do not overlap.
 #[derive(Clone, Debug, Default)]
-pub struct Extents {
+pub struct LogExtents {
     /// By their first byte: the byte after their last, and what they hold.
-    ranges: BTreeMap<u64, (u64, Content)>,
+    ranges: BTreeMap<u64, (u64, ExtentContent)>,
 }
 
-impl Extents {
+impl LogExtents {
     /// Whether the log left the content alone.
     pub fn is_empty(&self) -> bool {
         self.ranges.is_empty()
     }
 
     /// Lays `content` over the bytes from `start` up to `end`.
-    pub fn put(&mut self, start: u64, end: u64, content: Content) {
+    pub fn insert(&mut self, start: u64, end: u64, content: ExtentContent) {
         if start >= end {
             return;
         }
@@ -80,7 +80,7 @@ impl Extents {
             let last = *last;
             if let Some((cut, old)) = self.ranges.get_mut(&first) {
                 *cut = start;
-                let tail = old.behind(end.saturating_sub(first));
+                let tail = old.skip_forward(end.saturating_sub(first));
                 if last > end {
                     self.ranges.insert(end, (last, tail));
                 }
@@ -90,31 +90,31 @@ impl Extents {
             let last = *last;
             let Some((_, old)) = self.ranges.remove(&first) else { break };
             if last > end {
-                self.ranges.insert(end, (last, old.behind(end.saturating_sub(first))));
+                self.ranges.insert(end, (last, old.skip_forward(end.saturating_sub(first))));
             }
         }
         self.ranges.insert(start, (end, content));
     }
 
     /// The piece that holds the byte at `at`, as far as `end` at most.
-    pub fn piece(&self, at: u64, end: u64) -> Piece<'_> {
+    pub fn slice_at(&self, at: u64, end: u64) -> ExtentSlice<'_> {
         if let Some((_, (last, content))) = self.ranges.range(..=at).next_back()
             && *last > at
         {
-            return Piece { start: at, end: end.min(*last), content: Some(content) };
+            return ExtentSlice { start: at, end: end.min(*last), content: Some(content) };
         }
         let next = self.ranges.range((Excluded(at), Unbounded)).next();
         let until = next.map_or(end, |(first, _)| end.min(*first));
-        Piece { start: at, end: until, content: None }
+        ExtentSlice { start: at, end: until, content: None }
     }
 
     /// How many bytes of the content of the range at `at` come before `at`.
-    pub fn skipped(&self, at: u64) -> usize {
+    pub fn skip_at(&self, at: u64) -> usize {
         let Some((first, (_, content))) = self.ranges.range(..=at).next_back() else { return 0 };
         let inside = usize::try_from(at.saturating_sub(*first)).unwrap_or(usize::MAX);
         match content {
-            Content::Zeros => inside,
-            Content::Bytes { skip, .. } | Content::Block { skip, .. } => {
+            ExtentContent::Zeros => inside,
+            ExtentContent::Bytes { skip, .. } | ExtentContent::Block { skip, .. } => {
                 skip.saturating_add(inside)
             }
         }
@@ -122,7 +122,7 @@ impl Extents {
 }
 
 /// Copies what stands in `all` from `skip` on; zeros where it ends.
-pub fn copy(all: &[u8], skip: usize, into: &mut [u8]) {
+pub fn copy_padded(all: &[u8], skip: usize, into: &mut [u8]) {
     let from = all.get(skip..).unwrap_or(&[]);
     let count = from.len().min(into.len());
     let (head, tail) = into.split_at_mut(count);
@@ -134,21 +134,23 @@ pub fn copy(all: &[u8], skip: usize, into: &mut [u8]) {
 
 #[cfg(test)]
 mod tests {
-    use super::{Content, Extents, copy};
+    use super::{ExtentContent, LogExtents, copy_padded};
 
-    fn bytes(text: &[u8]) -> Content {
-        Content::Bytes { all: text.into(), skip: 0 }
+    fn bytes(text: &[u8]) -> ExtentContent {
+        ExtentContent::Bytes { data: text.into(), skip: 0 }
     }
 
-    fn show(extents: &Extents, base: &[u8]) -> String {
+    fn render(extents: &LogExtents, base: &[u8]) -> String {
         let mut out = base.to_vec();
         let (mut at, end) = (0, out.len() as u64);
         while at < end {
-            let piece = extents.piece(at, end);
+            let piece = extents.slice_at(at, end);
             let place = |at: u64| usize::try_from(at).unwrap();
             let range = &mut out[place(piece.start)..place(piece.end)];
             match piece.content {
-                Some(Content::Bytes { all, .. }) => copy(all, extents.skipped(at), range),
+                Some(ExtentContent::Bytes { data: all, .. }) => {
+                    copy_padded(all, extents.skip_at(at), range)
+                }
                 Some(_) => range.fill(b'0'),
                 None => {}
             }
@@ -159,19 +161,19 @@ mod tests {
 
     #[test]
     fn later_writes_cover_earlier_ones() {
-        let mut extents = Extents::default();
-        assert_eq!(show(&extents, b"----------"), "----------");
-        extents.put(2, 8, bytes(b"abcdef"));
-        assert_eq!(show(&extents, b"----------"), "--abcdef--");
-        extents.put(4, 6, bytes(b"XY"));
-        assert_eq!(show(&extents, b"----------"), "--abXYef--");
-        extents.put(1, 3, bytes(b"PQ"));
-        assert_eq!(show(&extents, b"----------"), "-PQbXYef--");
-        extents.put(7, u64::MAX, Content::Zeros);
-        assert_eq!(show(&extents, b"----------"), "-PQbXYe000");
-        extents.put(0, 9, bytes(b"123456789"));
-        assert_eq!(show(&extents, b"----------"), "1234567890");
-        extents.put(5, 5, Content::Zeros);
-        assert_eq!(show(&extents, b"----------"), "1234567890");
+        let mut extents = LogExtents::default();
+        assert_eq!(render(&extents, b"----------"), "----------");
+        extents.insert(2, 8, bytes(b"abcdef"));
+        assert_eq!(render(&extents, b"----------"), "--abcdef--");
+        extents.insert(4, 6, bytes(b"XY"));
+        assert_eq!(render(&extents, b"----------"), "--abXYef--");
+        extents.insert(1, 3, bytes(b"PQ"));
+        assert_eq!(render(&extents, b"----------"), "-PQbXYef--");
+        extents.insert(7, u64::MAX, ExtentContent::Zeros);
+        assert_eq!(render(&extents, b"----------"), "-PQbXYe000");
+        extents.insert(0, 9, bytes(b"123456789"));
+        assert_eq!(render(&extents, b"----------"), "1234567890");
+        extents.insert(5, 5, ExtentContent::Zeros);
+        assert_eq!(render(&extents, b"----------"), "1234567890");
     }
 }

@@ -22,19 +22,19 @@
 //! * what comes after the last block or record that was claimed.
 #![forbid(unsafe_code)]
 
+mod block_packer;
 mod chain;
 mod error;
 pub mod extents;
+mod itxs;
 mod log;
-mod pending;
-mod plan;
-mod records;
+mod log_reader;
 
-pub use chain::{can_wait, claim, drop_unreplayed, free};
+pub use chain::{can_defer_replay, claim_log, free_log, free_unreplayed};
 pub use error::Error;
-pub use log::Log;
-pub use pending::Item;
-pub use records::{Entry, Records, Stop, WrittenBlock};
+pub use itxs::Itx;
+pub use log::IntentLog;
+pub use log_reader::{LogEnd, LogReader, ReplayEntry, WrittenBlock};
 
 #[cfg(test)]
 mod tests;

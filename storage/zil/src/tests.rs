@@ -5,19 +5,19 @@ use std::sync::Arc;
 
 use ondisk::objset::LogHeader;
 use ondisk::{Blkptr, Order};
-use units::{ObjsetId, Place, Txg};
+use units::{ObjsetId, Txg, Zbookmark};
 use zio::{Block, Key, Source};
 
-use crate::{Error, Records, Stop};
+use crate::{Error, LogEnd, LogReader};
 
 const OBJSET: u64 = 54;
 const SIZE: usize = 4096;
 
 /// Blocks by the sector their pointer names.
-struct Blocks(HashMap<u64, Vec<u8>>);
+struct BlockMap(HashMap<u64, Vec<u8>>);
 
-impl Source for Blocks {
-    fn read(&self, bp: &Blkptr, place: Place, _: Option<&Key>) -> Result<Block, zio::Error> {
+impl Source for BlockMap {
+    fn read(&self, bp: &Blkptr, place: Zbookmark, _: Option<&Key>) -> Result<Block, zio::Error> {
         let Blkptr::Regular(regular) = bp else { panic!("only blocks are asked for") };
         let sector = regular.dvas[0].unwrap().offset >> 9;
         let found = self.0.get(&sector);
@@ -26,7 +26,7 @@ impl Source for Blocks {
     }
 }
 
-fn laid(words: &[u64]) -> Vec<u8> {
+fn encode_words(words: &[u64]) -> Vec<u8> {
     words.iter().flat_map(|word| word.to_le_bytes()).collect()
 }
 
@@ -36,20 +36,20 @@ fn pointer(sector: u64, kind: u64, checksum: u64, seq: u64, birth: u64) -> Vec<u
     vec![8, sector, 0, 0, 0, 0, prop, 0, 0, 0, birth, 0, 1, 2, OBJSET, seq]
 }
 
-fn remove(seq: u64, txg: u64) -> Vec<u8> {
-    [laid(&[5, 48, txg, seq, 34]), b"name\0\0\0\0".to_vec()].concat()
+fn remove_record(seq: u64, txg: u64) -> Vec<u8> {
+    [encode_words(&[5, 48, txg, seq, 34]), b"name\0\0\0\0".to_vec()].concat()
 }
 
-fn write(seq: u64, txg: u64, sector: u64) -> Vec<u8> {
+fn write_record(seq: u64, txg: u64, sector: u64) -> Vec<u8> {
     let fields = [9, 192, txg, seq, 7, 4196, 100, 0];
-    [laid(&fields), laid(&pointer(sector, 19, 7, 0, txg))].concat()
+    [encode_words(&fields), encode_words(&pointer(sector, 19, 7, 0, txg))].concat()
 }
 
-fn block(front: bool, next: &[u64], records: &[u8]) -> Vec<u8> {
+fn log_block(front: bool, next: &[u64], records: &[u8]) -> Vec<u8> {
     let used = records.len() + if front { 184 } else { 0 };
-    let mut chain = laid(&[0]);
-    chain.extend(laid(next));
-    chain.extend(laid(&[u64::try_from(used).unwrap(), 0, 0, 0, 0, 0]));
+    let mut chain = encode_words(&[0]);
+    chain.extend(encode_words(next));
+    chain.extend(encode_words(&[u64::try_from(used).unwrap(), 0, 0, 0, 0, 0]));
     let padding = vec![0; SIZE - 184 - records.len()];
     if front {
         [chain, records.to_vec(), padding].concat()
@@ -58,11 +58,11 @@ fn block(front: bool, next: &[u64], records: &[u8]) -> Vec<u8> {
     }
 }
 
-fn log(kind: u64, blocks: &[&[Vec<u8>]]) -> HashMap<u64, Vec<u8>> {
+fn log_blocks(kind: u64, blocks: &[&[Vec<u8>]]) -> HashMap<u64, Vec<u8>> {
     let number = |index: usize| u64::try_from(index).unwrap();
     let lay = |(index, records): (usize, &&[Vec<u8>])| {
         let next = pointer(number(index + 101), 9, kind, number(index + 2), 50);
-        (number(index + 100), block(kind == 9, &next, &records.concat()))
+        (number(index + 100), log_block(kind == 9, &next, &records.concat()))
     };
     blocks.iter().enumerate().map(lay).collect()
 }
@@ -72,16 +72,16 @@ fn header(kind: u64, claim: Option<(u64, u64, u64)>, replayed: u64) -> LogHeader
     LogHeader {
         claim_txg: Txg::new(txg),
         replay_seq: replayed,
-        chain: Blkptr::parse(&laid(&pointer(100, 9, kind, 1, 50)), Order::Little).unwrap(),
+        chain: Blkptr::parse(&encode_words(&pointer(100, 9, kind, 1, 50)), Order::Little).unwrap(),
         claim_block_seq: last_block,
         flags: if claim.is_some() { 3 } else { 0 },
         claim_record_seq: last_record,
     }
 }
 
-fn walk(blocks: HashMap<u64, Vec<u8>>, header: &LogHeader) -> (Vec<u64>, Vec<Error>, Stop) {
-    let source = Arc::new(Blocks(blocks));
-    let mut records = Records::new(source, ObjsetId::new(OBJSET), header, None, Txg::new(50));
+fn read_log(blocks: HashMap<u64, Vec<u8>>, header: &LogHeader) -> (Vec<u64>, Vec<Error>, LogEnd) {
+    let source = Arc::new(BlockMap(blocks));
+    let mut records = LogReader::new(source, ObjsetId::new(OBJSET), header, None, Txg::new(50));
     let (mut seqs, mut errors) = (Vec::new(), Vec::new());
     for entry in records.by_ref() {
         match entry {
@@ -89,69 +89,81 @@ fn walk(blocks: HashMap<u64, Vec<u8>>, header: &LogHeader) -> (Vec<u64>, Vec<Err
             Err(why) => errors.push(why),
         }
     }
-    (seqs, errors, records.stop().unwrap().clone())
+    (seqs, errors, records.end().unwrap().clone())
 }
 
 #[test]
 fn both_kinds_of_chains_are_walked_to_the_block_that_is_not_there() {
-    let records: &[&[Vec<u8>]] = &[&[remove(1, 50), remove(2, 51)], &[], &[remove(3, 52)]];
+    let records: &[&[Vec<u8>]] =
+        &[&[remove_record(1, 50), remove_record(2, 51)], &[], &[remove_record(3, 52)]];
     for kind in [9, 5] {
-        let (seqs, errors, stop) = walk(log(kind, records), &header(kind, None, 0));
+        let (seqs, errors, stop) = read_log(log_blocks(kind, records), &header(kind, None, 0));
         // the first record's txg is on disk
         assert_eq!(seqs, [2, 3]);
-        assert!(errors.is_empty() && matches!(stop, Stop::NotWritten(Error::Block(_))), "{stop:?}");
+        assert!(
+            errors.is_empty() && matches!(stop, LogEnd::NotWritten(Error::Block(_))),
+            "{stop:?}"
+        );
     }
 }
 
 #[test]
 fn claimed_logs_end_where_they_were_claimed_and_go_on_after_the_last_replayed() {
-    let records: &[&[Vec<u8>]] =
-        &[&[remove(1, 51), remove(2, 51)], &[remove(3, 51), remove(4, 51)], &[remove(5, 51)]];
+    let records: &[&[Vec<u8>]] = &[
+        &[remove_record(1, 51), remove_record(2, 51)],
+        &[remove_record(3, 51), remove_record(4, 51)],
+        &[remove_record(5, 51)],
+    ];
     let claimed = |block, record, replayed| {
-        walk(log(9, records), &header(9, Some((51, block, record)), replayed))
+        read_log(log_blocks(9, records), &header(9, Some((51, block, record)), replayed))
     };
     assert_eq!(claimed(3, 5, 0).0, [1, 2, 3, 4, 5]);
-    assert_eq!(claimed(2, 3, 0), (vec![1, 2, 3], vec![], Stop::Claimed));
-    assert_eq!(claimed(2, 4, 2), (vec![3, 4], vec![], Stop::Claimed));
+    assert_eq!(claimed(2, 3, 0), (vec![1, 2, 3], vec![], LogEnd::Claimed));
+    assert_eq!(claimed(2, 4, 2), (vec![3, 4], vec![], LogEnd::Claimed));
     // a block that was there when it was claimed is gone
     let (seqs, errors, stop) = claimed(9, 9, 0);
     assert_eq!((seqs.len(), errors.len()), (5, 1));
-    assert!(matches!(stop, Stop::Failed(_)));
+    assert!(matches!(stop, LogEnd::Failed(_)));
     // nothing was left to replay
     let mut done = header(9, Some((51, 3, 5)), 5);
     done.flags = 2;
-    assert_eq!(walk(log(9, records), &done), (vec![], vec![], Stop::Empty));
+    assert_eq!(read_log(log_blocks(9, records), &done), (vec![], vec![], LogEnd::Empty));
 }
 
 #[test]
 fn blocks_of_another_chain_and_broken_records_end_the_walk() {
-    let mut blocks = log(9, &[&[remove(1, 51)], &[remove(2, 51)]]);
-    blocks.insert(101, block(true, &pointer(102, 9, 9, 9, 50), &remove(2, 51)));
-    let (seqs, _, stop) = walk(blocks, &header(9, None, 0));
+    let mut blocks = log_blocks(9, &[&[remove_record(1, 51)], &[remove_record(2, 51)]]);
+    blocks.insert(101, log_block(true, &pointer(102, 9, 9, 9, 50), &remove_record(2, 51)));
+    let (seqs, _, stop) = read_log(blocks, &header(9, None, 0));
     assert_eq!(seqs, [1]);
-    assert!(matches!(stop, Stop::NotWritten(Error::Chain { .. })));
+    assert!(matches!(stop, LogEnd::NotWritten(Error::Chain { .. })));
 
-    let cut = remove(2, 51)[..40].to_vec();
-    let (seqs, _, stop) = walk(log(9, &[&[remove(1, 51), cut]]), &header(9, None, 0));
+    let cut = remove_record(2, 51)[..40].to_vec();
+    let (seqs, _, stop) =
+        read_log(log_blocks(9, &[&[remove_record(1, 51), cut]]), &header(9, None, 0));
     assert_eq!(seqs, [1]);
-    assert!(matches!(stop, Stop::NotWritten(Error::Structure { .. })));
+    assert!(matches!(stop, LogEnd::NotWritten(Error::Structure { .. })));
     // a record of a kind that is not known must not be taken for the end
-    let unknown = laid(&[25, 32, 51, 2]);
-    let (_, errors, _) = walk(log(9, &[&[remove(1, 51), unknown]]), &header(9, None, 0));
+    let unknown = encode_words(&[25, 32, 51, 2]);
+    let (_, errors, _) =
+        read_log(log_blocks(9, &[&[remove_record(1, 51), unknown]]), &header(9, None, 0));
     assert_eq!(errors.len(), 1);
 }
 
 #[test]
 fn a_write_brings_the_block_that_it_points_to() {
-    let mut blocks = log(9, &[&[write(1, 51, 900), write(2, 51, 901), remove(3, 51)]]);
+    let mut blocks = log_blocks(
+        9,
+        &[&[write_record(1, 51, 900), write_record(2, 51, 901), remove_record(3, 51)]],
+    );
     blocks.insert(900, vec![7; SIZE]);
-    let source = Arc::new(Blocks(blocks));
+    let source = Arc::new(BlockMap(blocks));
     let header = header(9, None, 0);
-    let mut records = Records::new(source, ObjsetId::new(OBJSET), &header, None, Txg::new(50));
+    let mut records = LogReader::new(source, ObjsetId::new(OBJSET), &header, None, Txg::new(50));
     let block = records.next().unwrap().unwrap().block.unwrap();
     // 100 bytes at 4196 came with the whole block at 4096
     assert_eq!((block.offset, &block.content[..]), (4096, &[7; SIZE][..]));
     // the second was never written, so nobody was told that it was
     assert!(records.next().is_none());
-    assert!(matches!(records.stop(), Some(Stop::NotWritten(_))));
+    assert!(matches!(records.end(), Some(LogEnd::NotWritten(_))));
 }

@@ -1,7 +1,7 @@
 //! Why a block could not be given.
 
 use ondisk::Dva;
-use units::{ObjsetId, Place};
+use units::{ObjsetId, Zbookmark};
 
 /// What was wrong with one copy of a block.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -19,7 +19,7 @@ pub enum Error {
     #[error("{zbookmark}: {}", describe_faults(.faults))]
     Unreadable {
         /// Where the block belongs.
-        zbookmark: Place,
+        zbookmark: Zbookmark,
         /// Each copy's fault.
         faults: Vec<CopyError>,
     },
@@ -27,19 +27,19 @@ pub enum Error {
     #[error("{zbookmark}: the block was redacted when this dataset was sent")]
     Redacted {
         /// Where the block belongs.
-        zbookmark: Place,
+        zbookmark: Zbookmark,
     },
     /// The dataset is encrypted and no key was given.
     #[error("{zbookmark}: the block is encrypted and no key is loaded")]
     KeyNotLoaded {
         /// Where the block belongs.
-        zbookmark: Place,
+        zbookmark: Zbookmark,
     },
     /// The bytes are what was written (their checksum fits), but no block of the format.
     #[error("{zbookmark}: {why}")]
     Corrupt {
         /// Where the block belongs.
-        zbookmark: Place,
+        zbookmark: Zbookmark,
         /// The rule that they break.
         why: ondisk::Error,
     },
@@ -47,7 +47,7 @@ pub enum Error {
     #[error("{zbookmark}: {why}")]
     Transform {
         /// Where the block belongs.
-        zbookmark: Place,
+        zbookmark: Zbookmark,
         /// What failed.
         why: transform::Error,
     },
@@ -55,7 +55,7 @@ pub enum Error {
     #[error("{zbookmark}: no space for {psize} bytes")]
     NoSpace {
         /// Where the block belongs.
-        zbookmark: Place,
+        zbookmark: Zbookmark,
         /// Bytes to be stored.
         psize: u64,
     },
@@ -63,7 +63,7 @@ pub enum Error {
     #[error("{zbookmark}: {why}")]
     Allocator {
         /// Where the block belongs.
-        zbookmark: Place,
+        zbookmark: Zbookmark,
         /// The allocator's own words.
         why: metaslab::Error,
     },
@@ -71,7 +71,7 @@ pub enum Error {
     #[error("{zbookmark}: the copy at {dva} could not be written: {why}")]
     WriteFailed {
         /// Where the block belongs.
-        zbookmark: Place,
+        zbookmark: Zbookmark,
         /// The copy.
         dva: Dva,
         /// The vdev's own words.
@@ -96,7 +96,7 @@ impl Error {
     }
 
     /// Where the block belongs.
-    pub const fn zbookmark(&self) -> Place {
+    pub const fn zbookmark(&self) -> Zbookmark {
         match self {
             Self::Unreadable { zbookmark: place, .. }
             | Self::Redacted { zbookmark: place }
@@ -106,7 +106,7 @@ impl Error {
             | Self::NoSpace { zbookmark: place, .. }
             | Self::Allocator { zbookmark: place, .. }
             | Self::WriteFailed { zbookmark: place, .. } => *place,
-            Self::NotFlushed { .. } => Place::root(ObjsetId::MOS),
+            Self::NotFlushed { .. } => Zbookmark::root(ObjsetId::MOS),
         }
     }
 }

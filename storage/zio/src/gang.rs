@@ -12,7 +12,7 @@ use ondisk::blkptr::Regular;
 use ondisk::gang::GangHeader;
 use ondisk::{Blkptr, Checksum, Dva, Order};
 use transform::checksum::embedded;
-use units::Place;
+use units::Zbookmark;
 use vdev::{LeafError, ReadRequest};
 
 use crate::Error;
@@ -26,7 +26,7 @@ const MAX_DEPTH: u32 = 12;
 /// A gang that is to be put together.
 pub(crate) struct GangReader<'a> {
     pub(crate) reader: &'a Reader,
-    pub(crate) zbookmark: Place,
+    pub(crate) zbookmark: Zbookmark,
     /// Whether every copy of each part is to be read.
     pub(crate) verify_all: bool,
     pub(crate) faults: &'a mut Vec<LeafError>,

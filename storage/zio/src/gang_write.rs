@@ -5,7 +5,7 @@ use ondisk::blkptr::{Protection, Regular};
 use ondisk::gang::GangHeader;
 use ondisk::{Blkptr, Checksum, Compression, Dva, ObjectType, Order};
 use transform::checksum::embedded;
-use units::{Level, Place, Txg};
+use units::{Level, Txg, Zbookmark};
 
 use crate::Error;
 use crate::gang::header_verifier;
@@ -24,7 +24,7 @@ impl Writer {
         want: &AllocRequest,
         block: &mut Regular,
         bytes: &[u8],
-        place: Place,
+        place: Zbookmark,
         taken: &mut Vec<Dva>,
     ) -> Result<(), Error> {
         self.write_gang_at_depth(want, block, bytes, place, taken, 0)
@@ -35,7 +35,7 @@ impl Writer {
         want: &AllocRequest,
         block: &mut Regular,
         bytes: &[u8],
-        place: Place,
+        place: Zbookmark,
         taken: &mut Vec<Dva>,
         depth: u32,
     ) -> Result<(), Error> {
@@ -71,7 +71,7 @@ impl Writer {
         want: &AllocRequest,
         method: Checksum,
         bytes: &[u8],
-        place: Place,
+        place: Zbookmark,
         taken: &mut Vec<Dva>,
         depth: u32,
     ) -> Result<Regular, Error> {
@@ -97,7 +97,7 @@ impl Writer {
         &self,
         block: &Regular,
         header: &GangHeader,
-        place: Place,
+        place: Zbookmark,
     ) -> Result<(), Error> {
         let mut bytes = header.encode();
         let (seed, half) = (header_verifier(block), block.has_half_sum());
@@ -112,7 +112,7 @@ impl Writer {
         old: &Regular,
         block: &mut Regular,
         bytes: &[u8],
-        place: Place,
+        place: Zbookmark,
     ) -> Result<(), Error> {
         block.dvas = old.dvas;
         if !block.is_gang() {
@@ -141,7 +141,7 @@ impl Writer {
     }
 
     fn free_copies_at_depth(&self, block: &Regular, txg: Txg, depth: u32) {
-        let place = Place::default();
+        let place = Zbookmark::default();
         if block.is_gang() && depth <= MAX_DEPTH {
             match self.read_gang_header(block, place) {
                 Ok(header) => header.present().for_each(|piece| {
@@ -158,7 +158,7 @@ impl Writer {
     }
 
     /// The header of a gang, from the first copy that can be read.
-    fn read_gang_header(&self, block: &Regular, place: Place) -> Result<GangHeader, Error> {
+    fn read_gang_header(&self, block: &Regular, place: Zbookmark) -> Result<GangHeader, Error> {
         self.reader().gang_header(block, place)
     }
 }
@@ -199,7 +199,7 @@ mod tests {
     use ondisk::blkptr::Protection;
     use ondisk::gang::GangHeader;
     use ondisk::{Blkptr, Checksum};
-    use units::{Ashift, Place, Txg};
+    use units::{Ashift, Txg, Zbookmark};
 
     use super::new_piece;
     use crate::memory::MemoryVdevs;
@@ -231,12 +231,12 @@ mod tests {
         ] {
             let mut block = new_piece(512, Checksum::Fletcher4, want.txg);
             block.protection = protection;
-            block.dvas = writer.allocate(&want, Place::default()).expect("room");
+            block.dvas = writer.allocate(&want, Zbookmark::default()).expect("room");
             let header = GangHeader { pieces: [Blkptr::EMPTY, Blkptr::EMPTY, Blkptr::EMPTY] };
-            writer.write_header(&block, &header, Place::default()).expect("it is written");
+            writer.write_header(&block, &header, Zbookmark::default()).expect("it is written");
             let (bytes, _) = writer
                 .reader()
-                .gang_header_bytes(&block, Place::default())
+                .gang_header_bytes(&block, Zbookmark::default())
                 .expect("it is read as it was written");
             assert_ne!(bytes[480..496], [0; 16], "{:?}", block.protection);
             assert_eq!(bytes[496..] == [0; 16], half, "{:?}", block.protection);

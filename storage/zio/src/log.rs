@@ -6,7 +6,7 @@ use ondisk::zil::Verifier;
 use ondisk::{Blkptr, Checksum, Compression, ObjectType, Order};
 use transform::checksum::embedded;
 use transform::crypt::block::{self as cipher, Layout, Params};
-use units::{Level, Place, Txg};
+use units::{Level, Txg, Zbookmark};
 use vdev::NodeKind;
 
 use crate::gang_write::MAX_DEPTH;
@@ -31,7 +31,7 @@ pub struct LogAllocation<'a> {
     /// Of an encrypted dataset.
     pub key: Option<&'a Key>,
     /// Where it belongs, for errors.
-    pub zbookmark: Place,
+    pub zbookmark: Zbookmark,
     /// It goes to no log device, though there may be some (logbias=throughput).
     pub avoid_log_devices: bool,
 }
@@ -83,7 +83,7 @@ impl Writer {
         block: &Regular,
         mut bytes: Vec<u8>,
         key: Option<&Key>,
-        place: Place,
+        place: Zbookmark,
     ) -> Result<(), Error> {
         assert_eq!(bytes.len(), block.psize as usize, "a log block fills its room");
         let encrypted = block.protection != Protection::None;
@@ -130,7 +130,7 @@ impl Writer {
 
     /// Takes the room of a block that the space maps do not know of, since it was written after
     /// the last txg: one of an intent log, or one that a record of it points to.
-    pub fn claim(&self, block: &Regular, txg: Txg, place: Place) -> Result<(), Error> {
+    pub fn claim(&self, block: &Regular, txg: Txg, place: Zbookmark) -> Result<(), Error> {
         self.claim_at_depth(block, txg, place, 0)
     }
 
@@ -138,7 +138,7 @@ impl Writer {
         &self,
         block: &Regular,
         txg: Txg,
-        place: Place,
+        place: Zbookmark,
         depth: u32,
     ) -> Result<(), Error> {
         for dva in block.copies() {

@@ -11,7 +11,7 @@ use transform::checksum::{self, embedded};
 use transform::compress;
 use transform::crypt::block::{self as cipher, Layout, Params};
 use transform::crypt::mac;
-use units::{Guid, Place};
+use units::{Guid, Zbookmark};
 use vdev::{LeafError, ReadRequest, RunBlock, VdevTree};
 
 use crate::gang::GangReader;
@@ -105,7 +105,11 @@ impl Reader {
     }
 
     /// The header of a block in pieces, from the first copy of it that can be read.
-    pub(crate) fn gang_header(&self, block: &Regular, place: Place) -> Result<GangHeader, Error> {
+    pub(crate) fn gang_header(
+        &self,
+        block: &Regular,
+        place: Zbookmark,
+    ) -> Result<GangHeader, Error> {
         self.gang_header_bytes(block, place).map(|(_, header)| header)
     }
 
@@ -113,7 +117,7 @@ impl Reader {
     pub(crate) fn gang_header_bytes(
         &self,
         block: &Regular,
-        place: Place,
+        place: Zbookmark,
     ) -> Result<(Vec<u8>, GangHeader), Error> {
         let mut faults = Vec::new();
         for dva in block.copies() {
@@ -139,7 +143,7 @@ impl Reader {
     }
 
     /// The block's bytes as stored, from the first copy whose checksum fits.
-    pub fn read_stored(&self, block: &Regular, place: Place) -> Result<Vec<u8>, Error> {
+    pub fn read_stored(&self, block: &Regular, place: Zbookmark) -> Result<Vec<u8>, Error> {
         let mut bytes = buffer::alloc(block.psize as usize);
         let result = self.read_stored_into(block, place, &mut bytes);
         if result.is_err() {
@@ -152,7 +156,7 @@ impl Reader {
     fn read_stored_into(
         &self,
         block: &Regular,
-        place: Place,
+        place: Zbookmark,
         into: &mut [u8],
     ) -> Result<(), Error> {
         self.require_salt(block, place)?;
@@ -170,7 +174,13 @@ impl Reader {
     }
 
     /// Tells who mends it whose part of a block is wrong. Blocks in pieces are left to a scrub.
-    fn report_damage(&self, block: &Regular, place: Place, stored: &[u8], faults: &[LeafError]) {
+    fn report_damage(
+        &self,
+        block: &Regular,
+        place: Zbookmark,
+        stored: &[u8],
+        faults: &[LeafError],
+    ) {
         let wrong = faults.iter().filter(|fault| fault.error.is_repairable());
         let guilty: Vec<Guid> = wrong.map(|fault| fault.leaf).collect();
         if let Some(healer) =
@@ -184,7 +194,7 @@ impl Reader {
         &self,
         block: &Regular,
         dva: Dva,
-        place: Place,
+        place: Zbookmark,
         into: &mut [u8],
         faults: &mut Vec<LeafError>,
     ) -> Result<(), vdev::Error> {
@@ -205,12 +215,12 @@ impl Reader {
     }
 
     /// Reads every copy of a block on every drive, and parity.
-    pub fn verify_block(&self, block: &Regular, place: Place) -> Result<VerifiedBlock, Error> {
+    pub fn verify_block(&self, block: &Regular, place: Zbookmark) -> Result<VerifiedBlock, Error> {
         self.require_salt(block, place)?;
         Ok(self.verify_regular_block(block, place))
     }
 
-    pub(crate) fn verify_regular_block(&self, block: &Regular, place: Place) -> VerifiedBlock {
+    pub(crate) fn verify_regular_block(&self, block: &Regular, place: Zbookmark) -> VerifiedBlock {
         let judge = |bytes: &[u8]| self.is_valid(block, bytes);
         let mut examined =
             VerifiedBlock { copies: Vec::with_capacity(1), bytes: None, pieces: Vec::new() };
@@ -253,7 +263,7 @@ impl Reader {
     }
 
     /// Refuses blocks whose checksum cannot be computed: that must not look like damage.
-    fn require_salt(&self, block: &Regular, place: Place) -> Result<(), Error> {
+    fn require_salt(&self, block: &Regular, place: Zbookmark) -> Result<(), Error> {
         let name = match block.checksum {
             Checksum::Skein | Checksum::EdonR | Checksum::Blake3 => block.checksum.name(),
             _ => return Ok(()),
@@ -284,7 +294,7 @@ impl Reader {
         &self,
         block: &Regular,
         stored: Vec<u8>,
-        place: Place,
+        place: Zbookmark,
         key: Option<&Key>,
     ) -> Result<Vec<u8>, Error> {
         let stored = self.decrypt(block, stored, place, key)?;
@@ -308,7 +318,7 @@ impl Reader {
         &self,
         block: &Regular,
         stored: Vec<u8>,
-        place: Place,
+        place: Zbookmark,
         key: Option<&Key>,
     ) -> Result<Vec<u8>, Error> {
         let failed = |why| Error::Transform { zbookmark: place, why };
@@ -341,7 +351,7 @@ impl Reader {
 }
 
 impl Source for Reader {
-    fn read(&self, pointer: &Blkptr, place: Place, key: Option<&Key>) -> Result<Block, Error> {
+    fn read(&self, pointer: &Blkptr, place: Zbookmark, key: Option<&Key>) -> Result<Block, Error> {
         match pointer {
             Blkptr::Hole(hole) => Ok(Block::zeros(hole.lsize as usize, ondisk::Order::Little)),
             Blkptr::Redacted(_) => Err(Error::Redacted { zbookmark: place }),
@@ -350,7 +360,12 @@ impl Source for Reader {
         }
     }
 
-    fn read_once(&self, pointer: &Blkptr, place: Place, key: Option<&Key>) -> Result<Block, Error> {
+    fn read_once(
+        &self,
+        pointer: &Blkptr,
+        place: Zbookmark,
+        key: Option<&Key>,
+    ) -> Result<Block, Error> {
         match pointer {
             Blkptr::Regular(block) => self.read_block(block, place, key, false),
             _ => self.read(pointer, place, key),
@@ -360,7 +375,7 @@ impl Source for Reader {
     fn read_into(
         &self,
         pointer: &Blkptr,
-        place: Place,
+        place: Zbookmark,
         key: Option<&Key>,
         into: &mut [u8],
     ) -> Result<usize, Error> {
@@ -401,7 +416,7 @@ impl Reader {
     fn read_block(
         &self,
         block: &Regular,
-        place: Place,
+        place: Zbookmark,
         key: Option<&Key>,
         again: bool,
     ) -> Result<Block, Error> {
@@ -421,7 +436,12 @@ impl Reader {
 
     /// The content of a block that nothing protects, into memory that is as long as it. What is
     /// stored as it is goes there straight from the drives.
-    fn read_block_into(&self, block: &Regular, place: Place, into: &mut [u8]) -> Result<(), Error> {
+    fn read_block_into(
+        &self,
+        block: &Regular,
+        place: Zbookmark,
+        into: &mut [u8],
+    ) -> Result<(), Error> {
         let stored = match self.read_cached(block, place) {
             Some(kept) => kept,
             None if is_uncompressed(block) => {
@@ -463,7 +483,7 @@ impl Reader {
     }
 
     /// The block's stored bytes, if they are beside the drives.
-    fn read_cached(&self, block: &Regular, place: Place) -> Option<Vec<u8>> {
+    fn read_cached(&self, block: &Regular, place: Zbookmark) -> Option<Vec<u8>> {
         let aside = self.cache_for(block).filter(|_| self.require_salt(block, place).is_ok())?;
         aside.fetch(block, &|bytes: &[u8]| self.is_valid(block, bytes))
     }
@@ -494,7 +514,7 @@ fn read_request<'a>(block: &Regular, dva: Dva, judge: vdev::BlockValidator<'a>) 
     }
 }
 
-fn decode_embedded(embedded: &Embedded, place: Place) -> Result<Block, Error> {
+fn decode_embedded(embedded: &Embedded, place: Zbookmark) -> Result<Block, Error> {
     let payload = embedded.payload.clone();
     let plain = decompress(embedded.compression, payload, embedded.lsize, place)?;
     Ok(Block::new(plain, embedded.order))
@@ -504,7 +524,7 @@ fn decompress(
     method: Compression,
     mut stored: Vec<u8>,
     lsize: u32,
-    place: Place,
+    place: Zbookmark,
 ) -> Result<Vec<u8>, Error> {
     let lsize = lsize as usize;
     if method.is_off() {

@@ -7,7 +7,7 @@ use device::buffer;
 use geometry::Block;
 use ondisk::blkptr::Regular;
 use ondisk::{Blkptr, Dva};
-use units::{Place, Txg};
+use units::{Txg, Zbookmark};
 use vdev::{BlockWrite, LeafError, RepairFilter};
 
 use crate::{Error, Reader};
@@ -34,7 +34,7 @@ impl<'a> BlockRepair<'a> {
 
     /// Reads a block if any leaf is to get a part of it. Gives how many bytes were read. An error
     /// where it cannot be read whole: then nothing of it is written.
-    pub fn add(&mut self, block: &Regular, place: Place) -> Result<u64, Error> {
+    pub fn add(&mut self, block: &Regular, place: Zbookmark) -> Result<u64, Error> {
         self.add_at_depth(block, place, 0)
     }
 
@@ -44,7 +44,12 @@ impl<'a> BlockRepair<'a> {
         let _ = self.queue_copies(block, block.psize as usize, || Ok(stored));
     }
 
-    fn add_at_depth(&mut self, block: &Regular, place: Place, depth: u32) -> Result<u64, Error> {
+    fn add_at_depth(
+        &mut self,
+        block: &Regular,
+        place: Zbookmark,
+        depth: u32,
+    ) -> Result<u64, Error> {
         let mut read = 0;
         if block.is_gang() && depth <= MAX_DEPTH {
             let (bytes, header) = self.reader.gang_header_bytes(block, place)?;

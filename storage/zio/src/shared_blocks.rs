@@ -5,7 +5,7 @@ use std::sync::{Arc, OnceLock};
 use ondisk::blkptr::Regular;
 use ondisk::{Blkptr, Dva};
 use parking_lot::Mutex;
-use units::{Place, Txg};
+use units::{Txg, Zbookmark};
 
 use crate::writer::copy_count;
 use crate::{Error, Reader, Sink, WriteRequest, Writer};
@@ -98,7 +98,7 @@ impl Writer {
     }
 
     /// Whether a block that is there already can be read, and has just these stored bytes.
-    fn is_same_content(&self, block: &Regular, bytes: &[u8], place: Place) -> bool {
+    fn is_same_content(&self, block: &Regular, bytes: &[u8], place: Zbookmark) -> bool {
         self.reader().read_stored(block, place).is_ok_and(|stored| {
             let same = stored == bytes;
             Reader::recycle(stored);

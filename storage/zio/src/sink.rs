@@ -2,7 +2,7 @@
 
 use metaslab::Class;
 use ondisk::{Blkptr, Checksum, Compression, ObjectType};
-use units::{Level, Place, Txg};
+use units::{Level, Txg, Zbookmark};
 
 use crate::{Error, Key};
 
@@ -45,7 +45,7 @@ pub struct WriteRequest<'a> {
     /// again.
     pub previous: &'a Blkptr,
     /// Where it belongs, for errors.
-    pub zbookmark: Place,
+    pub zbookmark: Zbookmark,
 }
 
 /// How blocks are to be stored: what the properties of a dataset come to for one kind of blocks.

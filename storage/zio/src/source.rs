@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use ondisk::Blkptr;
-use units::Place;
+use units::Zbookmark;
 
 use crate::{Block, Error};
 
@@ -15,7 +15,7 @@ pub struct BlockRead<'a> {
     /// What points to it.
     pub pointer: &'a Blkptr,
     /// Where it belongs.
-    pub zbookmark: Place,
+    pub zbookmark: Zbookmark,
     /// Memory for its content.
     pub into: &'a mut [u8],
     /// Whether the content is there now.
@@ -26,10 +26,15 @@ pub struct BlockRead<'a> {
 pub trait Source: Send + Sync {
     /// The block's content, verified, decrypted and decompressed. A hole gives zeros of its size.
     /// `place` is where the block belongs, for errors; `key` is wanted for encrypted blocks only.
-    fn read(&self, pointer: &Blkptr, place: Place, key: Option<&Key>) -> Result<Block, Error>;
+    fn read(&self, pointer: &Blkptr, place: Zbookmark, key: Option<&Key>) -> Result<Block, Error>;
 
     /// The same, for who will not ask for it again: a cache does not take it in.
-    fn read_once(&self, pointer: &Blkptr, place: Place, key: Option<&Key>) -> Result<Block, Error> {
+    fn read_once(
+        &self,
+        pointer: &Blkptr,
+        place: Zbookmark,
+        key: Option<&Key>,
+    ) -> Result<Block, Error> {
         self.read(pointer, place, key)
     }
 
@@ -39,7 +44,7 @@ pub trait Source: Send + Sync {
     fn read_into(
         &self,
         pointer: &Blkptr,
-        place: Place,
+        place: Zbookmark,
         key: Option<&Key>,
         into: &mut [u8],
     ) -> Result<usize, Error> {

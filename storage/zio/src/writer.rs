@@ -9,7 +9,7 @@ use ondisk::{Blkptr, Compression, Dva, Order};
 use parking_lot::Mutex;
 use transform::checksum;
 use transform::crypt::block::Params;
-use units::{MetaslabId, Place, Txg, VdevId};
+use units::{MetaslabId, Txg, VdevId, Zbookmark};
 use vdev::VdevTree;
 
 use crate::batch::WriteBatch;
@@ -220,7 +220,7 @@ impl Writer {
     pub(crate) fn allocate(
         &self,
         want: &AllocRequest,
-        place: Place,
+        place: Zbookmark,
     ) -> Result<[Option<Dva>; 3], Error> {
         self.with_loaded_metaslabs(place, || self.allocator.allocate(want))
     }
@@ -228,7 +228,7 @@ impl Writer {
     /// Asks the allocator for something until it has loaded what it needs for that.
     pub(crate) fn with_loaded_metaslabs<T>(
         &self,
-        place: Place,
+        place: Zbookmark,
         ask: impl Fn() -> Result<T, metaslab::Error>,
     ) -> Result<T, Error> {
         loop {
@@ -254,7 +254,7 @@ impl Writer {
         &self,
         block: &Regular,
         bytes: &[u8],
-        place: Place,
+        place: Zbookmark,
     ) -> Result<(), Error> {
         for dva in block.copies() {
             self.write_copy(dva, block.birth_physical, bytes, place)?;
@@ -268,7 +268,7 @@ impl Writer {
         dva: Dva,
         birth: Txg,
         bytes: &[u8],
-        place: Place,
+        place: Zbookmark,
     ) -> Result<(), Error> {
         // the leaves remember themselves what they missed
         let faults = &mut Vec::new();
@@ -276,7 +276,7 @@ impl Writer {
         result.map_err(|why| Error::WriteFailed { zbookmark: place, dva, why })
     }
 
-    pub(crate) fn record_leak(&self, place: Place, result: Result<(), metaslab::Error>) {
+    pub(crate) fn record_leak(&self, place: Zbookmark, result: Result<(), metaslab::Error>) {
         if let Err(why) = result {
             self.push_leak(Error::Allocator { zbookmark: place, why });
         }

@@ -25,7 +25,7 @@ use ondisk::dnode::{Dnode, Flags};
 use ondisk::sa::Header;
 use ondisk::{ObjectType, Reader};
 use txg::Tx;
-use zap::{NewTable, Zap};
+use zap::{NewZap, Zap};
 
 use crate::Result;
 
@@ -87,7 +87,7 @@ pub fn update_accounting(
         let table = if let Some(object) = objset.special_object(which) {
             Zap::open(object)?
         } else {
-            let new = NewTable { salt: random(), ..NewTable::default() };
+            let new = NewZap { salt: random(), ..NewZap::default() };
             Zap::create_at(objset, tx, which.id(), ObjectType::USED, &new)?
         };
         for (id, [bytes, objects]) in deltas {

@@ -8,7 +8,7 @@ use ondisk::sa::{Attribute, Value};
 use ondisk::znode::Time;
 use txg::Tx;
 use units::ObjectId;
-use zap::{NewTable, Normalization, Zap};
+use zap::{NewZap, Normalization, Zap};
 
 use crate::master_node::MASTER_NODE;
 use crate::new_znode::{NewZnode, SA_VERSION};
@@ -46,7 +46,7 @@ pub fn create_fs(
     new: &FsCreateOptions,
     random: &mut dyn FnMut() -> u64,
 ) -> Result<()> {
-    let mut table = || NewTable { salt: random(), ..NewTable::default() };
+    let mut table = || NewZap { salt: random(), ..NewZap::default() };
     let master = Zap::create_at(objset, tx, MASTER_NODE, ObjectType::MASTER_NODE, &table())?;
     let id = master.object().id();
     let put = |name: &[u8], word: u64| {
@@ -81,13 +81,13 @@ fn create_root(
     let birth = NewZnode { project_id: project, ..NewZnode::directory(0o755, owner, new.now) };
     let slots = new.dnode_slots.max(1);
     let mut sheet = birth.sa_table(&schema, slots);
-    let table = NewTable {
+    let table = NewZap {
         normalization: dir_normalization(new.case, new.normalization),
         salt: random(),
         bonus_kind: sheet.bonus_kind(),
         bonus: vec![0; bonus_capacity(slots, 1)],
         slots,
-        ..NewTable::default()
+        ..NewZap::default()
     };
     let object = Zap::create(objset, tx, ObjectType::DIRECTORY, &table)?.object().clone();
     // it is its own parent

@@ -30,7 +30,7 @@ pub struct DirEntry {
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum DirCursor {
     /// Behind one of the dataset's own names.
-    Stored(zap::Cursor),
+    Stored(zap::ZapCursor),
     /// Behind a name that the intent log brought: these come last.
     Logged(Vec<u8>),
 }
@@ -256,7 +256,7 @@ impl FsInner {
             let zap = self.open_zap(dir)?;
             let from = match from {
                 Some(DirCursor::Stored(cursor)) => *cursor,
-                _ => zap::Cursor::default(),
+                _ => zap::ZapCursor::default(),
             };
             for entry in zap.entries_from(from) {
                 let entry = entry?;

@@ -60,7 +60,7 @@ impl Fs {
     pub fn open(
         objset: Objset,
         options: FsOptions,
-        log: Option<&mut zil::Records>,
+        log: Option<&mut zil::LogReader>,
     ) -> Result<(Self, ReplaySummary)> {
         if objset.header().kind != ObjsetKind::Filesystem {
             return Err(Error::NotFilesystem { objset: objset.id() });

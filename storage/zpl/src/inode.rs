@@ -6,8 +6,8 @@ use dmu::Object;
 use ondisk::sa::Attribute;
 use ondisk::znode::Znode;
 use ondisk::{Blkptr, ObjectType};
-use units::{BlockId, Level, ObjectId, Place};
-use zil::extents::{self, Content};
+use units::{BlockId, Level, ObjectId, Zbookmark};
+use zil::extents::{self, ExtentContent};
 
 use crate::attributes::{AttributeError, sa_bytes};
 use crate::log_overlay::FileOverlay;
@@ -149,18 +149,18 @@ impl Inode {
         let end = offset.saturating_add(u64::try_from(into.len()).unwrap_or(u64::MAX));
         let (mut at, mut rest) = (offset, into);
         while at < end {
-            let piece = change.extents.piece(at, end);
+            let piece = change.extents.slice_at(at, end);
             let count = usize::try_from(piece.end.saturating_sub(at)).unwrap_or(usize::MAX);
             let count = count.min(rest.len());
             let (now, later) = rest.split_at_mut(count);
             match piece.content {
                 None => self.read_base(at, now)?,
-                Some(Content::Zeros) => now.fill(0),
-                Some(Content::Bytes { all, .. }) => {
-                    extents::copy(all, change.extents.skipped(at), now);
+                Some(ExtentContent::Zeros) => now.fill(0),
+                Some(ExtentContent::Bytes { data: all, .. }) => {
+                    extents::copy_padded(all, change.extents.skip_at(at), now);
                 }
-                Some(Content::Block { pointer, .. }) => {
-                    self.read_block(pointer, at, change.extents.skipped(at), now)?;
+                Some(ExtentContent::Block { pointer, .. }) => {
+                    self.read_block(pointer, at, change.extents.skip_at(at), now)?;
                 }
             }
             (at, rest) = (piece.end, later);
@@ -175,9 +175,9 @@ impl Inode {
         }
         let objset = &self.fs.inner.objset;
         let number = at.checked_div(pointer.lsize().into()).unwrap_or(0);
-        let place = Place::new(objset.id(), self.id, Level::new(0), BlockId::new(number));
+        let place = Zbookmark::new(objset.id(), self.id, Level::new(0), BlockId::new(number));
         let block = objset.source().read(pointer, place, objset.key()).map_err(dmu::Error::from)?;
-        extents::copy(&block, skip, into);
+        extents::copy_padded(&block, skip, into);
         Ok(())
     }
 
@@ -233,11 +233,11 @@ impl Inode {
         let mut at = from;
         while at < size {
             let piece = match self.overlay() {
-                Some(change) => change.extents.piece(at, size),
-                None => extents::Piece { start: at, end: size, content: None },
+                Some(change) => change.extents.slice_at(at, size),
+                None => extents::ExtentSlice { start: at, end: size, content: None },
             };
             match piece.content {
-                Some(Content::Zeros) => {}
+                Some(ExtentContent::Zeros) => {}
                 Some(_) => return Ok(Some(at)),
                 None => {
                     let found = match &self.object {
@@ -259,11 +259,11 @@ impl Inode {
         let mut at = from;
         while at < size {
             let piece = match self.overlay() {
-                Some(change) => change.extents.piece(at, size),
-                None => extents::Piece { start: at, end: size, content: None },
+                Some(change) => change.extents.slice_at(at, size),
+                None => extents::ExtentSlice { start: at, end: size, content: None },
             };
             match piece.content {
-                Some(Content::Zeros) => return Ok(at),
+                Some(ExtentContent::Zeros) => return Ok(at),
                 Some(_) => {}
                 None => {
                     let found = match &self.object {

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use dmu::Object;
 use ondisk::acl;
 use units::ObjectId;
-use zil::extents::Extents;
+use zil::extents::LogExtents;
 
 use crate::writer::first_block_size;
 use crate::{FileType, ZnodeAttributes};
@@ -28,7 +28,7 @@ pub(crate) struct FileOverlay {
     /// Of a directory: what became of its names.
     pub(crate) dir_names: DirOverlay,
     /// Ranges of its content.
-    pub(crate) extents: Extents,
+    pub(crate) extents: LogExtents,
     /// The blocks that hold them once the log is replayed.
     pub(crate) block_layout: BlockLayout,
     /// Of a symbolic link that the log made: where it points.
@@ -99,7 +99,7 @@ impl FileOverlay {
             is_new: object.is_none(),
             is_removed: false,
             dir_names: DirOverlay::default(),
-            extents: Extents::default(),
+            extents: LogExtents::default(),
             block_layout: object.map_or(BlockLayout::NEW, BlockLayout::from_object),
             target: Vec::new(),
             xattrs: None,

@@ -10,7 +10,7 @@ use dmu::{Objset, SpecialObject};
 use ondisk::ObjectType;
 use txg::Tx;
 use units::ObjectId;
-use zap::{NewTable, Zap};
+use zap::{NewZap, Zap};
 
 use crate::{MasterNode, Result};
 
@@ -72,7 +72,7 @@ pub fn set_quota(
         Some(table) => Zap::open(objset.object(ObjectId::new(table))?)?,
         None if most == 0 => return Ok(()),
         None => {
-            let new = NewTable { salt: random(), ..NewTable::default() };
+            let new = NewZap { salt: random(), ..NewZap::default() };
             let table = Zap::create(objset, tx, ObjectType::QUOTA, &new)?;
             master.insert_u64(tx, name.as_bytes(), table.object().id().get())?;
             table

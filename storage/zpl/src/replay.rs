@@ -15,8 +15,8 @@ use ondisk::acl;
 use ondisk::zil::{Attributes as Extra, Body, Record, SetAttr, Write};
 use ondisk::znode::{Time, flag};
 use units::ObjectId;
-use zil::extents::Content;
-use zil::{Records, Stop, WrittenBlock};
+use zil::extents::ExtentContent;
+use zil::{LogEnd, LogReader, WrittenBlock};
 
 use crate::attributes::AttributeError;
 use crate::fs::FsInner;
@@ -29,13 +29,13 @@ pub struct ReplaySummary {
     /// How many records were applied.
     pub records: u64,
     /// Where the log came to its end; `None` if no log was given, or it was not read to its end.
-    pub log_end: Option<Stop>,
+    pub log_end: Option<LogEnd>,
     /// The record that could not be applied, by its number, and why.
     pub failed_record: Option<(u64, Error)>,
 }
 
 /// Lays the records of `log` over the file system.
-pub(crate) fn apply_log(inner: &mut FsInner, log: &mut Records) -> ReplaySummary {
+pub(crate) fn apply_log(inner: &mut FsInner, log: &mut LogReader) -> ReplaySummary {
     let mut out = ReplaySummary::default();
     for entry in &mut *log {
         let Ok(entry) = entry else { break }; // the stop tells it
@@ -45,7 +45,7 @@ pub(crate) fn apply_log(inner: &mut FsInner, log: &mut Records) -> ReplaySummary
         }
         out.records = out.records.saturating_add(1);
     }
-    out.log_end = log.stop().cloned();
+    out.log_end = log.end().cloned();
     out
 }
 
@@ -107,11 +107,11 @@ impl FsInner {
                 for pointer in pointers {
                     let next = at.saturating_add(*block_size).min(end);
                     let content = if pointer.is_hole() {
-                        Content::Zeros
+                        ExtentContent::Zeros
                     } else {
-                        Content::Block { pointer: Arc::new(pointer.clone()), skip: 0 }
+                        ExtentContent::Block { pointer: Arc::new(pointer.clone()), skip: 0 }
                     };
-                    change.extents.put(at, next, content);
+                    change.extents.insert(at, next, content);
                     at = next;
                 }
                 change.block_layout.clone_to(*block_size, end);
@@ -151,22 +151,26 @@ impl FsInner {
         let change = self.file_overlay_mut(write.object)?;
         let end = write.offset.saturating_add(write.length);
         if let Some(data) = &write.data {
-            let content = Content::Bytes { all: data.as_slice().into(), skip: 0 };
-            change.extents.put(write.offset, end, content);
+            let content = ExtentContent::Bytes { data: data.as_slice().into(), skip: 0 };
+            change.extents.insert(write.offset, end, content);
             change.block_layout.write_to(end, record_size);
             change.extend_size(end);
         } else if let Some(block) = block {
             let length = u64::try_from(block.content.len()).unwrap_or(0);
             let block_end = block.offset.saturating_add(length);
             let pointer = Arc::new(write.pointer.clone());
-            change.extents.put(block.offset, block_end, Content::Block { pointer, skip: 0 });
+            change.extents.insert(
+                block.offset,
+                block_end,
+                ExtentContent::Block { pointer, skip: 0 },
+            );
             change.block_layout.write_to(block_end, record_size);
             // a block is written whole. OpenZFS cuts the file after what was meant only where that
             // made it longer: a block that reaches beyond the end of the file leaves it longer
             let is_longer = change.attributes.size < end;
             change.extend_size(if is_longer { end } else { block_end });
         } else {
-            change.extents.put(write.offset, end, Content::Zeros);
+            change.extents.insert(write.offset, end, ExtentContent::Zeros);
             change.block_layout.write_to(end, record_size);
             change.extend_size(end);
         }
@@ -253,10 +257,10 @@ impl FileOverlay {
         if offset > size {
             self.attributes.size = end;
         } else if length == 0 {
-            self.extents.put(offset, u64::MAX, Content::Zeros);
+            self.extents.insert(offset, u64::MAX, ExtentContent::Zeros);
             self.attributes.size = offset;
         } else {
-            self.extents.put(offset, end, Content::Zeros);
+            self.extents.insert(offset, end, ExtentContent::Zeros);
             self.extend_size(end);
         }
     }

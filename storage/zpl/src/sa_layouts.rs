@@ -5,7 +5,7 @@ use ondisk::ObjectType;
 use ondisk::sa::Value;
 use txg::Tx;
 use units::ObjectId;
-use zap::{NewTable, Zap};
+use zap::{NewZap, Zap};
 
 use crate::sa_schema::{SaObjects, SaSchema};
 use crate::{Error, Result};
@@ -67,7 +67,7 @@ fn add_layout_locked(
     let layout = schema.registry().layout(&numbers);
     let bytes = numbers.iter().flat_map(|number| number.to_be_bytes()).collect();
     let table = Zap::open(objset.object(tables.layouts)?)?;
-    table.insert(tx, number.to_string().as_bytes(), &zap::Value::new(2, bytes))?;
+    table.insert(tx, number.to_string().as_bytes(), &zap::ZapValue::new(2, bytes))?;
     schema.set_layout(number, layout);
     Ok(number)
 }
@@ -98,7 +98,7 @@ fn create_linked_table(
     salt: u64,
     tx: &Tx,
 ) -> Result<ObjectId> {
-    let table = Zap::create(objset, tx, kind, &NewTable { salt, ..NewTable::default() })?;
+    let table = Zap::create(objset, tx, kind, &NewZap { salt, ..NewZap::default() })?;
     let id = table.object().id();
     Zap::open(objset.object(master)?)?.insert_u64(tx, name, id.get())?;
     Ok(id)

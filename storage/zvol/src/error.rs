@@ -19,13 +19,13 @@ pub enum Error {
     Stopped,
     /// A block of a volume has a power of two of bytes.
     #[error("a volume has blocks of 512 bytes to 16 MiB, in powers of two, not of {bytes} bytes")]
-    BlockSize {
+    BadBlockSize {
         /// What was asked for.
         bytes: u32,
     },
     /// A volume has whole blocks, and some.
     #[error("a volume of {bytes} bytes has not whole blocks of {block_size}")]
-    Size {
+    BadSize {
         /// What was asked for.
         bytes: u64,
         /// Bytes of a block.
@@ -33,7 +33,7 @@ pub enum Error {
     },
     /// A range is not within the volume.
     #[error("objset {objset}: the range at {offset} reaches beyond the volume's end")]
-    Outside {
+    OutOfRange {
         /// The object set.
         objset: ObjsetId,
         /// Its first byte.
@@ -41,7 +41,7 @@ pub enum Error {
     },
     /// The log has a record that no volume can have (Corrupt, or Unsupported).
     #[error("objset {objset}: record {seq} of the log is none of a volume")]
-    Strange {
+    UnexpectedRecord {
         /// The object set.
         objset: ObjsetId,
         /// The record.
@@ -55,7 +55,7 @@ pub enum Error {
     },
     /// The table of its properties does not say how large it is (Corrupt).
     #[error("objset {objset}: the volume does not say how large it is")]
-    NoSize {
+    MissingSize {
         /// The object set.
         objset: ObjsetId,
     },

@@ -10,14 +10,14 @@
 )]
 
 mod error;
-mod live;
 mod replay;
 mod volume;
+mod writable;
 
 pub use error::Error;
-pub use live::{LiveVolume, NewVolume};
-pub use replay::Replayed;
+pub use replay::ReplaySummary;
 pub use volume::Volume;
+pub use writable::{NewVolume, WritableVolume};
 
 /// What asking a volume gives.
 pub type Result<T> = std::result::Result<T, Error>;

@@ -4,42 +4,45 @@ use std::sync::Arc;
 
 use dmu::{Object, Objset};
 use ondisk::objset::Kind;
-use units::{BlockId, Level, ObjectId, Place};
+use units::{BlockId, Level, ObjectId, Zbookmark};
 use zap::Zap;
-use zil::extents::{self, Content, Extents};
+use zil::extents::{self, ExtentContent, LogExtents};
 
-use crate::replay::{self, Replayed};
+use crate::replay::{self, ReplaySummary};
 use crate::{Error, Result};
 
-pub(crate) const DATA: ObjectId = ObjectId::new(1);
-pub(crate) const PROPERTIES: ObjectId = ObjectId::new(2);
+pub(crate) const ZVOL_OBJ: ObjectId = ObjectId::new(1);
+pub(crate) const ZVOL_ZAP_OBJ: ObjectId = ObjectId::new(2);
 /// The property that says how large it is.
-pub(crate) const SIZE: &[u8] = b"size";
+pub(crate) const SIZE_PROPERTY: &[u8] = b"size";
 
 /// A volume. Cheap to clone.
 #[derive(Clone, Debug)]
 pub struct Volume {
     data: Object,
     size: u64,
-    log: Arc<Extents>,
+    log_extents: Arc<LogExtents>,
 }
 
 impl Volume {
     /// Opens the volume that an object set holds. If `log` gives records, they are laid over it in
     /// memory, as an import would replay them; without it the last txg shows as it is.
-    pub fn open(objset: &Objset, log: Option<&mut zil::Records>) -> Result<(Self, Replayed)> {
+    pub fn open(
+        objset: &Objset,
+        log: Option<&mut zil::LogReader>,
+    ) -> Result<(Self, ReplaySummary)> {
         let id = objset.id();
         if objset.header().kind != Kind::Volume {
             return Err(Error::NotVolume { objset: id });
         }
-        let table = Zap::open(objset.object(PROPERTIES)?)?;
-        let size = table.lookup_u64(SIZE)?.ok_or(Error::NoSize { objset: id })?;
-        let data = objset.object(DATA)?;
+        let table = Zap::open(objset.object(ZVOL_ZAP_OBJ)?)?;
+        let size = table.lookup_u64(SIZE_PROPERTY)?.ok_or(Error::MissingSize { objset: id })?;
+        let data = objset.object(ZVOL_OBJ)?;
         let (log, replayed) = match log {
-            Some(log) => replay::apply(log),
-            None => (Extents::default(), Replayed::default()),
+            Some(log) => replay::apply_log(log),
+            None => (LogExtents::default(), ReplaySummary::default()),
         };
-        Ok((Self { data, size, log: Arc::new(log) }, replayed))
+        Ok((Self { data, size, log_extents: Arc::new(log) }, replayed))
     }
 
     /// Bytes of it (volsize).
@@ -60,7 +63,7 @@ impl Volume {
     /// Whether the intent log laid content over what the dataset has: then [`Volume::object`] is
     /// not the whole truth.
     pub fn is_overlaid(&self) -> bool {
-        !self.log.is_empty()
+        !self.log_extents.is_empty()
     }
 
     /// Reads from byte `offset` on; gives how many bytes it were, less than asked for at the end.
@@ -70,21 +73,24 @@ impl Volume {
         let end = offset.saturating_add(u64::try_from(count).unwrap_or(0));
         let (mut at, mut rest) = (offset, into);
         while at < end {
-            let piece = self.log.piece(at, end);
+            let piece = self.log_extents.slice_at(at, end);
             let length = usize::try_from(piece.end.saturating_sub(at)).unwrap_or(usize::MAX);
             let (now, later) = rest.split_at_mut(length.min(rest.len()));
             match piece.content {
                 None => self.data.read(at, now)?,
-                Some(Content::Zeros) => now.fill(0),
-                Some(Content::Bytes { all, .. }) => extents::copy(all, self.log.skipped(at), now),
-                Some(Content::Block { pointer, .. }) if pointer.is_hole() => now.fill(0),
-                Some(Content::Block { pointer, .. }) => {
+                Some(ExtentContent::Zeros) => now.fill(0),
+                Some(ExtentContent::Bytes { data: all, .. }) => {
+                    extents::copy_padded(all, self.log_extents.skip_at(at), now)
+                }
+                Some(ExtentContent::Block { pointer, .. }) if pointer.is_hole() => now.fill(0),
+                Some(ExtentContent::Block { pointer, .. }) => {
                     let objset = self.data.objset();
                     let number = at.checked_div(pointer.lsize().into()).unwrap_or(0);
-                    let place = Place::new(objset.id(), DATA, Level::new(0), BlockId::new(number));
+                    let place =
+                        Zbookmark::new(objset.id(), ZVOL_OBJ, Level::new(0), BlockId::new(number));
                     let block = objset.source().read(pointer, place, objset.key());
                     let block = block.map_err(dmu::Error::from)?;
-                    extents::copy(&block, self.log.skipped(at), now);
+                    extents::copy_padded(&block, self.log_extents.skip_at(at), now);
                 }
             }
             (at, rest) = (piece.end, later);
@@ -96,9 +102,9 @@ impl Volume {
     pub fn next_data(&self, from: u64) -> Result<Option<u64>> {
         let mut at = from;
         while at < self.size {
-            let piece = self.log.piece(at, self.size);
+            let piece = self.log_extents.slice_at(at, self.size);
             match piece.content {
-                Some(Content::Zeros) => {}
+                Some(ExtentContent::Zeros) => {}
                 Some(_) => return Ok(Some(at)),
                 None => {
                     let found = self.data.next_data(at)?.filter(|found| *found < piece.end);
@@ -116,9 +122,9 @@ impl Volume {
     pub fn next_hole(&self, from: u64) -> Result<u64> {
         let mut at = from;
         while at < self.size {
-            let piece = self.log.piece(at, self.size);
+            let piece = self.log_extents.slice_at(at, self.size);
             match piece.content {
-                Some(Content::Zeros) => return Ok(at),
+                Some(ExtentContent::Zeros) => return Ok(at),
                 Some(_) => {}
                 None => {
                     let found = self.data.next_hole(at)?;

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
 
 use ondisk::{Blkptr, ObjectType};
-use units::{ObjsetId, Place};
+use units::{ObjsetId, Zbookmark};
 use zio::{Block, Error, Key, Source};
 
 use crate::random::{Random, damage};
@@ -74,7 +74,7 @@ impl Plan {
         Self { seed, scope, sparsity, fails, mixes, late: !random.one_in(3) }
     }
 
-    fn covers(&self, pointer: &Blkptr, place: Place) -> bool {
+    fn covers(&self, pointer: &Blkptr, place: Zbookmark) -> bool {
         let kind = pointer.kind();
         let indirect = pointer.level().get() > 0;
         let content = !indirect && !kind.is_metadata() && kind != ObjectType::INTENT_LOG;
@@ -125,7 +125,7 @@ impl Hostile {
 }
 
 impl Source for Hostile {
-    fn read(&self, pointer: &Blkptr, place: Place, key: Option<&Key>) -> Result<Block, Error> {
+    fn read(&self, pointer: &Blkptr, place: Zbookmark, key: Option<&Key>) -> Result<Block, Error> {
         let block = self.below.read(pointer, place, key)?;
         let parts = [
             self.plan.seed,

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use check::Check;
+use check::PoolCheck;
 use device::{Device, DeviceSlice, partitions};
 use dmu::{BlockVisit, Objset, WalkControl};
 use dsl::{Dataset, Owners, PoolFacts, Tree};
@@ -15,7 +15,7 @@ use sha2::{Digest, Sha256};
 use spa::{Candidate, Choice, Options, Pool};
 use units::{Guid, ObjectId, ObjsetId};
 use zap::Zap;
-use zil::Records;
+use zil::LogReader;
 use zio::Source;
 use zpl::{FileType, Fs, Inode};
 use zvol::Volume;
@@ -233,7 +233,7 @@ impl Eye<'_> {
         self.walk(name, &objset);
         let header = objset.header().log.clone();
         let (source, key) = (Arc::clone(objset.source()), objset.key().cloned());
-        let mut log = Records::new(source, objset.id(), &header, key, pool.txg());
+        let mut log = LogReader::new(source, objset.id(), &header, key, pool.txg());
         match objset.header().kind {
             ondisk::objset::Kind::Filesystem => {
                 let _ = self.noted(name, Owners::read(&objset));
@@ -383,10 +383,10 @@ impl Eye<'_> {
 
 /// Examines every block of a pool.
 fn examine(pool: &Pool, tree: &Tree) -> Option<bool> {
-    let check = Check::new(pool, Arc::new(Job::default())).ok()?;
+    let check = PoolCheck::new(pool, Arc::new(Job::default())).ok()?;
     loop {
-        check.work();
-        if !check.next_round() {
+        check.run_worker();
+        if !check.start_next_round() {
             break;
         }
     }

@@ -30,7 +30,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use device::{Device, buffer};
 use ondisk::blkptr::Regular;
 use parking_lot::{Mutex, RwLock};
-use units::{Ashift, Guid, ObjsetId, Place, Txg};
+use units::{Ashift, Guid, ObjsetId, Txg, Zbookmark};
 use zio::SecondaryCache;
 
 use crate::MemoryBudget;
@@ -326,7 +326,7 @@ impl SecondaryCache for L2arc {
         found
     }
 
-    fn offer(&self, block: &Regular, place: Place, stored: &[u8]) {
+    fn offer(&self, block: &Regular, place: Zbookmark, stored: &[u8]) {
         if !self.has_devices() || block.birth_physical > (self.synced_txg)() {
             return;
         }

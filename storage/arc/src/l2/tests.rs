@@ -7,7 +7,7 @@ use std::sync::{Arc, Weak};
 use device::{Device, MemoryDevice as Bytes};
 use ondisk::{Blkptr, Compression, ObjectType};
 use sim::{Fault, Seed, Storm};
-use units::{Ashift, Guid, Level, ObjsetId, Place, Txg};
+use units::{Ashift, Guid, Level, ObjsetId, Txg, Zbookmark};
 use zio::memory::MemoryVdevs;
 use zio::{Reader, Sink, Source, WritePolicy, WriteRequest, Writer};
 
@@ -63,7 +63,7 @@ impl TestPool {
             txg: TXG,
             policy: &policy,
             previous: &Blkptr::EMPTY,
-            zbookmark: Place::default(),
+            zbookmark: Zbookmark::default(),
         });
         self.blocks.push((pointer.unwrap(), data));
     }
@@ -78,7 +78,7 @@ impl TestPool {
     fn read_all(&self, l2: &Arc<L2arc>) -> u64 {
         let (reader, before) = (self.reader(l2), l2.stats().hits);
         for (pointer, data) in &self.blocks {
-            assert!(reader.read(pointer, Place::default(), None).unwrap()[..] == data[..]);
+            assert!(reader.read(pointer, Zbookmark::default(), None).unwrap()[..] == data[..]);
         }
         l2.stats().hits - before
     }
@@ -127,7 +127,7 @@ fn what_a_reader_wants_once_is_not_kept_nor_what_may_not_be() {
     let once = l2arc_on_device(cache_device(DEVICE_SIZE), 5);
     let reader = pool.reader(&once);
     for (pointer, _) in &pool.blocks {
-        reader.read_once(pointer, Place::default(), None).unwrap();
+        reader.read_once(pointer, Zbookmark::default(), None).unwrap();
     }
     feed_all(&once);
     assert_eq!(once.stats().blocks, 0, "read once");

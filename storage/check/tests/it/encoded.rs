@@ -10,14 +10,14 @@ use ondisk::objset::ObjsetHeader;
 use ondisk::zil::{Body, Chain, Record};
 use ondisk::{Blkptr, Checksum, ObjectType, Order, Reader};
 use parking_lot::Mutex;
-use units::{ObjsetId, Place};
+use units::{ObjsetId, Zbookmark};
 use zio::{Block, Error, Key, Source};
 
-use crate::examine::open;
+use crate::check::open_pool;
 
 /// How much was compared.
 #[derive(Default)]
-struct Seen {
+struct EncodingStats {
     pointers: usize,
     holes: usize,
     embedded: usize,
@@ -25,24 +25,26 @@ struct Seen {
     dnodes: usize,
     objsets: usize,
     records: usize,
-    wrong: Vec<String>,
+    mismatches: Vec<String>,
 }
 
 /// Looks at all that is read through it.
-struct Watching {
+struct CheckingSource {
     below: Arc<dyn Source>,
-    seen: Mutex<Seen>,
+    stats: Mutex<EncodingStats>,
 }
 
-impl Source for Watching {
-    fn read(&self, pointer: &Blkptr, place: Place, key: Option<&Key>) -> Result<Block, Error> {
+impl Source for CheckingSource {
+    fn read(&self, pointer: &Blkptr, place: Zbookmark, key: Option<&Key>) -> Result<Block, Error> {
         let block = self.below.read(pointer, place, key)?;
-        let mut seen = self.seen.lock();
+        let mut seen = self.stats.lock();
         if !pointer.is_hole() && block.order() == Order::Little {
             match (pointer.level().get(), pointer.kind()) {
-                (1.., _) => block.chunks(Blkptr::SIZE).for_each(|raw| seen.pointer(raw, place)),
-                (0, ObjectType::OBJSET) => seen.objset(&block, place),
-                (0, ObjectType::DNODE) => seen.dnodes(&block, place),
+                (1.., _) => {
+                    block.chunks(Blkptr::SIZE).for_each(|raw| seen.check_pointer(raw, place))
+                }
+                (0, ObjectType::OBJSET) => seen.check_objset(&block, place),
+                (0, ObjectType::DNODE) => seen.check_dnodes(&block, place),
                 _ => {}
             }
         }
@@ -50,12 +52,12 @@ impl Source for Watching {
     }
 }
 
-impl Seen {
-    fn pointer(&mut self, raw: &[u8], place: Place) {
+impl EncodingStats {
+    fn check_pointer(&mut self, raw: &[u8], place: Zbookmark) {
         let pointer = Blkptr::parse(raw, Order::Little).unwrap();
         self.count(&pointer);
         if pointer.encode() != raw {
-            self.wrong.push(format!("{place}: {pointer:?}"));
+            self.mismatches.push(format!("{place}: {pointer:?}"));
         }
     }
 
@@ -69,17 +71,17 @@ impl Seen {
         }
     }
 
-    fn dnodes(&mut self, block: &[u8], place: Place) {
+    fn check_dnodes(&mut self, block: &[u8], place: Zbookmark) {
         let mut rest = block;
         while rest.len() >= Dnode::SLOT {
             let slots = usize::from(Dnode::peek_slots(rest).unwrap_or(1));
             let (raw, after) = rest.split_at(slots * Dnode::SLOT);
-            self.dnode(raw, place);
+            self.check_dnode(raw, place);
             rest = after;
         }
     }
 
-    fn dnode(&mut self, raw: &[u8], place: Place) {
+    fn check_dnode(&mut self, raw: &[u8], place: Zbookmark) {
         let Some(dnode) = Dnode::parse(raw, Order::Little).unwrap() else { return };
         self.dnodes += 1;
         dnode.pointers.iter().chain(&dnode.spill).for_each(|pointer| self.count(pointer));
@@ -94,16 +96,16 @@ impl Seen {
         }
         if encoded != wanted {
             let at = encoded.iter().zip(&wanted).position(|(a, b)| a != b);
-            self.wrong.push(format!("{place}: differs at {at:?}: {dnode:?}"));
+            self.mismatches.push(format!("{place}: differs at {at:?}: {dnode:?}"));
         }
     }
 
     /// A block of an intent log.
-    fn log(&mut self, block: &[u8], front: bool, place: Place) -> Blkptr {
+    fn check_log_block(&mut self, block: &[u8], front: bool, place: Zbookmark) -> Blkptr {
         let (chain, records) = Chain::split(block, Order::Little, front).unwrap();
         let at = if front { 0 } else { block.len() - Chain::SIZE };
         if chain.encode()[..144] != block[at..at + 144] {
-            self.wrong.push(format!("{place}: {chain:?}"));
+            self.mismatches.push(format!("{place}: {chain:?}"));
         }
         let mut reader = Reader::new("log block", records, Order::Little);
         while reader.left() > 0 {
@@ -116,28 +118,28 @@ impl Seen {
             }
             self.records += 1;
             if record.encode() != wanted {
-                self.wrong.push(format!("{place}: {record:?}"));
+                self.mismatches.push(format!("{place}: {record:?}"));
             }
         }
         chain.next
     }
 
-    fn objset(&mut self, block: &[u8], place: Place) {
+    fn check_objset(&mut self, block: &[u8], place: Zbookmark) {
         self.objsets += 1;
         let header = ObjsetHeader::parse(block, Order::Little).unwrap();
         if header.encode(block.len()) != block {
-            self.wrong.push(format!("{place}: {header:?}"));
+            self.mismatches.push(format!("{place}: {header:?}"));
         }
     }
 }
 
 #[test]
 fn what_openzfs_wrote_is_encoded_as_it_stands() {
-    let mut total = Seen::default();
+    let mut total = EncodingStats::default();
     for fixture in fixtures::all() {
-        let pool = open(&fixture.dir);
+        let pool = open_pool(&fixture.dir);
         let below = Arc::new(pool.reader().with_raw_dnodes());
-        let source = Arc::new(Watching { below, seen: Mutex::default() });
+        let source = Arc::new(CheckingSource { below, stats: Mutex::default() });
         let dynamic = || Arc::clone(&source) as Arc<dyn Source>;
         let mos = Objset::open(dynamic(), ObjsetId::MOS, &pool.uberblock().root, None).unwrap();
         let mut roots = vec![(ObjsetId::MOS, pool.uberblock().root.clone())];
@@ -155,14 +157,14 @@ fn what_openzfs_wrote_is_encoded_as_it_stands() {
             let mut next = objset.header().log.chain.clone();
             while let Blkptr::Regular(block) = &next
                 && block.protection == Protection::None
-                && let Ok(bytes) = pool.reader().read_stored(block, Place::root(id))
+                && let Ok(bytes) = pool.reader().read_stored(block, Zbookmark::root(id))
             {
                 let front = block.checksum == Checksum::Zilog2;
-                next = source.seen.lock().log(&bytes, front, Place::root(id));
+                next = source.stats.lock().check_log_block(&bytes, front, Zbookmark::root(id));
             }
         }
-        let seen = source.seen.lock();
-        assert!(seen.wrong.is_empty(), "{}: {:#?}", fixture.name, &seen.wrong[..1]);
+        let seen = source.stats.lock();
+        assert!(seen.mismatches.is_empty(), "{}: {:#?}", fixture.name, &seen.mismatches[..1]);
         total.pointers += seen.pointers;
         total.holes += seen.holes;
         total.embedded += seen.embedded;
@@ -172,7 +174,7 @@ fn what_openzfs_wrote_is_encoded_as_it_stands() {
         total.records += seen.records;
     }
     assert!(total.records > 20, "{}", total.records);
-    let Seen { pointers, holes, embedded, protected, dnodes, objsets, .. } = total;
+    let EncodingStats { pointers, holes, embedded, protected, dnodes, objsets, .. } = total;
     assert!(pointers > 400_000 && dnodes > 8_000 && objsets > 80, "{pointers} {dnodes} {objsets}");
     assert!(holes > 1_000 && embedded > 50 && protected > 100, "{holes} {embedded} {protected}");
 }

@@ -6,10 +6,10 @@ use std::sync::Arc;
 use fixtures::Fixture;
 use job::Job;
 
-use crate::examine::{examine, examine_pool, open};
+use crate::check::{check_dir, check_pool, open_pool};
 
 /// What `zdb -bb` counts: pointers (embedded ones too), bytes stored, bytes allocated.
-const COUNTED: [(&str, u64, u64, u64); 44] = [
+const ZDB_COUNTS: [(&str, u64, u64, u64); 44] = [
     ("attributes", 1167, 2079232, 2688512),
     ("compat", 174, 526336, 962560),
     ("compat-grub", 115, 1047552, 1376256),
@@ -64,25 +64,26 @@ fn file_name(path: &str) -> &str {
 fn every_fixture_has_the_faults_it_is_said_to_have() {
     for fixture in fixtures::all() {
         let Fixture { name, dir, .. } = &fixture;
-        let report = examine(dir, 2);
+        let report = check_dir(dir, 2);
         assert_eq!(report.lost, 0, "{name}: {:?}", report.damaged);
-        let spaces = (report.leaked(), report.unallocated(), report.double_bytes);
+        let spaces =
+            (report.leaked_bytes(), report.unallocated_bytes(), report.double_claimed_bytes);
         assert_eq!(spaces, (0, 0, 0), "{name}: {:?}", report.space);
-        assert_eq!(report.outside_count, 0, "{name}: {:?}", report.outside);
+        assert_eq!(report.out_of_range_count, 0, "{name}: {:?}", report.out_of_range);
         assert!(!report.notes.iter().any(|note| note.is_fault), "{name}: {:?}", report.notes);
-        assert!(report.complete && report.objsets == report.objsets_done, "{name}");
+        assert!(report.is_complete && report.objsets == report.objsets_done, "{name}");
 
         let named = |wanted: &dyn Fn(&check::report::LeafReport) -> bool| -> BTreeSet<String> {
             let leaves = report.leaves.iter().filter(|leaf| wanted(leaf));
             leaves.map(|leaf| file_name(&leaf.path).to_owned()).collect()
         };
         let damaged: BTreeSet<String> = fixture.damaged().into_iter().map(str::to_owned).collect();
-        assert_eq!(named(&|leaf| leaf.wrong > 0), damaged, "{name}");
-        assert_eq!(named(&|leaf| leaf.unreadable > 0), BTreeSet::new(), "{name}");
+        assert_eq!(named(&|leaf| leaf.checksum_errors > 0), damaged, "{name}");
+        assert_eq!(named(&|leaf| leaf.read_errors > 0), BTreeSet::new(), "{name}");
         assert_eq!(report.repairable == 0, damaged.is_empty(), "{name}");
         assert_eq!(report.is_clean(), damaged.is_empty(), "{name}");
         assert_eq!(report.damaged.is_empty(), damaged.is_empty(), "{name}");
-        let missing = named(&|leaf| leaf.missing && leaf.absent > 0);
+        let missing = named(&|leaf| leaf.is_missing && leaf.missing_blocks > 0);
         let gone: BTreeSet<String> = fixture.missing().into_iter().map(str::to_owned).collect();
         // a spare may stand in for all that a missing device had
         assert!(missing.is_subset(&gone), "{name}: {missing:?}");
@@ -93,14 +94,14 @@ fn every_fixture_has_the_faults_it_is_said_to_have() {
 #[test]
 fn blocks_are_counted_as_zdb_counts_them() {
     let mut compared = 0;
-    for (name, pointers, psize, asize) in COUNTED {
+    for (name, pointers, psize, asize) in ZDB_COUNTS {
         if !fixtures::has(name) {
             continue;
         }
-        let report = examine(&fixtures::load(name).dir, 1);
-        let blocks = report.total.blocks + report.embedded + report.waiting.blocks;
-        let stored = report.total.psize + report.waiting.psize;
-        let allocated = report.total.asize + report.waiting.asize;
+        let report = check_dir(&fixtures::load(name).dir, 1);
+        let blocks = report.total.blocks + report.embedded + report.pending_frees.blocks;
+        let stored = report.total.psize + report.pending_frees.psize;
+        let allocated = report.total.asize + report.pending_frees.asize;
         assert_eq!((blocks, stored, allocated), (pointers, psize, asize), "{name}");
         compared += 1;
     }
@@ -110,7 +111,7 @@ fn blocks_are_counted_as_zdb_counts_them() {
 #[test]
 fn what_is_damaged_is_named() {
     let fixture = fixtures::load("raidz3-8-mixed-trouble");
-    let report = examine(&fixture.dir, 2);
+    let report = check_dir(&fixture.dir, 2);
     let files: BTreeSet<&[u8]> =
         report.damaged.iter().filter_map(|object| object.path.as_deref()).collect();
     assert!(!files.is_empty());
@@ -130,11 +131,11 @@ fn what_is_damaged_is_named() {
 
 #[test]
 fn a_stopped_examination_says_so() {
-    let pool = open(&fixtures::load("mirror-2").dir);
+    let pool = open_pool(&fixtures::load("mirror-2").dir);
     let job = Arc::new(Job::default());
     job.cancel.cancel();
-    let report = examine_pool(&pool, 2, &job);
-    assert!(!report.complete);
+    let report = check_pool(&pool, 2, &job);
+    assert!(!report.is_complete);
     assert_eq!(report.objsets_done, 0);
     // half of the references is no leak
     assert!(report.space.is_empty());
@@ -143,9 +144,9 @@ fn a_stopped_examination_says_so() {
 #[test]
 fn progress_comes_to_what_is_allocated() {
     for name in ["mirror-2", "draid1", "dedup-legacy"] {
-        let pool = open(&fixtures::load(name).dir);
+        let pool = open_pool(&fixtures::load(name).dir);
         let job = Arc::new(Job::default());
-        let report = examine_pool(&pool, 2, &job);
+        let report = check_pool(&pool, 2, &job);
         let (done, total) = (job.progress.bytes_done(), job.progress.bytes_total());
         let allocated: u64 = report.space.iter().map(|space| space.allocated).sum();
         assert_eq!(total, allocated, "{name}");

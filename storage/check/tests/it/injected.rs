@@ -5,25 +5,25 @@ use std::fs::OpenOptions;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
-use check::Report;
+use check::CheckReport;
 use dmu::{BlockVisit, WalkControl, WalkOptions};
 use dsl::PoolFacts;
 use ondisk::{Blkptr, Dva, ObjectType};
 use units::ObjectId;
 
-use crate::examine::{examine, open};
+use crate::check::{check_dir, open_pool};
 
 /// Bytes of labels and boot area in front of the allocatable space.
-const FRONT: u64 = 4 << 20;
+const LABEL_START_SIZE: u64 = 4 << 20;
 
-fn copy(name: &str, test: &str) -> PathBuf {
+fn copy_fixture(name: &str, test: &str) -> PathBuf {
     let below = fixtures::scratch(test);
     fixtures::unpack(name, &below).unwrap().dir
 }
 
 /// The data blocks of files of the root dataset: object, block, and where they lie.
 fn file_blocks(dir: &Path) -> BTreeMap<(ObjectId, u64), Dva> {
-    let pool = open(dir);
+    let pool = open_pool(dir);
     let facts = PoolFacts { name: pool.name().to_owned(), usable: 0 };
     let tree = dsl::Tree::open(pool.mos().clone(), facts).unwrap();
     let mut found = BTreeMap::new();
@@ -45,7 +45,7 @@ fn file_blocks(dir: &Path) -> BTreeMap<(ObjectId, u64), Dva> {
     found
 }
 
-fn spoil(image: &Path, offset: u64) {
+fn corrupt_bytes(image: &Path, offset: u64) {
     let file = OpenOptions::new().read(true).write(true).open(image).unwrap();
     let mut bytes = [0; 64];
     file.read_exact_at(&mut bytes, offset).unwrap();
@@ -55,18 +55,18 @@ fn spoil(image: &Path, offset: u64) {
     file.write_all_at(&bytes, offset).unwrap();
 }
 
-fn wrong(report: &Report) -> Vec<u64> {
-    report.leaves.iter().map(|leaf| leaf.wrong).collect()
+fn checksum_error_counts(report: &CheckReport) -> Vec<u64> {
+    report.leaves.iter().map(|leaf| leaf.checksum_errors).collect()
 }
 
 #[test]
 fn one_wrong_side_of_a_mirror_is_told_and_the_file_is_not_lost() {
-    let dir = copy("mirror-2", "check-one-side");
+    let dir = copy_fixture("mirror-2", "check-one-side");
     let ((object, _), dva) = file_blocks(&dir).into_iter().next_back().unwrap();
-    spoil(&dir.join("d1.img"), FRONT + dva.offset + 100);
-    let report = examine(&dir, 2);
+    corrupt_bytes(&dir.join("d1.img"), LABEL_START_SIZE + dva.offset + 100);
+    let report = check_dir(&dir, 2);
     assert_eq!((report.repairable, report.lost), (1, 0));
-    assert_eq!(wrong(&report), [0, 1]);
+    assert_eq!(checksum_error_counts(&report), [0, 1]);
     assert!(!report.is_clean());
     let [file] = &report.damaged[..] else { panic!("{:?}", report.damaged) };
     assert_eq!(file.object, object);
@@ -75,14 +75,14 @@ fn one_wrong_side_of_a_mirror_is_told_and_the_file_is_not_lost() {
 
 #[test]
 fn what_no_side_has_is_lost_by_name_and_range() {
-    let dir = copy("mirror-2", "check-both-sides");
+    let dir = copy_fixture("mirror-2", "check-both-sides");
     let ((object, block), dva) = file_blocks(&dir).into_iter().next_back().unwrap();
     for image in ["d0.img", "d1.img"] {
-        spoil(&dir.join(image), FRONT + dva.offset + 100);
+        corrupt_bytes(&dir.join(image), LABEL_START_SIZE + dva.offset + 100);
     }
-    let report = examine(&dir, 2);
+    let report = check_dir(&dir, 2);
     assert_eq!((report.repairable, report.lost), (0, 1));
-    assert_eq!(wrong(&report), [1, 1]);
+    assert_eq!(checksum_error_counts(&report), [1, 1]);
     let [file] = &report.damaged[..] else { panic!("{:?}", report.damaged) };
     assert!(file.is_lost() && file.path.is_some());
     assert_eq!(file.object, object);
@@ -90,25 +90,25 @@ fn what_no_side_has_is_lost_by_name_and_range() {
     let size = range.range.end - range.range.start;
     assert_eq!(range.range.start, block * size);
     // nothing else is the worse for it
-    assert_eq!((report.leaked(), report.unallocated()), (0, 0));
+    assert_eq!((report.leaked_bytes(), report.unallocated_bytes()), (0, 0));
 }
 
 #[test]
 fn a_lost_root_block_leaves_leaks_and_the_rest_is_examined() {
-    let dir = copy("mirror-2", "check-lost-root");
-    let pool = open(&dir);
+    let dir = copy_fixture("mirror-2", "check-lost-root");
+    let pool = open_pool(&dir);
     let facts = PoolFacts { name: pool.name().to_owned(), usable: 0 };
     let tree = dsl::Tree::open(pool.mos().clone(), facts).unwrap();
     let head = tree.heads().map(Result::unwrap).last().unwrap();
     let Blkptr::Regular(root) = &head.phys().unwrap().root else { panic!("a root is a block") };
     for dva in root.copies() {
         for image in ["d0.img", "d1.img"] {
-            spoil(&dir.join(image), FRONT + dva.offset + 10);
+            corrupt_bytes(&dir.join(image), LABEL_START_SIZE + dva.offset + 10);
         }
     }
-    let report = examine(&dir, 2);
+    let report = check_dir(&dir, 2);
     assert_eq!(report.lost, 1);
-    assert!(report.leaked() > 0 && report.unallocated() == 0);
+    assert!(report.leaked_bytes() > 0 && report.unallocated_bytes() == 0);
     let [object] = &report.damaged[..] else { panic!("{:?}", report.damaged) };
     assert_eq!(object.dataset, head.name());
 }

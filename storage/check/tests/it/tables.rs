@@ -16,10 +16,10 @@ use ondisk::zap::{HEADER, MICRO, block_kind};
 use ondisk::{ObjectType, Order, Reader};
 use units::{BlockId, ObjsetId};
 
-use crate::examine::open;
+use crate::check::open_pool;
 
 /// The object sets of a pool that can be read without keys.
-fn objsets(mos: &Objset) -> Vec<Objset> {
+fn readable_objsets(mos: &Objset) -> Vec<Objset> {
     let mut all = vec![mos.clone()];
     for (id, dnode) in mos.objects().flatten() {
         let object = mos.object_with_dnode(id, dnode);
@@ -35,7 +35,7 @@ fn objsets(mos: &Objset) -> Vec<Objset> {
 }
 
 /// Whether the table is made again; `None` where it is a table of another byte order.
-fn made_again(object: &Object) -> Option<&'static str> {
+fn reencoded_kind(object: &Object) -> Option<&'static str> {
     let block = object.block(BlockId::new(0)).unwrap()?;
     let mut made = block.to_vec();
     let kind = match block_kind(&block, block.order()).unwrap() {
@@ -62,9 +62,9 @@ fn made_again(object: &Object) -> Option<&'static str> {
 }
 
 /// Every value of a table of dedup is packed again as it was.
-fn values_packed_again(object: &Object) -> usize {
+fn check_dedup_values(object: &Object) -> usize {
     let table = zap::Zap::open(object.clone()).unwrap();
-    let again = |entry: &zap::Entry| {
+    let again = |entry: &zap::ZapEntry| {
         let packed = entry.value.bytes();
         let shapes = [Shape::Flat, Shape::Traditional];
         let key = entry.key64.as_deref().unwrap().try_into().unwrap();
@@ -73,7 +73,7 @@ fn values_packed_again(object: &Object) -> usize {
             DedupValue::parse(packed, *shape).is_ok_and(|value| value.pack() == packed)
         })
     };
-    let entries: Vec<zap::Entry> = table.entries().map(Result::unwrap).collect();
+    let entries: Vec<zap::ZapEntry> = table.entries().map(Result::unwrap).collect();
     assert!(entries.iter().all(again), "{object:?}");
     entries.len()
 }
@@ -83,18 +83,18 @@ fn real_tables_keep_the_rules_and_are_made_again() {
     let mut seen = BTreeSet::new();
     let mut values = 0;
     for fixture in fixtures::all() {
-        let pool = open(&fixture.dir);
-        for objset in objsets(pool.mos()) {
+        let pool = open_pool(&fixture.dir);
+        for objset in readable_objsets(pool.mos()) {
             for (id, dnode) in objset.objects().flatten() {
                 let object = objset.object_with_dnode(id, dnode);
                 let Ok(Some(_)) = object.block(BlockId::new(0)) else { continue };
                 if object.dnode().kind.content() != Content::Zap {
                     continue;
                 }
-                if let Some(kind) = made_again(&object) {
+                if let Some(kind) = reencoded_kind(&object) {
                     audit::audit(&object);
                     if object.dnode().kind == ObjectType::DDT_ZAP {
-                        values += values_packed_again(&object);
+                        values += check_dedup_values(&object);
                     }
                     seen.insert((kind, object.dnode().kind));
                 }

@@ -55,7 +55,7 @@ impl Object {
             }
         }
         drop(state);
-        tx.dirtied(SMALL_DIRTY_BYTES);
+        tx.add_dirty(SMALL_DIRTY_BYTES);
         live.mark_dirty(tx.txg(), entry);
         Ok(true)
     }

@@ -89,7 +89,7 @@ impl NewObject {
 
 impl Objset {
     fn require_writable(&self) -> Result<&Arc<DirtyObjset>> {
-        self.overlay().ok_or(Error::ReadOnly { zbookmark: units::Place::root(self.id()) })
+        self.overlay().ok_or(Error::ReadOnly { zbookmark: units::Zbookmark::root(self.id()) })
     }
 
     /// Makes an object; its number is one that is free.
@@ -136,7 +136,7 @@ impl Objset {
             *version = fresh.clone();
         }
         drop(state);
-        tx.dirtied(512);
+        tx.add_dirty(512);
         live.mark_dirty(tx.txg(), entry);
         Object::new_writable(self.clone(), live.build_tree(entry.id, dnode), Arc::clone(entry))
     }
@@ -155,7 +155,7 @@ impl Objset {
         state.drop_block_versions(tx.txg(), 0..u64::MAX);
         state.spill.retain(|(known, _)| *known < tx.txg());
         drop(state);
-        tx.dirtied(512);
+        tx.add_dirty(512);
         live.mark_dirty(tx.txg(), &entry);
         Ok(())
     }

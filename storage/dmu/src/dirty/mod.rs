@@ -18,7 +18,7 @@ use std::sync::{Arc, OnceLock};
 
 use ondisk::dnode::{Dnode, Flags};
 use parking_lot::{Mutex, RwLock};
-use units::{BlockId, Level, ObjectId, Place, Txg};
+use units::{BlockId, Level, ObjectId, Txg, Zbookmark};
 
 use crate::objset::Objset;
 use crate::tree::DnodeTree;
@@ -121,7 +121,9 @@ impl DirtyObjset {
 
     pub(crate) fn no_such_object(&self, id: ObjectId) -> Error {
         let objset = self.base.read().id();
-        Error::NoSuchObject { zbookmark: Place::new(objset, id, Level::new(0), BlockId::new(0)) }
+        Error::NoSuchObject {
+            zbookmark: Zbookmark::new(objset, id, Level::new(0), BlockId::new(0)),
+        }
     }
 
     pub(crate) fn build_tree(&self, id: ObjectId, dnode: Dnode) -> Arc<DnodeTree> {

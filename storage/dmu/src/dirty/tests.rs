@@ -5,7 +5,7 @@ use std::sync::Arc;
 use ondisk::objset::Kind;
 use ondisk::{Blkptr, ObjectType};
 use txg::Tx;
-use units::{BlockId, ObjectId, ObjsetId, Place, Txg};
+use units::{BlockId, ObjectId, ObjsetId, Txg, Zbookmark};
 use zio::{Block, Error, Key, Source};
 
 use parking_lot::Mutex;
@@ -17,7 +17,7 @@ use crate::{BlockSegment, NewObject, Objset};
 struct UnreadableSource;
 
 impl Source for UnreadableSource {
-    fn read(&self, _: &Blkptr, place: Place, _: Option<&Key>) -> Result<Block, Error> {
+    fn read(&self, _: &Blkptr, place: Zbookmark, _: Option<&Key>) -> Result<Block, Error> {
         Err(Error::Unreadable { zbookmark: place, faults: Vec::new() })
     }
 }
@@ -75,7 +75,7 @@ struct HookedSource {
 }
 
 impl Source for HookedSource {
-    fn read(&self, pointer: &Blkptr, place: Place, key: Option<&Key>) -> Result<Block, Error> {
+    fn read(&self, pointer: &Blkptr, place: Zbookmark, key: Option<&Key>) -> Result<Block, Error> {
         let deed = self.hook.lock().take();
         if let Some(deed) = deed {
             deed();

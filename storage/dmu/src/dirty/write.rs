@@ -116,7 +116,7 @@ impl Object {
                 state.change_dnode(tx.txg(), &|dnode| dnode.max_block = dnode.max_block.min(end));
             }
         }
-        tx.dirtied(SMALL_DIRTY_BYTES);
+        tx.add_dirty(SMALL_DIRTY_BYTES);
         live.mark_dirty(tx.txg(), entry);
         Ok(())
     }
@@ -146,7 +146,7 @@ impl Object {
     fn change_dnode(&self, tx: &Tx, change: &dyn Fn(&mut ondisk::dnode::Dnode)) -> Result<()> {
         let (entry, live) = self.require_writable()?;
         entry.state.write().change_dnode(tx.txg(), change);
-        tx.dirtied(SMALL_DIRTY_BYTES);
+        tx.add_dirty(SMALL_DIRTY_BYTES);
         live.mark_dirty(tx.txg(), entry);
         Ok(())
     }
@@ -162,7 +162,7 @@ impl Object {
             version.clone_from(&block);
         }
         drop(state);
-        tx.dirtied_block(content.map_or(SMALL_DIRTY_BYTES, |bytes| {
+        tx.add_dirty_block(content.map_or(SMALL_DIRTY_BYTES, |bytes| {
             u64::try_from(bytes.len()).unwrap_or(SMALL_DIRTY_BYTES)
         }));
         live.mark_dirty(tx.txg(), entry);
@@ -241,7 +241,7 @@ pub(super) fn write_whole_block(entry: &DirtyObject, tx: &Tx, block: u64, bytes:
     let fresh = BlockVersion::Bytes(Block::from_slice(bytes, Order::Little));
     let made = set_block_version(&mut entry.state.write(), tx.txg(), block, &fresh);
     if made {
-        tx.dirtied_block(u64::try_from(bytes.len()).unwrap_or(u64::MAX));
+        tx.add_dirty_block(u64::try_from(bytes.len()).unwrap_or(u64::MAX));
     }
 }
 
@@ -288,7 +288,7 @@ fn modify_block(
     }
     drop(state);
     if made {
-        tx.dirtied_block(u64::try_from(size).unwrap_or(u64::MAX));
+        tx.add_dirty_block(u64::try_from(size).unwrap_or(u64::MAX));
     }
     Ok(())
 }

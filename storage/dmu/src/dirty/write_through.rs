@@ -228,12 +228,12 @@ impl<'a, T: Borrow<Tx>> PendingWrite<'a, T> {
                 waiting = waiting.saturating_add(if is_stored {
                     SMALL_DIRTY_BYTES
                 } else {
-                    tx.on_drive(length)
+                    tx.allocated_size(length)
                 });
             }
             run.complete(&self.object, contents);
-            tx.stored(stored);
-            tx.dirtied(waiting);
+            tx.add_written_through(stored);
+            tx.add_dirty(waiting);
         }
     }
 }

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use ondisk::dnode::Dnode;
 use ondisk::objset::ObjsetHeader;
 use ondisk::{Blkptr, ObjectType, version};
-use units::{Level, ObjectId, Place, Txg};
+use units::{Level, ObjectId, Txg, Zbookmark};
 use zio::{Sink, WritePolicy, WriteRequest};
 
 use crate::dirty::{DirtyObject, DirtyObjset};
@@ -143,7 +143,7 @@ impl Objset {
         syncing: &SyncContext<'_>,
         edit: &mut dyn FnMut(&mut ObjsetHeader),
     ) -> Result<SyncOutput> {
-        let root = Place::root(self.id());
+        let root = Zbookmark::root(self.id());
         let live = self.overlay().ok_or(Error::ReadOnly { zbookmark: root })?;
         let base = live.base();
         let entries = live.dirty_objects(syncing.txg);
@@ -183,7 +183,7 @@ fn set_special_dnode(header: &mut ObjsetHeader, written: &WrittenObject) {
 }
 
 fn write_root(base: &Objset, syncing: &SyncContext<'_>, header: &ObjsetHeader) -> Result<Blkptr> {
-    let place = Place::root(base.id());
+    let place = Zbookmark::root(base.id());
     let before = usize::try_from(base.root().lsize()).unwrap_or(0);
     let size = if base.root().is_hole() { 0 } else { before };
     let data = header.encode(size.max(syncing.form.root_size));

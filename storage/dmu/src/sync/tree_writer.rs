@@ -9,7 +9,7 @@ use std::ops::Range;
 use ondisk::blkptr::Hole;
 use ondisk::dnode::Dnode;
 use ondisk::{Blkptr, Order};
-use units::{Level, Place};
+use units::{Level, Zbookmark};
 use zio::{Block, WriteRequest};
 
 use super::{BlockLedger, PolicyQuery, SyncContext, workers};
@@ -314,7 +314,7 @@ impl<'a> TreeWriter<'a> {
     fn fill_count(&self, content: &[u8], seat: IndirectId) -> Result<u64> {
         let mut fill = 0_u64;
         for slot in 0..content.len() / Blkptr::SIZE {
-            let place: Place = self.base.zbookmark(seat.0, seat.1);
+            let place: Zbookmark = self.base.zbookmark(seat.0, seat.1);
             let child = parse_child(content, Order::Little, slot)
                 .map_err(|why| Error::Corrupt { zbookmark: place, why })?;
             fill = fill.saturating_add(child.fill());

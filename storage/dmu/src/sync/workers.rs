@@ -60,7 +60,7 @@ mod tests {
         let items: Vec<u64> = (0..1000).collect();
         let squares = map_parallel(3, &items, &|item| Ok(item * item)).unwrap();
         assert!(squares.iter().enumerate().all(|(at, square)| *square == (at * at) as u64));
-        let place = units::Place::default();
+        let place = units::Zbookmark::default();
         let failed = map_parallel(3, &items, &|item| {
             if *item == 500 { Err(Error::NoContent { zbookmark: place }) } else { Ok(()) }
         });

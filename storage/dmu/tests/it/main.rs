@@ -7,7 +7,7 @@ use std::sync::Arc;
 use dmu::{BlockSegment, BlockVisit, Error, Objset, SPILL_BLOCK, WalkControl, WalkOptions};
 use ondisk::Order;
 use pool::{Pool, Spec, hole};
-use units::{BlockId, ObjectId, Place, Txg};
+use units::{BlockId, ObjectId, Txg, Zbookmark};
 
 const FILE: u8 = 19;
 /// Where the second run of data of `sparse` begins: in bytes.
@@ -86,7 +86,7 @@ fn holes_read_as_zeros_and_are_passed_in_few_reads() {
     assert_eq!(pieces, [1, 1, FAR_OFFSET / 512 - 2, 1]);
 }
 
-fn walk_zbookmarks(set: &Objset, plan: &WalkOptions) -> (Vec<Place>, Vec<Place>) {
+fn walk_zbookmarks(set: &Objset, plan: &WalkOptions) -> (Vec<Zbookmark>, Vec<Zbookmark>) {
     let (mut seen, mut trouble) = (Vec::new(), Vec::new());
     let ended = set.walk(plan, &mut |place, found| {
         match found {

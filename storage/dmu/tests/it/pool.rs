@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 
 use dmu::Objset;
 use ondisk::{Blkptr, Order};
-use units::{ObjsetId, Place};
+use units::{ObjsetId, Zbookmark};
 use zio::{Block, Key, Source};
 
 /// Blocks by their address.
@@ -18,7 +18,7 @@ pub(crate) struct Pool {
 }
 
 impl Source for Pool {
-    fn read(&self, bp: &Blkptr, place: Place, _: Option<&Key>) -> Result<Block, zio::Error> {
+    fn read(&self, bp: &Blkptr, place: Zbookmark, _: Option<&Key>) -> Result<Block, zio::Error> {
         self.reads.fetch_add(1, Ordering::Relaxed);
         let lost = zio::Error::Unreadable { zbookmark: place, faults: Vec::new() };
         let Blkptr::Regular(regular) = bp else { return Err(lost) };

@@ -12,7 +12,7 @@ use ondisk::objset::LogHeader;
 use ondisk::{Blkptr, Dva, ObjectType};
 use txg::Tx;
 use units::{Guid, ObjectId, ObjsetId, Txg};
-use zap::{Entry, NewTable, Normalization, Value, Zap};
+use zap::{NewZap, Normalization, Zap, ZapEntry, ZapValue};
 use zio::Source;
 
 use super::features::{self, guid};
@@ -131,14 +131,14 @@ impl Change<'_> {
 
     /// Makes an empty table.
     pub(crate) fn new_table(&self, kind: ObjectType) -> Result<ObjectId> {
-        let new = NewTable { salt: (self.random)(), ..NewTable::default() };
+        let new = NewZap { salt: (self.random)(), ..NewZap::default() };
         Ok(Zap::create(self.mos, self.tx, kind, &new)?.object().id())
     }
 
     /// Makes an empty table of names that may be compared without case.
     pub(crate) fn new_caseless_table(&self, kind: ObjectType) -> Result<ObjectId> {
         let normalization = Normalization::UPPER;
-        let new = NewTable { normalization, salt: (self.random)(), ..NewTable::default() };
+        let new = NewZap { normalization, salt: (self.random)(), ..NewZap::default() };
         Ok(Zap::create(self.mos, self.tx, kind, &new)?.object().id())
     }
 
@@ -149,7 +149,7 @@ impl Change<'_> {
         bonus_kind: ObjectType,
         bonus: Vec<u8>,
     ) -> Result<ObjectId> {
-        let new = NewTable { bonus_kind, bonus, salt: (self.random)(), ..NewTable::default() };
+        let new = NewZap { bonus_kind, bonus, salt: (self.random)(), ..NewZap::default() };
         Ok(Zap::create(self.mos, self.tx, kind, &new)?.object().id())
     }
 
@@ -166,7 +166,7 @@ impl Change<'_> {
         if !other.is_little_endian()? {
             return Ok(None);
         }
-        let new = NewTable { bonus_kind, bonus, ..NewTable::default() };
+        let new = NewZap { bonus_kind, bonus, ..NewZap::default() };
         let copy = other.copy_with_number(self.tx, kind, &new, number)?;
         Ok(Some((copy.object().id(), other.count()?)))
     }
@@ -214,7 +214,7 @@ impl Change<'_> {
         Ok(self.table(table)?.lookup_u64(name.as_bytes())?)
     }
 
-    pub(crate) fn value(&self, table: ObjectId, name: &str) -> Result<Option<Value>> {
+    pub(crate) fn value(&self, table: ObjectId, name: &str) -> Result<Option<ZapValue>> {
         if !table.exists() {
             return Ok(None);
         }
@@ -222,7 +222,7 @@ impl Change<'_> {
     }
 
     /// All entries; none where there is no table.
-    pub(crate) fn entries(&self, table: ObjectId) -> Result<Vec<Entry>> {
+    pub(crate) fn entries(&self, table: ObjectId) -> Result<Vec<ZapEntry>> {
         if !table.exists() {
             return Ok(Vec::new());
         }
@@ -249,12 +249,12 @@ impl Change<'_> {
     }
 
     /// Sets a name's value, whether it is there or not.
-    pub(crate) fn put(&self, table: ObjectId, name: &str, value: &Value) -> Result<()> {
+    pub(crate) fn put(&self, table: ObjectId, name: &str, value: &ZapValue) -> Result<()> {
         Ok(self.table(table)?.update(self.tx, name.as_bytes(), value)?)
     }
 
     pub(crate) fn put_number(&self, table: ObjectId, name: &str, number: u64) -> Result<()> {
-        self.put(table, name, &Value::number(number))
+        self.put(table, name, &ZapValue::from_u64(number))
     }
 
     /// Removes a name; false if it was not there.
@@ -333,7 +333,7 @@ impl Change<'_> {
     // ---- newer fields ----
 
     /// One of the newer fields of a directory or dataset.
-    pub(crate) fn field(&self, of: ObjectId, name: &str) -> Result<Option<Value>> {
+    pub(crate) fn field(&self, of: ObjectId, name: &str) -> Result<Option<ZapValue>> {
         extension(&self.object(of)?, name)
     }
 
@@ -365,7 +365,7 @@ impl Change<'_> {
         if is_extended(&object) {
             return Ok(());
         }
-        let new = NewTable { salt: (self.random)(), ..NewTable::default() };
+        let new = NewZap { salt: (self.random)(), ..NewZap::default() };
         Zap::create_in(&object, self.tx, &new)?;
         object.set_kind(self.tx, TABLE)?;
         features::add(self, guid::EXTENSIBLE_DATASET)
@@ -397,8 +397,8 @@ pub(crate) fn is_extended(object: &Object) -> bool {
 }
 
 /// Numbers as a table has them.
-pub(crate) fn words(numbers: &[u64]) -> Value {
-    Value::new(8, numbers.iter().flat_map(|number| number.to_be_bytes()).collect())
+pub(crate) fn words(numbers: &[u64]) -> ZapValue {
+    ZapValue::new(8, numbers.iter().flat_map(|number| number.to_be_bytes()).collect())
 }
 
 /// A number as a name: hexadecimal digits.

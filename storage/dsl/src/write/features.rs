@@ -7,7 +7,7 @@
 use dmu::Objset;
 use ondisk::feature::Feature;
 use units::ObjectId;
-use zap::{Value, Zap};
+use zap::{Zap, ZapValue};
 
 use super::change::{Change, DIRECTORY, TABLE};
 use crate::{Error, Result};
@@ -59,7 +59,7 @@ pub fn enable(change: &Change<'_>, feature: &Feature) -> Result<()> {
         enable(change, needed)?;
     }
     let about = [feature.about.as_bytes(), &[0]].concat();
-    change.put(table(change, DESCRIPTIONS)?, feature.guid, &Value::new(1, about))?;
+    change.put(table(change, DESCRIPTIONS)?, feature.guid, &ZapValue::new(1, about))?;
     set_uses(change, feature, feature.at_once.into())?;
     if is_enabled(change, guid::ENABLED_TXG)? {
         let times = match change.number(DIRECTORY, ENABLED_TXG)? {

@@ -7,7 +7,7 @@ use ondisk::dsl::Dir as DirPhys;
 use ondisk::feature::Feature;
 use transform::crypt::WrappedKey;
 use units::{ObjectId, ObjsetId};
-use zap::Value;
+use zap::ZapValue;
 
 use super::change::{Change, TABLE};
 use super::create;
@@ -81,7 +81,7 @@ pub(super) fn put_wrapped(
         ("DSL_CRYPTO_MASTER_KEY_1", &wrapped.master),
         ("DSL_CRYPTO_HMAC_KEY_1", &wrapped.hmac),
     ] {
-        change.put(record, name, &Value::new(1, bytes.to_vec()))?;
+        change.put(record, name, &ZapValue::new(1, bytes.to_vec()))?;
     }
     Ok(())
 }

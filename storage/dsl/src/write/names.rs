@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use ondisk::dsl::Dataset as DatasetPhys;
 use units::{ObjectId, ObjsetId};
-use zap::{Entry, Matching, Zap};
+use zap::{Matching, Zap, ZapEntry};
 
 use super::Change;
 use crate::{Error, Result};
@@ -76,7 +76,7 @@ impl Change<'_> {
         head: ObjectId,
         table: ObjectId,
         part: &str,
-    ) -> Result<Option<Entry>> {
+    ) -> Result<Option<ZapEntry>> {
         if !table.exists() {
             return Ok(None);
         }
@@ -87,7 +87,7 @@ impl Change<'_> {
     /// The names of a head's snapshots after the `@`.
     pub(crate) fn snapshot_parts(&self, head: ObjectId) -> Result<HashMap<ObjectId, String>> {
         let entries = self.entries(self.dataset(head)?.snapshot_names)?;
-        let part = |entry: &Entry| {
+        let part = |entry: &ZapEntry| {
             let name = String::from_utf8_lossy(&entry.name).into_owned();
             Some((ObjectId::new(entry.value.u64()?), name))
         };

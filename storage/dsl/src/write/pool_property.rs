@@ -8,7 +8,7 @@
 
 use ondisk::ObjectType;
 use units::ObjectId;
-use zap::Value;
+use zap::ZapValue;
 
 use super::change::{Change, DIRECTORY};
 use crate::Result;
@@ -32,7 +32,7 @@ pub fn unset_pool_property(change: &Change<'_>, name: &str) -> Result<()> {
 pub fn pool_number(change: &Change<'_>, name: &str) -> Result<Option<u64>> {
     let Some(table) = change.number(DIRECTORY, TABLE)? else { return Ok(None) };
     let value = change.value(ObjectId::new(table), name)?;
-    Ok(value.as_ref().and_then(Value::u64))
+    Ok(value.as_ref().and_then(ZapValue::u64))
 }
 
 fn pool_properties(change: &Change<'_>) -> Result<ObjectId> {

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use dmu::{BlockVisit, Objset, SpecialObject, WalkControl, WalkOptions};
 use ondisk::dsl::{Bptree, BptreeEntry, Dataset as DatasetPhys};
 use ondisk::{Blkptr, ObjectType, version};
-use units::{BlockId, Level, ObjectId, ObjsetId, Place, Txg};
+use units::{BlockId, Level, ObjectId, ObjsetId, Txg, Zbookmark};
 
 use super::change::{Change, DIRECTORY, LIST_BLOCK, NUMBERS};
 use super::features::{self, guid};
@@ -297,7 +297,7 @@ enum Done {
 
 enum Seen {
     Go(WalkControl),
-    Stop(Place, Done),
+    Stop(Zbookmark, Done),
 }
 
 /// Frees the blocks of a tree in the order in which it is walked, those with something below them
@@ -312,11 +312,11 @@ struct TreeWalk<'a, 'b> {
     /// All objects before this one are freed, where the walk is between two of them.
     next: u64,
     /// The root, and blocks below which freeing goes on.
-    above: Vec<(Place, Blkptr)>,
+    above: Vec<(Zbookmark, Blkptr)>,
 }
 
 impl TreeWalk<'_, '_> {
-    fn see(&mut self, place: Place, found: &BlockVisit<'_>) -> Seen {
+    fn see(&mut self, place: Zbookmark, found: &BlockVisit<'_>) -> Seen {
         let pointer = match found {
             BlockVisit::Pointer(pointer) => *pointer,
             BlockVisit::Error(_) => return self.stuck(place),
@@ -345,7 +345,7 @@ impl TreeWalk<'_, '_> {
     }
 
     /// The walk cannot go on at a place: what it has left behind is freed, and it begins there again.
-    fn stuck(&mut self, place: Place) -> Seen {
+    fn stuck(&mut self, place: Zbookmark) -> Seen {
         let mut resume = first_below(place, &self.above);
         // the root's place is that of the first block of dnodes
         let stays = self.above.iter().skip(1).position(|(known, _)| *known == place);
@@ -357,13 +357,14 @@ impl TreeWalk<'_, '_> {
             // never as the place of a block of dnodes: that says that all below it is freed
             let first = resume.block.get().saturating_mul(self.slots);
             let done = first.max(self.next);
-            resume = Place { object: ObjectId::new(done.max(1)), block: BlockId::new(0), ..resume };
+            resume =
+                Zbookmark { object: ObjectId::new(done.max(1)), block: BlockId::new(0), ..resume };
         }
         Seen::Stop(resume, Done::Stuck)
     }
 
     /// Frees the blocks below which nothing is left when the walk comes to `next`.
-    fn leave(&mut self, next: Place) {
+    fn leave(&mut self, next: Zbookmark) {
         while self.above.len() > 1 {
             let Some((place, _)) = self.above.last() else { return };
             let below = if place.object == next.object {
@@ -387,7 +388,7 @@ impl TreeWalk<'_, '_> {
     }
 
     /// Whether a block and all below it was freed before.
-    fn is_done(&self, place: Place, pointer: &Blkptr) -> bool {
+    fn is_done(&self, place: Zbookmark, pointer: &Blkptr) -> bool {
         let Some((object, block)) = self.resume else { return false };
         let fan_out = u64::from(pointer.lsize()) / POINTER;
         let span = fan_out.saturating_pow(place.level.get().into());
@@ -410,13 +411,13 @@ fn is_special(object: ObjectId) -> bool {
 }
 
 /// The first data block below a place at which the walk cannot go on.
-fn first_below(place: Place, above: &[(Place, Blkptr)]) -> Place {
+fn first_below(place: Zbookmark, above: &[(Zbookmark, Blkptr)]) -> Zbookmark {
     // the first is the root, which has no fan-out
     let size = above.iter().skip(1).find(|(known, _)| known.object == place.object);
     let fan_out = size.map_or(1024, |(_, pointer)| u64::from(pointer.lsize()) / POINTER);
     let span = fan_out.saturating_pow(place.level.get().into());
     let block = place.block.get().saturating_mul(span);
-    Place { level: Level::new(0), block: BlockId::new(block), ..place }
+    Zbookmark { level: Level::new(0), block: BlockId::new(block), ..place }
 }
 
 /// Hands a destroyed head's tree to the pool.

@@ -13,7 +13,7 @@ use std::collections::BTreeSet;
 use ondisk::dsl::Dir as DirPhys;
 use transform::crypt::{WrappedKey, WrappingKey, unwrap_key, wrap_key};
 use units::ObjectId;
-use zap::{Value, Zap};
+use zap::{Zap, ZapValue};
 
 use super::change::Change;
 use super::keys::{form, put_wrapped};
@@ -53,7 +53,7 @@ pub fn change_key(
     let closed = Way::new(change, rewrap, (name, root)).all_closed(dir)?;
     if let Some(location) = location {
         let record = change.dir(dir)?;
-        let value = Value::new(1, location.bytes().chain([0]).collect());
+        let value = ZapValue::new(1, location.bytes().chain([0]).collect());
         change.put(record.properties, LOCATION, &value)?;
     }
     put_all(change, rewrap, &closed, dir)

@@ -6,7 +6,7 @@
 use ondisk::feature::Feature;
 use ondisk::{ObjectType, version};
 use units::ObjectId;
-use zap::Value;
+use zap::ZapValue;
 
 use super::change::{Change, words};
 use super::names::Head;
@@ -215,10 +215,10 @@ fn is_new_value(property: &str, value: &Setting) -> bool {
     }
 }
 
-fn stored(value: &Setting) -> Value {
+fn stored(value: &Setting) -> ZapValue {
     match value {
         Setting::Number(number) => words(&[*number]),
-        Setting::Text(text) => Value::new(1, [text.as_bytes(), &[0]].concat()),
+        Setting::Text(text) => ZapValue::new(1, [text.as_bytes(), &[0]].concat()),
     }
 }
 

@@ -6,7 +6,7 @@ use ondisk::ObjectType;
 use ondisk::dsl::Dataset as Record;
 use txg::Tx;
 use units::{ObjectId, ObjsetId, Txg};
-use zap::{NewTable, Zap};
+use zap::{NewZap, Zap};
 
 use crate::world::{World, block};
 
@@ -100,7 +100,7 @@ fn holds_of_processes_that_are_no_more_are_taken_off() {
     world.change(|change| write::hold(change, "tank/a@one", "mine")).unwrap();
     let tx = Tx::syncing(Txg::new(world.txg));
     let kind = ObjectType::USERREFS;
-    let table = Zap::create(&world.mos, &tx, kind, &NewTable::default()).unwrap();
+    let table = Zap::create(&world.mos, &tx, kind, &NewZap::default()).unwrap();
     let directory = Zap::open(world.mos.object(ObjectId::new(1)).unwrap()).unwrap();
     directory.insert_u64(&tx, PASSING_HOLDS.as_bytes(), table.object().id().get()).unwrap();
     let add = |name: String| table.insert_u64(&tx, name.as_bytes(), 1_700_000_000).unwrap();

@@ -11,8 +11,8 @@ use ondisk::feature::FEATURES;
 use ondisk::objset::Kind;
 use ondisk::{Blkptr, ObjectType};
 use txg::Tx;
-use units::{ObjectId, ObjsetId, Place, Txg};
-use zap::{NewTable, Zap};
+use units::{ObjectId, ObjsetId, Txg, Zbookmark};
+use zap::{NewZap, Zap};
 use zio::{Block, Error, Key, Source};
 
 use crate::world::{USABLE, block, deflated};
@@ -24,7 +24,7 @@ struct Counting {
 }
 
 impl Source for Counting {
-    fn read(&self, pointer: &Blkptr, place: Place, key: Option<&Key>) -> Result<Block, Error> {
+    fn read(&self, pointer: &Blkptr, place: Zbookmark, key: Option<&Key>) -> Result<Block, Error> {
         self.reads.fetch_add(1, Ordering::Relaxed);
         self.memory.read(pointer, place, key)
     }
@@ -46,7 +46,7 @@ impl Pool {
         let pool = Self { source, mos, txg: 4 };
         let tx = Tx::syncing(Txg::new(4));
         let kind = ObjectType::OBJECT_DIRECTORY;
-        Zap::create_at(&pool.mos, &tx, ObjectId::new(1), kind, &NewTable::default()).unwrap();
+        Zap::create_at(&pool.mos, &tx, ObjectId::new(1), kind, &NewZap::default()).unwrap();
         let all: Vec<_> = FEATURES.iter().collect();
         pool.change(|change| pool::create(change, &all)).unwrap();
         pool

@@ -7,7 +7,7 @@ use ondisk::dsl::{Bpobj, Dataset};
 use ondisk::feature::Feature;
 use txg::Tx;
 use units::{ObjectId, ObjsetId, Txg};
-use zap::{NewTable, Value, Zap};
+use zap::{NewZap, Zap, ZapValue};
 
 use crate::world::{World, block};
 
@@ -73,8 +73,8 @@ fn enabling_head_errlog_drops_old_error_logs() {
     let (world, _) = World::new(&[]);
     let tx = Tx::syncing(Txg::new(world.txg));
     let directory = || Zap::open(world.mos.object(ObjectId::new(1)).unwrap()).unwrap();
-    let log = Zap::create(&world.mos, &tx, ObjectType::ERROR_LOG, &NewTable::default()).unwrap();
-    log.insert(&tx, b"15:2:0:7", &Value::new(1, b"/a\0".to_vec())).unwrap();
+    let log = Zap::create(&world.mos, &tx, ObjectType::ERROR_LOG, &NewZap::default()).unwrap();
+    log.insert(&tx, b"15:2:0:7", &ZapValue::new(1, b"/a\0".to_vec())).unwrap();
     let log = log.object().id();
     directory().insert_u64(&tx, b"errlog_last", log.get()).unwrap();
     let feature = Feature::by_name("head_errlog").unwrap();

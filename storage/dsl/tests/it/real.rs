@@ -11,7 +11,7 @@ use dsl::{Dataset, PoolFacts, Tree};
 use ondisk::dsl::{Bookmark, Bpobj, Bptree, Dataset as Record, Deadlist, Dir};
 use ondisk::{Blkptr, ObjectType};
 use spa::Pool;
-use units::{Place, Txg};
+use units::{Txg, Zbookmark};
 use zio::Source;
 
 use crate::model::{Model, is_alone, number};
@@ -52,7 +52,7 @@ fn deflated(vdevs: &vdev::VdevTree, pointer: &Blkptr) -> u64 {
 
 /// A pointer that holds its block has no address, and one that dedup knows has not its own: its
 /// number is made of its place and of itself.
-fn by_place(place: Place, pointer: &Blkptr) -> u64 {
+fn by_place(place: Zbookmark, pointer: &Blkptr) -> u64 {
     let mut hasher = DefaultHasher::new();
     (place.object, place.level, place.block).hash(&mut hasher);
     pointer.encode().hash(&mut hasher);

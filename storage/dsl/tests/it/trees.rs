@@ -15,7 +15,7 @@ use ondisk::{Blkptr, ObjectType};
 use proptest::prelude::*;
 use txg::Tx;
 use units::{ObjectId, ObjsetId, Txg};
-use zap::{NewTable, Zap};
+use zap::{NewZap, Zap};
 use zio::{Sink, Source, WritePolicy};
 
 use crate::model::Model;
@@ -39,7 +39,7 @@ impl Pool {
         let mut pool = Self { memory, mos, heads: HashMap::new(), txg: 4, random, made: 0 };
         let tx = Tx::syncing(Txg::new(4));
         let kind = ObjectType::OBJECT_DIRECTORY;
-        Zap::create_at(&pool.mos, &tx, ObjectId::new(1), kind, &NewTable::default()).unwrap();
+        Zap::create_at(&pool.mos, &tx, ObjectId::new(1), kind, &NewZap::default()).unwrap();
         let all: Vec<_> = FEATURES.iter().collect();
         let skeleton = pool.change(|change| pool::create(change, &all)).unwrap();
         pool.begin(skeleton.root);

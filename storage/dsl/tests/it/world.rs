@@ -12,8 +12,8 @@ use ondisk::feature::{FEATURES, Feature};
 use ondisk::objset::Kind;
 use ondisk::{Blkptr, Dva, ObjectType, Order};
 use txg::Tx;
-use units::{Level, ObjectId, ObjsetId, Place, Txg, VdevId};
-use zap::{NewTable, Zap};
+use units::{Level, ObjectId, ObjsetId, Txg, VdevId, Zbookmark};
+use zap::{NewZap, Zap};
 use zio::{Block, Error, Key, Source};
 
 use crate::model::number;
@@ -22,7 +22,7 @@ use crate::model::number;
 struct Nothing;
 
 impl Source for Nothing {
-    fn read(&self, _: &Blkptr, place: Place, _: Option<&Key>) -> Result<Block, Error> {
+    fn read(&self, _: &Blkptr, place: Zbookmark, _: Option<&Key>) -> Result<Block, Error> {
         Err(Error::Unreadable { zbookmark: place, faults: Vec::new() })
     }
 }
@@ -46,7 +46,7 @@ impl World {
         let world = Self { mos, txg: 4, raw, numbers: AtomicU64::new(1), freed: Mutex::default() };
         let tx = Tx::syncing(Txg::new(4));
         let kind = ObjectType::OBJECT_DIRECTORY;
-        Zap::create_at(&world.mos, &tx, ObjectId::new(1), kind, &NewTable::default()).unwrap();
+        Zap::create_at(&world.mos, &tx, ObjectId::new(1), kind, &NewZap::default()).unwrap();
         let skeleton = world.change(|change| pool::create(change, features).unwrap());
         (world, skeleton)
     }

@@ -1,6 +1,6 @@
 //! Why something of a file or a volume could not be given.
 
-use units::Place;
+use units::Zbookmark;
 
 /// What asking for something of a file gives.
 pub type Result<T> = std::result::Result<T, Error>;
@@ -47,7 +47,7 @@ impl Error {
     }
 
     /// The block that could not be read, if that is what is wrong.
-    pub(crate) fn zbookmark(&self) -> Option<Place> {
+    pub(crate) fn zbookmark(&self) -> Option<Zbookmark> {
         match self {
             Self::FileSystem(zpl::Error::Dmu(why))
             | Self::Volume(zvol::Error::Dmu(why))

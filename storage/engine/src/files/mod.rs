@@ -16,7 +16,7 @@ mod stat;
 
 use dsl::Dataset;
 use units::{ObjectId, Txg};
-use zil::Records;
+use zil::LogReader;
 
 pub use content::{Bytes, Content, ContentChunk};
 pub use dataset_details::{DatasetContents, DatasetDetails, IncompleteKind, OwnerSpace};
@@ -90,7 +90,7 @@ impl FileSystemReader {
         let mut trouble = None;
         if let Some((seq, why)) = &replayed.failed_record {
             trouble = Some(format!("record {seq} of the intent log: {why}"));
-        } else if let Some(zil::Stop::Failed(why)) = log.as_ref().and_then(Records::stop) {
+        } else if let Some(zil::LogEnd::Failed(why)) = log.as_ref().and_then(LogReader::end) {
             trouble = Some(format!("the intent log: {why}"));
         }
         let is_snapshot = dataset.is_snapshot();
@@ -220,9 +220,9 @@ pub fn open_volume(dataset: &Dataset, look: ReadOptions) -> Result<(Content, Int
     let mut log = intent_log_records(dataset, &objset, look);
     let (volume, replayed) = zvol::Volume::open(&objset, log.as_mut())?;
     let mut trouble = None;
-    if let Some(seq) = replayed.strange {
+    if let Some(seq) = replayed.unexpected_record {
         trouble = Some(format!("record {seq} of the intent log is none that a volume can have"));
-    } else if let Some(zil::Stop::Failed(why)) = &replayed.stop {
+    } else if let Some(zil::LogEnd::Failed(why)) = &replayed.log_end {
         trouble = Some(format!("the intent log: {why}"));
     }
     Ok((
@@ -236,9 +236,9 @@ fn intent_log_records(
     dataset: &Dataset,
     objset: &dmu::Objset,
     look: ReadOptions,
-) -> Option<Records> {
+) -> Option<LogReader> {
     let txg = look.replay_after.filter(|_| !dataset.is_snapshot())?;
     let header = &objset.header().log;
     let (source, key) = (objset.source().clone(), objset.key().cloned());
-    Some(Records::new(source, objset.id(), header, key, txg))
+    Some(LogReader::new(source, objset.id(), header, key, txg))
 }

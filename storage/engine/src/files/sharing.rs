@@ -32,7 +32,7 @@ const LOGGED_COOKIE: u64 = 1 << 61;
 const COLLISION_BITS: u32 = 13;
 const MAX_COLLISIONS: u64 = 1 << COLLISION_BITS;
 
-fn to_cookie(cursor: zap::Cursor) -> u64 {
+fn to_cookie(cursor: zap::ZapCursor) -> u64 {
     let hash = cursor.hash >> 16;
     // no directory has so many names of one hash; a broken one goes on with the next
     match u64::from(cursor.collision) {
@@ -41,9 +41,9 @@ fn to_cookie(cursor: zap::Cursor) -> u64 {
     }
 }
 
-fn to_cursor(cookie: u64) -> zap::Cursor {
+fn to_cursor(cookie: u64) -> zap::ZapCursor {
     let collision = u32::try_from(cookie % MAX_COLLISIONS).unwrap_or(0);
-    zap::Cursor { hash: cookie >> COLLISION_BITS << 16, collision }
+    zap::ZapCursor { hash: cookie >> COLLISION_BITS << 16, collision }
 }
 
 impl FileSystemReader {
@@ -58,7 +58,7 @@ impl FileSystemReader {
         visit: &mut dyn FnMut(DirEntry, u64) -> bool,
     ) -> Result<()> {
         let mut skip = from.saturating_sub(LOGGED_COOKIE);
-        let start = if from < LOGGED_COOKIE { to_cursor(from) } else { zap::Cursor::END };
+        let start = if from < LOGGED_COOKIE { to_cursor(from) } else { zap::ZapCursor::END };
         let mut logged = LOGGED_COOKIE;
         let mut last = from;
         let mut show = |entry: zpl::DirEntry| {
@@ -148,7 +148,7 @@ mod tests {
     fn cookies_stand_for_cursors() {
         for hash in [0_u64, 1, 0x1234_5678_9abc, (1 << 48) - 1] {
             for collision in [0, 1, 8191] {
-                let place = zap::Cursor { hash: hash << 16, collision };
+                let place = zap::ZapCursor { hash: hash << 16, collision };
                 assert_eq!(to_cursor(to_cookie(place)), place);
                 assert!(to_cookie(place) < LOGGED_COOKIE);
             }
@@ -157,8 +157,8 @@ mod tests {
 
     #[test]
     fn too_many_of_one_hash_go_on_with_the_next() {
-        let place = zap::Cursor { hash: 7 << 16, collision: 9000 };
-        assert_eq!(to_cursor(to_cookie(place)), zap::Cursor { hash: 8 << 16, collision: 0 });
-        assert!(to_cookie(zap::Cursor::END) < LOGGED_COOKIE);
+        let place = zap::ZapCursor { hash: 7 << 16, collision: 9000 };
+        assert_eq!(to_cursor(to_cookie(place)), zap::ZapCursor { hash: 8 << 16, collision: 0 });
+        assert!(to_cookie(zap::ZapCursor::END) < LOGGED_COOKIE);
     }
 }

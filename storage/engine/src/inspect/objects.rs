@@ -6,7 +6,7 @@ use ondisk::dnode::Dnode;
 use ondisk::object_type::Content;
 use serde_json::json;
 use units::ObjectId;
-use zap::{Entry, Value, Zap};
+use zap::{Zap, ZapEntry, ZapValue};
 
 use super::{Facts, MAX_ROWS, blocks, unreadable_error};
 use crate::{Error, RescuePool, Result};
@@ -59,7 +59,7 @@ impl RescuePool {
         let found = self.object(name, object)?;
         let subject = format!("object {object} of '{name}'");
         let table = match Zap::open(found) {
-            Err(zap::Error::NotATable { .. }) => {
+            Err(zap::Error::NotZap { .. }) => {
                 let what = format!("name table in object {object} of '{name}'");
                 return Err(Error::NotFound { what });
             }
@@ -137,16 +137,16 @@ fn bonus_words(bytes: &[u8], order: ondisk::Order) -> Facts {
     std::iter::from_fn(|| reader.u64().ok()).map(Facts::from).collect()
 }
 
-fn entry_name(entry: &Entry) -> String {
+fn entry_name(entry: &ZapEntry) -> String {
     match &entry.key64 {
         Some(words) => words.iter().map(|word| format!("{word:#x}")).collect::<Vec<_>>().join(","),
         None => String::from_utf8_lossy(&entry.name).into_owned(),
     }
 }
 
-fn zap_value(value: &Value) -> Facts {
+fn zap_value(value: &ZapValue) -> Facts {
     if value.int_size() == 1 {
-        return match value.string() {
+        return match value.as_str() {
             Some(text) if !text.chars().any(char::is_control) => json!(text),
             _ => json!(crate::hex(value.bytes())),
         };

@@ -49,7 +49,7 @@ impl Environment {
                 Moment { seconds, nanoseconds: nanoseconds.into() }
             }),
             workers: self.workers.max(1),
-            limits: txg::Limits::of(self.max_dirty),
+            limits: txg::TxgLimits::with_max_dirty(self.max_dirty),
             cache: self.cache.clone(),
         }
     }

@@ -8,7 +8,7 @@ use ondisk::znode::Time;
 use spa::{Owned, Set};
 use txg::Tx;
 use units::{ObjectId, ObjsetId};
-use zil::{Log, Records};
+use zil::{IntentLog, LogReader};
 use zpl::{FsCreateOptions, FsWriter};
 
 use super::accounting::{ZplAccounting, has_feature};
@@ -28,7 +28,7 @@ pub struct OpenFileSystem {
     reader: FileSystemReader,
     writer: Arc<FsWriter>,
     dataset: Arc<Set>,
-    pub(super) log: Arc<Log>,
+    pub(super) log: Arc<IntentLog>,
     transactions: Arc<FileSystemTransactions>,
 }
 
@@ -250,11 +250,11 @@ impl Pool {
         files: &OpenFileSystem,
         begin: &FileSystemTransactions,
     ) -> std::result::Result<(), OpenError> {
-        let Some(found) = files.log.found() else { return Ok(()) };
+        let Some(found) = files.log.unreplayed_header() else { return Ok(()) };
         let objset = &files.dataset.objset;
         let (source, key) = (Arc::clone(objset.source()), objset.key().cloned());
         let mut records =
-            Records::new(source, objset.id(), &found, key, self.0.spa.groups().synced());
+            LogReader::new(source, objset.id(), &found, key, self.0.spa.groups().synced_txg());
         let now = self.0.environment.znode_time();
         for entry in &mut records {
             let entry = entry?;
@@ -272,7 +272,7 @@ impl Pool {
         }
         begin.replay.set_record(None);
         let tx = self.0.spa.begin()?;
-        files.log.give_up(&tx);
+        files.log.finish_replay(&tx);
         Ok(())
     }
 

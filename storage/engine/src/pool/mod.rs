@@ -147,7 +147,7 @@ impl Pool {
         let owned = Arc::new(owned);
         let weak = Arc::downgrade(&owned);
         // whoever waits for a group and finds nobody who writes it does so
-        owned.groups().set_driver(move || {
+        owned.groups().set_inline_sync(move || {
             if let Some(owned) = weak.upgrade() {
                 drop(owned.sync());
             }
@@ -204,7 +204,7 @@ impl Pool {
 
     /// The last transaction group that is on the drives.
     pub fn txg(&self) -> u64 {
-        self.0.spa.groups().synced().get()
+        self.0.spa.groups().synced_txg().get()
     }
 
     /// Has everything that was changed so far written, and waits for that.
@@ -225,9 +225,9 @@ impl Pool {
 
     fn sync_txgs(&self, interval: Duration, stop: &AtomicBool) -> Result<()> {
         let groups = self.0.spa.groups();
-        let _duty = groups.writer();
+        let _duty = groups.register_sync_thread();
         while !stop.load(Ordering::Acquire) && !groups.is_stopped() {
-            let due = groups.wait_due(interval);
+            let due = groups.wait_sync_due(interval);
             if due || self.0.spa.is_dirty() {
                 self.sync()?;
             }

@@ -47,7 +47,7 @@ mod tests {
     use ondisk::zil::Body;
     use sim::Storm;
     use units::ObjectId;
-    use zil::Item;
+    use zil::Itx;
 
     use super::super::NewInode;
     use super::super::replay_tests::{
@@ -62,7 +62,7 @@ mod tests {
         create_file(&held, "before", &NewInode::default());
         let (dir, object) = (root_object(&live), ObjectId::new(1 << 30));
         let link = Body::Link { dir, object, name: b"of what never was".to_vec() };
-        log_record(&held, Item::ordered(link));
+        log_record(&held, Itx::new_ordered(link));
         create_file(&held, "after", &NewInode::default());
         live.fsync(None).expect("fsync");
         let storm = cut_power(&storm);

@@ -8,7 +8,7 @@ use ondisk::zil::{Attributes, Body, Create, CreateKind, Write};
 use ondisk::znode::flag;
 use sim::Storm;
 use units::{BlockId, Level, ObjectId};
-use zil::Item;
+use zil::Itx;
 use zpl::{RenameMode, WriteOffset, XattrMode};
 
 use super::{
@@ -83,10 +83,10 @@ pub(super) fn exists(held: &Pool, name: &str) -> bool {
 }
 
 /// Has the log tell what only others put there.
-pub(super) fn log_record(held: &Pool, item: Item) {
+pub(super) fn log_record(held: &Pool, item: Itx) {
     let live = held.filesystem("tank").expect("file system");
     let tx = held.0.spa.begin().expect("group");
-    live.log.add(&tx, item);
+    live.log.add_itx(&tx, item);
 }
 
 const BLOCK_SIZE: usize = 512;
@@ -136,12 +136,12 @@ fn pool_with_log(storm: &Storm) -> Pool {
     let (length, block_size) = ((BLOCK_COUNT * BLOCK_SIZE) as u64, BLOCK_SIZE as u64);
     let pointers = (0..BLOCK_COUNT).map(block).collect();
     let cloned = Body::Clone { object: copy, offset: 0, length, block_size, pointers };
-    log_record(&held, Item::of_object(cloned));
+    log_record(&held, Itx::new_per_object(cloned));
     // part of a block that was written before
     let (offset, length, pointer, data) = (0, 100, block(0), None);
     let written = Write { object: part, offset, length, pointer, data };
-    log_record(&held, Item::of_object(Body::Write(Box::new(written))));
-    log_record(&held, Item::ordered(Body::Create(Box::new(create_with_flags(dir)))));
+    log_record(&held, Itx::new_per_object(Body::Write(Box::new(written))));
+    log_record(&held, Itx::new_ordered(Body::Create(Box::new(create_with_flags(dir)))));
     live.fsync(None).expect("fsync");
     held
 }

@@ -9,7 +9,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use check::Check;
+use check::PoolCheck;
 use job::Job;
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
@@ -196,13 +196,13 @@ fn rewind_target(candidate: &Candidate, pool: &spa::Pool) -> Option<RewindTarget
 /// counts as free that it leads to.
 fn validate_state(pool: &spa::Pool, judging: &RewindProbe, workers: usize) -> Result<()> {
     let damaged = |why: String| Error::DamagedPool { pool: pool.name().to_owned(), why };
-    let check = Check::of_metadata(pool, judging.begin_state(pool.txg()));
+    let check = PoolCheck::new_metadata_only(pool, judging.begin_state(pool.txg()));
     let check = check.map_err(|why| damaged(why.to_string()))?;
     loop {
         std::thread::scope(|scope| {
-            (0..workers.max(1)).for_each(|_| drop(scope.spawn(|| check.work())));
+            (0..workers.max(1)).for_each(|_| drop(scope.spawn(|| check.run_worker())));
         });
-        if !check.next_round() {
+        if !check.start_next_round() {
             break;
         }
     }
@@ -210,9 +210,10 @@ fn validate_state(pool: &spa::Pool, judging: &RewindProbe, workers: usize) -> Re
         return Err(Error::RewindInterrupted { pool: pool.name().to_owned() });
     }
     let report = check.report(None, std::time::Duration::ZERO, workers);
-    let (lost, free) = (report.lost, report.unallocated());
+    let (lost, free) = (report.lost, report.unallocated_bytes());
     let twice = report.space.iter().map(|space| space.contradictions).sum::<u64>();
-    match (lost, free, report.double_bytes, report.outside_count.saturating_add(twice)) {
+    match (lost, free, report.double_claimed_bytes, report.out_of_range_count.saturating_add(twice))
+    {
         (0, 0, 0, 0) => Ok(()),
         (0, 0, 0, _) => Err(damaged("its space maps contradict each other".to_owned())),
         (0, 0, double, _) => Err(damaged(format!("{double} bytes belong to two blocks each"))),

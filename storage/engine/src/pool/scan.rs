@@ -120,7 +120,7 @@ impl Pool {
         let plain = |one: &spa::Damage| format!("{}: {}", one.place, one.why);
         let Ok(tree) = self.tree() else { return lost.iter().map(plain).collect() };
         let lost = lost.into_iter().map(|one| (one.place, one.why)).collect();
-        let found = ::check::name_lost(&self.0.spa.look(), &tree, lost);
+        let found = ::check::name_lost_blocks(&self.0.spa.look(), &tree, lost);
         found.iter().map(crate::check::format_damage).collect()
     }
 

@@ -60,7 +60,7 @@ impl SpaceCheck {
         }
         let mut known = self.space_state(owned, set)?;
         let bytes = need.bytes.saturating_add(need.cloned_bytes);
-        if known.space.bytes < bytes.saturating_add(owned.groups().unsynced()) {
+        if known.space.bytes < bytes.saturating_add(owned.groups().unsynced_bytes()) {
             let was_left = has_unlinked(set)?;
             owned.sync().map_err(stopped)?;
             known = self.space_state(owned, set)?;
@@ -84,7 +84,7 @@ impl SpaceCheck {
     }
 
     fn space_state(&self, owned: &Owned, set: &Set) -> zpl::Result<SpaceState> {
-        let synced = owned.groups().synced();
+        let synced = owned.groups().synced_txg();
         if let Some((_, known)) = self.0.lock().filter(|(txg, _)| *txg == synced) {
             return Ok(known);
         }
@@ -103,7 +103,7 @@ impl SpaceCheck {
 fn allocated_estimate(owned: &Owned, need: &SpaceNeed) -> u64 {
     match need.bytes.checked_div(need.block_size) {
         Some(pieces) => {
-            let block = owned.groups().on_drive(need.block_size);
+            let block = owned.groups().allocated_size(need.block_size);
             pieces.saturating_add(1).saturating_mul(block).max(need.bytes)
         }
         None => need.bytes,

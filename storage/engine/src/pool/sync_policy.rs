@@ -3,7 +3,7 @@
 
 use dsl::Dataset;
 use parking_lot::RwLock;
-use zil::Log;
+use zil::IntentLog;
 
 use super::{Pool, settings};
 
@@ -48,7 +48,7 @@ pub(super) struct SyncPolicy {
 pub(super) struct SharedSyncPolicy(RwLock<SyncPolicy>);
 
 impl SharedSyncPolicy {
-    pub(super) fn new(now: SyncPolicy, log: &Log) -> Self {
+    pub(super) fn new(now: SyncPolicy, log: &IntentLog) -> Self {
         let manners = Self::default();
         manners.update(now, log);
         manners
@@ -59,7 +59,7 @@ impl SharedSyncPolicy {
     }
 
     /// Has it changed otherwise from now on.
-    pub(super) fn update(&self, now: SyncPolicy, log: &Log) {
+    pub(super) fn update(&self, now: SyncPolicy, log: &IntentLog) {
         log.set_throughput(now.is_logbias_throughput);
         *self.0.write() = now;
     }

@@ -9,7 +9,7 @@ use ondisk::zil::{Body, Write};
 use spa::{Owned, Set};
 use txg::Tx;
 use units::ObjectId;
-use zil::{Entry, Item, Log};
+use zil::{IntentLog, Itx, ReplayEntry};
 use zpl::{Error, LogRecord, SpaceNeed, Transactions};
 
 use super::Environment;
@@ -20,7 +20,7 @@ use super::sync_policy::SharedSyncPolicy;
 pub(super) struct FileSystemTransactions {
     pub(super) spa: Arc<Owned>,
     pub(super) dataset: Arc<Set>,
-    pub(super) log: Arc<Log>,
+    pub(super) log: Arc<IntentLog>,
     pub(super) environment: Environment,
     /// What may still be written.
     pub(super) space: SpaceCheck,
@@ -41,7 +41,7 @@ pub(super) struct ReplayState {
 
 impl ReplayState {
     /// From now on this one is, or none.
-    pub(super) fn set_record(&self, entry: Option<&Entry>) {
+    pub(super) fn set_record(&self, entry: Option<&ReplayEntry>) {
         self.is_repeatable.store(entry.is_some_and(zpl::is_repeatable), Ordering::Release);
         let next = entry.map_or(0, |entry| entry.record.seq.saturating_add(1));
         self.next_seq.store(next, Ordering::Release);
@@ -74,12 +74,12 @@ impl Transactions for FileSystemTransactions {
             self.space.check_space(&self.spa, &self.dataset, need)?;
         }
         if need.freed_blocks > 0 {
-            self.spa.groups().wait_to_free();
+            self.spa.groups().throttle_frees();
         }
         let tx = self.spa.begin().map_err(|_| Error::Stopped { objset })?;
-        tx.freed(need.freed_blocks);
+        tx.add_freed(need.freed_blocks);
         if let Some(seq) = self.replay.replayed_seq(need) {
-            self.log.replayed(&tx, seq);
+            self.log.record_replayed(&tx, seq);
         }
         Ok(tx)
     }
@@ -94,22 +94,22 @@ impl Transactions for FileSystemTransactions {
                 let length = u64::try_from(bytes.len()).unwrap_or(u64::MAX);
                 let (pointer, data) = (Blkptr::EMPTY, None);
                 let write = Write { object, offset, length, pointer, data };
-                Item::of_object(Body::Write(Box::new(write)))
+                Itx::new_per_object(Body::Write(Box::new(write)))
             }
-            LogRecord::Record(body) if body.changed_object().is_some() => Item::of_object(body),
-            LogRecord::Record(body) | LogRecord::WithNextCommit(body) => Item::ordered(body),
+            LogRecord::Record(body) if body.changed_object().is_some() => Itx::new_per_object(body),
+            LogRecord::Record(body) | LogRecord::WithNextCommit(body) => Itx::new_ordered(body),
         };
-        self.log.add(tx, item);
+        self.log.add_itx(tx, item);
     }
 
     fn require_txg_sync(&self, tx: &Tx) {
         if !self.replay.is_active() {
-            self.log.add_untold(tx);
+            self.log.add_unlogged(tx);
         }
     }
 
     fn on_rename(&self, object: ObjectId) {
-        self.log.renamed(object);
+        self.log.on_rename(object);
     }
 
     fn is_replay(&self) -> bool {
@@ -117,7 +117,7 @@ impl Transactions for FileSystemTransactions {
     }
 
     fn forget_log_of(&self, object: ObjectId) {
-        self.log.forget(object);
+        self.log.forget_object(object);
     }
 
     fn activate_long_names(&self, tx: &Tx) {

@@ -8,7 +8,7 @@ use dsl::write;
 use ondisk::objset::Kind;
 use spa::{Owned, Set};
 use units::ObjsetId;
-use zil::{Log, Records};
+use zil::{IntentLog, LogReader};
 use zpl::SpaceNeed;
 use zvol::NewVolume;
 
@@ -28,10 +28,10 @@ pub struct OpenVolume(Arc<Inner>);
 
 struct Inner {
     guid: u64,
-    volume: zvol::LiveVolume,
+    volume: zvol::WritableVolume,
     spa: Arc<Owned>,
     dataset: Arc<Set>,
-    log: Arc<Log>,
+    log: Arc<IntentLog>,
     space: SpaceCheck,
     sync_policy: SharedSyncPolicy,
 }
@@ -241,13 +241,13 @@ impl Pool {
             why: why.to_string(),
         };
         let groups = owned.groups().clone();
-        let volume = zvol::LiveVolume::open(set.objset.clone(), groups, Arc::clone(&log))
+        let volume = zvol::WritableVolume::open(set.objset.clone(), groups, Arc::clone(&log))
             .map_err(|why| unreadable(&why))?;
-        if let Some(found) = log.found() {
+        if let Some(found) = log.unreplayed_header() {
             let (source, key) = (Arc::clone(set.objset.source()), set.objset.key().cloned());
-            let synced = owned.groups().synced();
-            let mut records = Records::new(source, id, &found, key, synced);
-            volume.replay(&mut records).map_err(|why| unreadable(&why))?;
+            let synced = owned.groups().synced_txg();
+            let mut records = LogReader::new(source, id, &found, key, synced);
+            volume.replay_log(&mut records).map_err(|why| unreadable(&why))?;
         }
         let manners = SharedSyncPolicy::new(self.sync_policy(&dataset), &log);
         let (owned, rooms) = (Arc::clone(owned), SpaceCheck::default());

@@ -52,7 +52,7 @@ impl Owned {
         let leaf = Leaf::new(guid, path.clone(), Some(Arc::clone(device)), Txg::new(u64::MAX));
         let leaf = leaf.with_ashift(ashift);
         let mut away = missing.dtl();
-        away.add(Txg::new(synced.get().saturating_add(1)), self.groups.open());
+        away.add(Txg::new(synced.get().saturating_add(1)), self.groups.open_txg());
         leaf.set_dtl(away);
         leaf.record_label_txg(synced);
         edit(root, guid, &mut |entry| {

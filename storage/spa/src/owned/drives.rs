@@ -22,7 +22,7 @@ use geometry::capacity;
 use ondisk::label::{VdevConfig, VdevKind};
 use units::{Ashift, Guid, ObjectId, Txg, VdevId};
 use vdev::{Leaf, NodeKind, TxgRanges, VdevNode};
-use zap::{NewTable, Zap};
+use zap::{NewZap, Zap};
 
 use super::Owned;
 use crate::create::{FIRST, TABLE};
@@ -200,7 +200,7 @@ impl Owned {
         let (path, device) = (new.drive.path.clone(), Some(Arc::clone(&new.device)));
         let ashift = ashift.and_then(Ashift::new).unwrap_or(Ashift::MIN);
         let leaf = Leaf::new(config.guid, path, device, Txg::new(u64::MAX)).with_ashift(ashift);
-        leaf.set_dtl(TxgRanges::new([(FIRST, self.groups.open())]));
+        leaf.set_dtl(TxgRanges::new([(FIRST, self.groups.open_txg())]));
         VdevNode { guid: config.guid, kind: NodeKind::Leaf(Arc::new(leaf)) }
     }
 
@@ -405,7 +405,7 @@ fn drop_side(node: &mut VdevNode, gone: Guid, top: Option<Guid>) -> Option<Guid>
 
 /// Makes a table for a vdev.
 fn make_table(change: &Change<'_>) -> Result<ObjectId, Error> {
-    let new = NewTable { salt: (change.random)(), ..NewTable::default() };
+    let new = NewZap { salt: (change.random)(), ..NewZap::default() };
     let table = Zap::create(change.mos, change.tx, TABLE, &new)?.object().id();
     if let Some(all) = Directory::open(change.mos.clone())?.object(ALL_TABLES)? {
         let name = format!("{:x}", table.get());

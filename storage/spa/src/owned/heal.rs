@@ -13,7 +13,7 @@ use dmu::{Objset, SpecialObject};
 use ondisk::Blkptr;
 use ondisk::blkptr::Regular;
 use parking_lot::Mutex;
-use units::{Guid, ObjectId, ObjsetId, Place, Txg};
+use units::{Guid, ObjectId, ObjsetId, Txg, Zbookmark};
 use vdev::Leaf;
 use zio::{BlockRepair, Source};
 
@@ -31,13 +31,13 @@ pub(super) struct Wrongs(Mutex<Vec<Wrong>>);
 #[derive(Debug)]
 struct Wrong {
     block: Regular,
-    place: Place,
+    place: Zbookmark,
     stored: Vec<u8>,
     guilty: Vec<Guid>,
 }
 
 impl zio::SelfHealer for Wrongs {
-    fn report_damage(&self, block: &Regular, place: Place, stored: &[u8], guilty: &[Guid]) {
+    fn report_damage(&self, block: &Regular, place: Zbookmark, stored: &[u8], guilty: &[Guid]) {
         let mut all = self.0.lock();
         if let Some(known) = all.iter_mut().find(|known| known.block == *block) {
             known.guilty.extend(guilty);
@@ -89,7 +89,7 @@ fn leads_to(
     mos: &Objset,
     source: &Arc<dyn Source>,
     block: &Regular,
-    place: Place,
+    place: Zbookmark,
 ) -> Result<bool, Error> {
     let set = if place.objset == ObjsetId::MOS {
         mos.clone()

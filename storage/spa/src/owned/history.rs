@@ -140,7 +140,7 @@ mod tests {
     use ondisk::{ObjectType, Reader};
     use txg::Tx;
     use units::Txg;
-    use zap::{NewTable, Zap};
+    use zap::{NewZap, Zap};
 
     use super::append;
     use crate::Directory;
@@ -149,7 +149,7 @@ mod tests {
     fn a_ring_of_records() {
         let (mos, _) = memory::empty_objset(Kind::Meta);
         let tx = Tx::syncing(Txg::new(4));
-        Zap::create(&mos, &tx, ObjectType::OBJECT_DIRECTORY, &NewTable::default()).unwrap();
+        Zap::create(&mos, &tx, ObjectType::OBJECT_DIRECTORY, &NewZap::default()).unwrap();
         let filler = "x".repeat(300);
         let line = |number: u64| format!("zfs command {number} {filler}");
         for number in 0..1000 {

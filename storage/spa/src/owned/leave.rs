@@ -52,7 +52,7 @@ impl Owned {
 
     /// Whether anything waits to be written.
     pub fn is_dirty(&self) -> bool {
-        let open = self.groups.open();
+        let open = self.groups.open_txg();
         self.config.lock().changed
             || !self.tasks.is_empty()
             || self.sets.lock().values().any(|set| set.is_dirty(open))

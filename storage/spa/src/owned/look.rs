@@ -36,7 +36,7 @@ impl Owned {
 
     /// As long as this is there, nothing is used again that the last group on the drives leads to.
     pub fn pin(&self) -> Pin {
-        self.space.allocator().pin(self.groups.synced())
+        self.space.allocator().pin(self.groups.synced_txg())
     }
 
     /// The pool's own object set as the last group on the drives has it, and that group's txg, read

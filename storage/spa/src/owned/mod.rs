@@ -37,7 +37,7 @@ use ondisk::objset::LogHeader;
 use ondisk::uberblock::Uberblock;
 use ondisk::version;
 use parking_lot::{Mutex, RwLock};
-use txg::{Groups, Limits, Tx};
+use txg::{Tx, TxgLimits, Txgs};
 use units::{Guid, ObjsetId, Txg};
 use vdev::{LeafError, TxgRanges, VdevTree};
 use zio::{Reader, Source, Writer};
@@ -64,7 +64,7 @@ pub struct World {
     /// How many threads may work on a sync.
     pub workers: usize,
     /// How much may be dirty.
-    pub limits: Limits,
+    pub limits: TxgLimits,
     /// Of what memory the cache of a new pool takes its share.
     pub cache: MemoryBudget,
 }
@@ -101,7 +101,7 @@ pub struct Set {
     /// How it is stored.
     settings: Arc<RwLock<Settings>>,
     /// Its intent log.
-    pub log: OnceLock<Arc<zil::Log>>,
+    pub log: OnceLock<Arc<zil::IntentLog>>,
     /// Changes to its root block that wait for the next sync.
     edits: Mutex<Vec<Edit>>,
     /// Features that changes of open txgs begin to use.
@@ -151,7 +151,7 @@ impl Set {
     /// Has promises kept by whole groups, instead of the intent log, or by the log again.
     pub fn pause_log(&self, paused: bool) {
         if let Some(log) = self.log.get() {
-            log.pause(paused);
+            log.set_paused(paused);
         }
     }
 
@@ -189,7 +189,7 @@ pub struct Owned {
     /// How many long writes are under way.
     writers: Arc<AtomicUsize>,
     pub(crate) shared: Arc<shared::Shared>,
-    pub(crate) groups: Groups,
+    pub(crate) groups: Txgs,
     /// What its features allow to blocks.
     pub(crate) allowed: Allowed,
     /// Bytes that datasets may use together, if no block had more than one reference.
@@ -243,7 +243,7 @@ pub(crate) struct Config {
 
 impl std::fmt::Debug for Owned {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "Owned('{}', {}, txg {})", self.name, self.guid, self.groups.synced())
+        write!(f, "Owned('{}', {}, txg {})", self.name, self.guid, self.groups.synced_txg())
     }
 }
 
@@ -292,12 +292,12 @@ impl Owned {
         let (bare, usable) = (capacity::bare(&pool), capacity::usable(&pool));
         mos.pin_synced();
         let signs = signs::Signs::of(&pool.directory)?;
-        let limits = Limits { sector: room::sector(&pool), ..world.limits };
-        let groups = Groups::new(pool.uberblock.txg, limits);
+        let limits = TxgLimits { sector_size: room::sector(&pool), ..world.limits };
+        let groups = Txgs::new(pool.uberblock.txg, limits);
         let standstill = Arc::new(standstill::Standstill::new(groups.clone()));
         pool.reader.set_suspend_gate(Arc::clone(&standstill) as Arc<dyn zio::SuspendGate>);
         let settled = groups.clone();
-        let l2arc = Arc::new(L2arc::new(pool.guid, &world.cache, move || settled.synced()));
+        let l2arc = Arc::new(L2arc::new(pool.guid, &world.cache, move || settled.synced_txg()));
         pool.reader.set_secondary_cache(Arc::clone(&l2arc) as Arc<dyn zio::SecondaryCache>);
         let wrongs = Arc::<heal::Wrongs>::default();
         pool.reader.set_self_healer(Arc::clone(&wrongs) as Arc<dyn zio::SelfHealer>);
@@ -399,14 +399,14 @@ impl Owned {
     }
 
     /// Its transaction groups.
-    pub fn groups(&self) -> &Groups {
+    pub fn groups(&self) -> &Txgs {
         &self.groups
     }
 
     /// A hold on the open group; waits while too much is dirty.
     pub fn begin(&self) -> Result<Tx, Error> {
         let otherwise = if self.is_still { Error::Still } else { Error::Closed };
-        self.groups.begin().ok_or_else(|| self.trouble().unwrap_or(otherwise))
+        self.groups.begin_tx().ok_or_else(|| self.trouble().unwrap_or(otherwise))
     }
 
     /// Tells who accounts for owners.
@@ -454,8 +454,8 @@ impl Owned {
         let header = &objset.header().log;
         let first = self
             .taken_back
-            .map_or_else(|| self.groups.open(), |txg| Txg::new(txg.get().saturating_add(1)));
-        zil::can_wait(&self.reader, objset.id(), header, first)
+            .map_or_else(|| self.groups.open_txg(), |txg| Txg::new(txg.get().saturating_add(1)));
+        zil::can_defer_replay(&self.reader, objset.id(), header, first)
     }
 
     /// What intent logs may promise on devices that are not there is given up from now on.
@@ -466,17 +466,17 @@ impl Owned {
     /// Gives a dataset its intent log: what an import finds in it is claimed, lest anything take
     /// its place. To be done before anything of the pool is changed. Where nothing is, what it holds
     /// is left alone.
-    pub fn begin_log(&self, set: &Set) -> Result<Arc<zil::Log>, Error> {
+    pub fn begin_log(&self, set: &Set) -> Result<Arc<zil::IntentLog>, Error> {
         if let Some(log) = set.log.get() {
             return Ok(Arc::clone(log));
         }
         let found = || set.objset.synced().header().log.clone();
         let header = if self.is_still { LogHeader::default() } else { found() };
-        let first = self.groups.open();
+        let first = self.groups.open_txg();
         let forgives = self.forgives.load(Ordering::Acquire);
-        let claimed = zil::claim(&self.writer, set.objset.id(), &header, (first, forgives))?;
+        let claimed = zil::claim_log(&self.writer, set.objset.id(), &header, (first, forgives))?;
         let (writer, groups) = (Arc::clone(&self.writer), self.groups.clone());
-        let log = zil::Log::new(writer, groups, set.objset.clone(), claimed);
+        let log = zil::IntentLog::new(writer, groups, set.objset.clone(), claimed);
         if self.uberblock.read().version < version::SLIM_ZIL {
             log.disable();
         }

@@ -83,10 +83,10 @@ impl Owned {
     /// Whether so many bytes more have room, with all that waits to be written and what is kept
     /// back for frees.
     pub fn has_room(&self, bytes: u64) -> bool {
-        let wanted = bytes.saturating_add(self.groups.dirty()).saturating_mul(self.worst);
+        let wanted = bytes.saturating_add(self.groups.dirty_bytes()).saturating_mul(self.worst);
         let most = wanted.saturating_mul(MOST_COPIES);
         // who has been told that there is room must not find, with the group, that no map of it can be read
-        self.space.allocator().ensure_loaded_free(Class::Normal, most, self.groups.synced());
+        self.space.allocator().ensure_loaded_free(Class::Normal, most, self.groups.synced_txg());
         let usage = self.space.allocator().class_usage(Class::Normal);
         let kept = (usage.capacity >> 5).clamp(8 << 20, 128 << 30);
         let taken = usage.allocated.saturating_add(usage.deferred).saturating_add(kept);
@@ -111,14 +111,14 @@ impl Owned {
     /// and what was freed can be used again after some groups only.
     pub fn awaits_room(&self) -> bool {
         let deferred = self.space.allocator().class_usage(Class::Normal).deferred;
-        deferred > 0 || self.groups.unsynced() > 0
+        deferred > 0 || self.groups.unsynced_bytes() > 0
     }
 
     /// What may still be written to a dataset by quotas and reservations, as of the last group
     /// that is on the drives.
     pub fn room(&self, dataset: ObjsetId) -> Result<Room, Error> {
         let mos = self.look();
-        let tx = Tx::syncing(self.groups.synced());
+        let tx = Tx::syncing(self.groups.synced_txg());
         let raw: Arc<dyn Source> = Arc::clone(&self.cache) as Arc<dyn Source>;
         let change = Change {
             mos: &mos,

@@ -11,7 +11,7 @@ use std::thread::{self, ThreadId};
 
 use device::Device;
 use parking_lot::{Condvar, Mutex};
-use txg::Groups;
+use txg::Txgs;
 use units::Guid;
 
 use super::Owned;
@@ -20,7 +20,7 @@ use crate::Error;
 /// Who writes groups, and whether that stands still.
 #[derive(Debug)]
 pub(crate) struct Standstill {
-    groups: Groups,
+    groups: Txgs,
     state: Mutex<State>,
     changed: Condvar,
 }
@@ -38,7 +38,7 @@ struct State {
 }
 
 impl Standstill {
-    pub(crate) fn new(groups: Groups) -> Self {
+    pub(crate) fn new(groups: Txgs) -> Self {
         Self { groups, state: Mutex::default(), changed: Condvar::new() }
     }
 
@@ -70,7 +70,7 @@ impl Standstill {
         }
         // several threads of a crew may come here
         state.why.get_or_insert_with(|| why.to_string());
-        self.groups.halt(true);
+        self.groups.set_suspended(true);
         while state.why.is_some() && !state.closed {
             self.changed.wait(&mut state);
         }
@@ -82,7 +82,7 @@ impl Standstill {
         let mut state = self.state.lock();
         state.why = None;
         state.tries += 1;
-        self.groups.halt(false);
+        self.groups.set_suspended(false);
         self.changed.notify_all();
     }
 
@@ -110,7 +110,7 @@ impl Owned {
         self.standstill.state.lock().server = Some(thread::current().id());
         let result = work();
         self.standstill.state.lock().server = None;
-        self.groups.stir();
+        self.groups.wake_waiters();
         result
     }
 
@@ -163,7 +163,7 @@ impl Owned {
         let is_there = device.reopen(&is_it).is_ok();
         // an old copy of it lacks what was written since
         if let Some(synced) = synced.get().filter(|_| is_there) {
-            leaf.record_reopen(synced, self.groups.synced());
+            leaf.record_reopen(synced, self.groups.synced_txg());
         }
         is_there
     }
@@ -181,14 +181,14 @@ impl Owned {
 mod tests {
     use std::thread;
 
-    use txg::{Groups, Limits};
+    use txg::{TxgLimits, Txgs};
     use units::Txg;
 
     use super::Standstill;
 
     #[test]
     fn what_was_begun_before_all_was_to_be_tried_again_does_not_have_the_pool_stand_still() {
-        let standstill = Standstill::new(Groups::new(Txg::new(1), Limits::default()));
+        let standstill = Standstill::new(Txgs::new(Txg::new(1), TxgLimits::default()));
         standstill.state.lock().server = Some(thread::current().id());
         let tries = standstill.tries();
         standstill.clear();

@@ -37,10 +37,10 @@ impl Owned {
         if self.is_still {
             return Ok(());
         }
-        let wanted = self.groups.open();
+        let wanted = self.groups.open_txg();
         let served = || self.standstill.is_served();
         if served()
-            && let Some(written) = self.groups.wait_while(wanted, &served)
+            && let Some(written) = self.groups.wait_synced_while(wanted, &served)
         {
             let why = || self.trouble().unwrap_or(Error::Closed);
             return if written { Ok(()) } else { Err(why()) };
@@ -49,13 +49,13 @@ impl Owned {
         if let Some(trouble) = &*self.trouble.read() {
             return Err(trouble.clone());
         }
-        if self.groups.synced() >= wanted {
+        if self.groups.synced_txg() >= wanted {
             return Ok(());
         }
         let txg = self.groups.quiesce();
         match zio::while_syncing(true, || self.write_group(txg)) {
             Ok(()) => {
-                self.groups.finish(txg);
+                self.groups.finish_sync(txg);
                 Ok(())
             }
             Err(error) => {
@@ -78,7 +78,7 @@ impl Owned {
         let obsolete = |dva: Dva| self.space.allocator().mark_obsolete(&dva, txg);
         let free_log = |id, header: &LogHeader| {
             // what of a log cannot be followed stays allocated, and hurts nobody
-            let _ = zil::free(&self.writer, id, header, txg);
+            let _ = zil::free_log(&self.writer, id, header, txg);
         };
         let deflate = |pointer: &Blkptr| deflated(&self.tree, pointer);
         let change = Change {
@@ -159,11 +159,11 @@ impl Owned {
         id: ObjsetId,
         key: Option<Key>,
     ) -> Result<(), Error> {
-        let synced = self.taken_back.unwrap_or_else(|| self.groups.synced());
+        let synced = self.taken_back.unwrap_or_else(|| self.groups.synced_txg());
         let objset = Objset::open(self.source(), id, &change.root_of(id)?, key.clone())?;
         let when = (synced, change.tx.txg());
         // what of it cannot be followed stays allocated, and hurts nobody
-        let _ = zil::drop_unreplayed(&self.writer, id, &objset.header().log, when);
+        let _ = zil::free_unreplayed(&self.writer, id, &objset.header().log, when);
         self.empty_log(change, id, key)
     }
 
@@ -191,7 +191,7 @@ impl Owned {
         let mut edit = |header: &mut ondisk::objset::ObjsetHeader| {
             edits.by_ref().for_each(|(_, change)| change(header));
             if let Some(log) = set.log.get() {
-                logged = log.sync(txg, &mut header.log);
+                logged = log.sync_header(txg, &mut header.log);
             }
             has_log = header.log.chain != Blkptr::EMPTY;
         };
@@ -282,7 +282,7 @@ impl Owned {
         self.saved.store(self.shared.saved(), Ordering::Relaxed);
         self.space.synced(txg);
         for log in self.sets.lock().values().filter_map(|set| set.log.get()) {
-            log.synced(txg);
+            log.on_txg_synced(txg);
         }
         Ok(())
     }

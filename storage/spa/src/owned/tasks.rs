@@ -64,7 +64,7 @@ impl Owned {
         if self.is_still {
             return 0;
         }
-        self.tasks.add(self.groups.open(), Box::new(task))
+        self.tasks.add(self.groups.open_txg(), Box::new(task))
     }
 
     /// Has something done to the pool's own objects with the open group, or a later one, and waits

@@ -1,6 +1,6 @@
 //! What a walk found that it could not mend, and what came of it.
 
-use units::{Place, Txg};
+use units::{Txg, Zbookmark};
 use vdev::TxgRanges;
 
 /// So many are named; the others are counted.
@@ -10,7 +10,7 @@ const MOST_NAMED: usize = 1000;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Damage {
     /// Where it belongs.
-    pub place: Place,
+    pub place: Zbookmark,
     /// Why.
     pub why: String,
 }
@@ -45,7 +45,7 @@ pub(super) struct Losses {
 
 impl Losses {
     /// Something born in these txgs is lost.
-    pub(super) fn add(&mut self, place: Place, why: String, (first, last): (Txg, Txg)) {
+    pub(super) fn add(&mut self, place: Zbookmark, why: String, (first, last): (Txg, Txg)) {
         self.count = self.count.saturating_add(1);
         self.births.add(first, last);
         if self.named.len() < MOST_NAMED {

@@ -8,7 +8,7 @@ use dsl::lists;
 use ondisk::dnode::Dnode;
 use ondisk::dsl::{BptreeEntry, Dataset};
 use ondisk::{Blkptr, ObjectType};
-use units::{BlockId, Level, ObjectId, ObjsetId, Place, Txg};
+use units::{BlockId, Level, ObjectId, ObjsetId, Txg, Zbookmark};
 
 use crate::{Directory, Error};
 
@@ -20,7 +20,7 @@ pub(super) struct Task {
     /// Only what was born after this belongs to it; the rest is found elsewhere.
     pub(super) since: Txg,
     /// Where to begin.
-    pub(super) from: Option<Place>,
+    pub(super) from: Option<Zbookmark>,
     /// Before that place it was walked as it was in this txg: what is newer must be looked at.
     pub(super) seen: Option<Txg>,
     /// Whether all of it was walked then.
@@ -44,7 +44,7 @@ impl Task {
 struct Covered {
     since: Txg,
     /// Up to there; none: to the end.
-    upto: Option<Place>,
+    upto: Option<Zbookmark>,
     /// As it was in that txg.
     seen: Txg,
 }
@@ -56,7 +56,7 @@ pub(super) struct Done(HashMap<ObjsetId, Covered>);
 impl Done {
     /// A task was walked, as of a txg, up to a place or to its end. What is dying is walked anew each
     /// time, as far as it is still there.
-    pub(super) fn note(&mut self, task: &Task, upto: Option<Place>, seen: Txg) {
+    pub(super) fn note(&mut self, task: &Task, upto: Option<Zbookmark>, seen: Txg) {
         if !task.dying {
             self.0.insert(task.id, Covered { since: task.since, upto, seen });
         }
@@ -122,7 +122,7 @@ fn dying(mos: &Objset) -> Result<Vec<Task>, Error> {
         let [objset, object, level, block] = entry.resume;
         let level = Level::new(u8::try_from(level).unwrap_or(0));
         let id = ObjsetId::new(objset);
-        let place = Place::new(id, ObjectId::new(object), level, BlockId::new(block));
+        let place = Zbookmark::new(id, ObjectId::new(object), level, BlockId::new(block));
         let from = (entry.resume != [0; 4]).then_some(place);
         Task { from, dying: true, ..Task::of(id, entry.root, entry.birth) }
     };

@@ -5,7 +5,7 @@ use ondisk::Checksum;
 use ondisk::blkptr::Regular;
 use ondisk::objset::LogHeader;
 use ondisk::zil::{Chain, Pointed, Record, Verifier};
-use units::{BlockId, Level, ObjectId, ObjsetId, Place};
+use units::{BlockId, Level, ObjectId, ObjsetId, Zbookmark};
 use zio::Reader;
 
 use super::round::{Item, Round};
@@ -29,7 +29,7 @@ impl Round<'_> {
             if past || block.birth > self.txg || self.is_over() {
                 return;
             }
-            let place = Place::new(id, ObjectId::META, LEVEL, BlockId::new(verifier.seq));
+            let place = Zbookmark::new(id, ObjectId::META, LEVEL, BlockId::new(verifier.seq));
             let stored = match self.scan.reader.read_stored(block, place) {
                 Ok(stored) => stored,
                 Err(error) => {
@@ -85,7 +85,7 @@ impl Round<'_> {
 
     /// A block that a record has: nobody does before it is claimed.
     fn log_data(&self, id: ObjsetId, data: &Regular, header: &LogHeader, gathered: &mut Gathered) {
-        let place = Place::new(id, ObjectId::META, LEVEL, BlockId::new(u64::MAX));
+        let place = Zbookmark::new(id, ObjectId::META, LEVEL, BlockId::new(u64::MAX));
         if header.claim_txg.is_zero() || data.birth > self.txg {
             return;
         }

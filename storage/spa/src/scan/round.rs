@@ -9,7 +9,7 @@ use job::{Queue, Work};
 use metaslab::Pin;
 use ondisk::blkptr::Regular;
 use parking_lot::Mutex;
-use units::{ObjsetId, Place, Txg};
+use units::{ObjsetId, Txg, Zbookmark};
 use vdev::Leaf;
 use zio::{BlockRepair, Reader, Source};
 
@@ -46,7 +46,7 @@ pub(super) trait Aim: Sync {
 /// A block to be mended.
 #[derive(Clone, Copy)]
 pub(super) struct Item {
-    pub(super) place: Place,
+    pub(super) place: Zbookmark,
     pub(super) block: Regular,
 }
 
@@ -105,7 +105,7 @@ impl<'a> Scan<'a> {
         let (pin, txg, mos) = self.owned.pinned(&source)?;
         let queue = Queue::new(MOST_WAITING);
         let mut lose = |why: Error| {
-            self.lose(Place::root(ObjsetId::MOS), &why, (Txg::ZERO, txg));
+            self.lose(Zbookmark::root(ObjsetId::MOS), &why, (Txg::ZERO, txg));
         };
         queue.add(tasks(&mos, &self.done.lock(), &mut lose));
         let round = Round { scan: self, queue, txg, pin };
@@ -131,7 +131,7 @@ impl<'a> Scan<'a> {
     }
 
     /// Something of these txgs could not be mended.
-    pub(super) fn lose(&self, place: Place, why: &dyn std::fmt::Display, births: (Txg, Txg)) {
+    pub(super) fn lose(&self, place: Zbookmark, why: &dyn std::fmt::Display, births: (Txg, Txg)) {
         self.losses.lock().add(place, why.to_string(), births);
         self.watch.errors.fetch_add(1, Relaxed);
     }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use dmu::{BlockVisit, Objset, WalkControl, WalkOptions};
 use ondisk::Blkptr;
-use units::{Place, Txg};
+use units::{Txg, Zbookmark};
 use zio::Source;
 
 use super::datasets::Task;
@@ -33,7 +33,7 @@ impl Round<'_> {
         let objset = match Objset::open(source, task.id, &task.root, None) {
             Ok(objset) => objset,
             Err(error) => {
-                self.trouble(Place::root(task.id), &error);
+                self.trouble(Zbookmark::root(task.id), &error);
                 return self.scan.done.lock().note(task, None, self.txg);
             }
         };
@@ -60,7 +60,7 @@ impl Round<'_> {
         self.scan.done.lock().note(task, upto, self.txg);
     }
 
-    fn plan(&self, since: Txg, from: Option<Place>) -> WalkOptions {
+    fn plan(&self, since: Txg, from: Option<Zbookmark>) -> WalkOptions {
         WalkOptions {
             born_after: since.max(self.scan.aim.since()),
             include_holes: false,
@@ -74,7 +74,7 @@ impl Round<'_> {
         objset: &Objset,
         plan: &WalkOptions,
         gathered: &mut Gathered,
-    ) -> Result<(), Place> {
+    ) -> Result<(), Zbookmark> {
         let mut stopped = Ok(());
         let _ = objset.walk(plan, &mut |place, found| {
             if self.is_over() {
@@ -86,7 +86,12 @@ impl Round<'_> {
         stopped
     }
 
-    fn found(&self, place: Place, found: &BlockVisit<'_>, gathered: &mut Gathered) -> WalkControl {
+    fn found(
+        &self,
+        place: Zbookmark,
+        found: &BlockVisit<'_>,
+        gathered: &mut Gathered,
+    ) -> WalkControl {
         match found {
             BlockVisit::Error(error) => {
                 self.trouble(place, error);
@@ -126,7 +131,7 @@ impl Round<'_> {
     }
 
     /// What is below a place cannot be walked: anything may be lost there.
-    fn trouble(&self, place: Place, error: &dmu::Error) {
+    fn trouble(&self, place: Zbookmark, error: &dmu::Error) {
         self.scan.lose(place, error, (Txg::ZERO, self.txg));
     }
 }

@@ -10,7 +10,7 @@ use metaslab::MetaslabChange;
 use ondisk::ObjectType;
 use ondisk::spacemap::{Action, Appendix};
 use units::{MetaslabId, ObjectId, Txg, VdevId};
-use zap::{NewTable, Zap};
+use zap::{NewZap, Zap};
 
 use crate::Error;
 use crate::features::{self, Uses};
@@ -106,7 +106,7 @@ impl Space {
         if let Some(table) = self.maps.log.lock().table {
             return Ok(table);
         }
-        let table = Zap::create(mos, tx, TABLE_KIND, &NewTable::default())?.object().id();
+        let table = Zap::create(mos, tx, TABLE_KIND, &NewZap::default())?.object().id();
         let directory = Zap::open(mos.object(DIRECTORY)?)?;
         directory.insert_u64(tx, log::TABLE.as_bytes(), table.get())?;
         features::count(mos, tx, LOG, Uses::More(1))?;

@@ -12,12 +12,12 @@ use proptest::prelude::*;
 use spa::{Cloned, Clones};
 use txg::Tx;
 use units::{Txg, VdevId};
-use zap::{NewTable, Zap};
+use zap::{NewZap, Zap};
 
 pub(crate) fn mos() -> (Objset, Arc<MemoryStore>) {
     let (mos, memory) = memory::empty_objset(Kind::Meta);
     let tx = Tx::syncing(Txg::new(4));
-    Zap::create(&mos, &tx, ObjectType::OBJECT_DIRECTORY, &NewTable::default()).unwrap();
+    Zap::create(&mos, &tx, ObjectType::OBJECT_DIRECTORY, &NewZap::default()).unwrap();
     (mos, memory)
 }
 

@@ -227,8 +227,8 @@ fn what_is_asked_for_is_done_with_no_group_that_was_closed_before() {
     };
     let (asked_in, done_in) = std::thread::scope(|scope| {
         let writer = scope.spawn(|| run.owned.sync().unwrap());
-        until(&|| run.owned.groups().open() > hold.txg());
-        let asked_in = run.owned.groups().open();
+        until(&|| run.owned.groups().open_txg() > hold.txg());
+        let asked_in = run.owned.groups().open_txg();
         let asker = scope.spawn(|| run.owned.perform(|_, change| change.tx.txg()).unwrap());
         until(&|| run.owned.is_dirty());
         drop(hold);

@@ -50,7 +50,7 @@ fn compare(mos: &Objset, dedup: &Dedup, model: &BTreeMap<u64, u64>, fast: bool) 
         let name = format!("DDT-sha256-zap-{name}");
         let entry = statistics.as_ref().and_then(|table| table.lookup(name.as_bytes()).unwrap());
         let bytes: Vec<u8> =
-            entry.iter().flat_map(zap::Value::u64s).flat_map(u64::to_le_bytes).collect();
+            entry.iter().flat_map(zap::ZapValue::u64s).flat_map(u64::to_le_bytes).collect();
         let sums = if bytes.is_empty() {
             vec![Sums::default(); 64]
         } else {

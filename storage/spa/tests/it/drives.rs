@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use check::{Check, Report};
+use check::{CheckReport, PoolCheck};
 use device::Device;
 use dmu::{BlockLedger, Objset, SyncContext};
 use metaslab::{AllocRequest, Allocator};
@@ -44,12 +44,12 @@ fn open_with(dir: &Path, devices: &[Arc<dyn Device>]) -> Pool {
 }
 
 /// What an examination of the pool in a folder finds.
-pub(crate) fn examine(dir: &Path) -> Report {
+pub(crate) fn examine(dir: &Path) -> CheckReport {
     let pool = open(dir);
-    let check = Check::new(&pool, Arc::default()).unwrap();
+    let check = PoolCheck::new(&pool, Arc::default()).unwrap();
     loop {
-        check.work();
-        if !check.next_round() {
+        check.run_worker();
+        if !check.start_next_round() {
             break;
         }
     }

@@ -30,7 +30,7 @@ pub(crate) fn world() -> World {
         random: Arc::new(Seeded(AtomicU64::new(7))),
         now: Arc::new(|| Moment { seconds: 1_700_000_000, nanoseconds: 0 }),
         workers: 2,
-        limits: txg::Limits::default(),
+        limits: txg::TxgLimits::default(),
         cache: arc::MemoryBudget::default(),
     }
 }

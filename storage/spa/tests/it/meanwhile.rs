@@ -101,7 +101,7 @@ fn a_configuration_that_is_changed_while_a_group_is_written_comes_with_the_next(
 #[test]
 fn nothing_is_committed_once_another_host_may_have_the_pool() {
     let (folder, made) = make("given-up", Shape::Mirror, 2, 12);
-    let before = made.owned.groups().synced();
+    let before = made.owned.groups().synced_txg();
     let given_up = made.owned.perform(|owned, _| owned.give_up());
     assert!(matches!(given_up, Err(spa::Error::Silent)), "{given_up:?}");
     drop(made);

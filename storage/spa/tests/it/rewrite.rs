@@ -9,7 +9,7 @@ use ondisk::blkptr::Regular;
 use sim::{Storm, What};
 use spa::{Options, Pool, scan};
 use transform::checksum;
-use units::{Guid, Place, Txg};
+use units::{Guid, Txg, Zbookmark};
 use vdev::{BuildContext, LeafDevice, ReadRequest, VdevNode, VdevTree};
 use zio::{Block, Error, Key, Source};
 
@@ -20,7 +20,7 @@ struct Recorder {
 }
 
 impl Source for Recorder {
-    fn read(&self, pointer: &Blkptr, place: Place, key: Option<&Key>) -> Result<Block, Error> {
+    fn read(&self, pointer: &Blkptr, place: Zbookmark, key: Option<&Key>) -> Result<Block, Error> {
         if let Blkptr::Regular(regular) = pointer {
             self.seen.lock().unwrap().push(Regular::clone(regular));
         }

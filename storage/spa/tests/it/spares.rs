@@ -9,8 +9,8 @@ fn what_stands_in_for_a_drive_is_not_let_go_as_a_spare() {
     let (_folder, _, owned) = mirror("spares", 12);
     // a spare that is in use has the same identity among the vdevs
     let in_use = owned.tree().leaves()[1].guid();
-    let synced = owned.groups().synced();
+    let synced = owned.groups().synced_txg();
     assert!(owned.remove_auxiliary(in_use).is_err());
-    assert_eq!(owned.groups().synced(), synced, "nothing was changed for it");
+    assert_eq!(owned.groups().synced_txg(), synced, "nothing was changed for it");
     owned.leave(PoolState::Exported).unwrap();
 }

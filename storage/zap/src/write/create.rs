@@ -13,7 +13,7 @@ use crate::{Result, Zap};
 
 /// What a new table is to be.
 #[derive(Clone, Debug)]
-pub struct NewTable {
+pub struct NewZap {
     /// How names are made equal.
     pub normalization: Normalization,
     /// Keys and hashes; any flag makes the table a fat one at once.
@@ -33,7 +33,7 @@ pub struct NewTable {
     pub slots: u8,
 }
 
-impl Default for NewTable {
+impl Default for NewZap {
     fn default() -> Self {
         Self {
             normalization: Normalization::default(),
@@ -48,8 +48,8 @@ impl Default for NewTable {
     }
 }
 
-impl NewTable {
-    pub(super) fn object(&self, kind: ObjectType) -> NewObject {
+impl NewZap {
+    pub(super) fn new_object(&self, kind: ObjectType) -> NewObject {
         let block_size = match self.flags.0 {
             0 => SECTOR,
             _ => 1_u32.checked_shl(self.block_shift.into()).unwrap_or(0).max(SECTOR),
@@ -72,9 +72,9 @@ pub(crate) const SECTOR: u32 = 512;
 
 impl Zap {
     /// A new table in an object of its own.
-    pub fn create(objset: &Objset, tx: &Tx, kind: ObjectType, new: &NewTable) -> Result<Self> {
-        let object = objset.create(tx, &new.object(kind))?;
-        Self::begin(objset, tx, object.id(), new)
+    pub fn create(objset: &Objset, tx: &Tx, kind: ObjectType, new: &NewZap) -> Result<Self> {
+        let object = objset.create(tx, &new.new_object(kind))?;
+        Self::init_zap(objset, tx, object.id(), new)
     }
 
     /// A new table in the object of a number that is free.
@@ -83,19 +83,19 @@ impl Zap {
         tx: &Tx,
         id: ObjectId,
         kind: ObjectType,
-        new: &NewTable,
+        new: &NewZap,
     ) -> Result<Self> {
-        objset.create_at(tx, id, &new.object(kind))?;
-        Self::begin(objset, tx, id, new)
+        objset.create_at(tx, id, &new.new_object(kind))?;
+        Self::init_zap(objset, tx, id, new)
     }
 
     /// A new table in an object that is there and has no content. Whoever makes it one says of the
     /// object that it is a table.
-    pub fn create_in(object: &Object, tx: &Tx, new: &NewTable) -> Result<Self> {
-        Self::begin(object.objset(), tx, object.id(), new)
+    pub fn create_in(object: &Object, tx: &Tx, new: &NewZap) -> Result<Self> {
+        Self::init_zap(object.objset(), tx, object.id(), new)
     }
 
-    fn begin(objset: &Objset, tx: &Tx, id: ObjectId, new: &NewTable) -> Result<Self> {
+    fn init_zap(objset: &Objset, tx: &Tx, id: ObjectId, new: &NewZap) -> Result<Self> {
         let object = objset.object(id)?;
         // the hash needs something to begin with
         let salt = new.salt | 1;
@@ -104,7 +104,7 @@ impl Zap {
                 MicroMut::init(bytes, fat::ORDER, salt, new.normalization);
             })?;
         } else {
-            fat::begin(&object, tx, salt, new.normalization, new.flags)?;
+            fat::init_fat(&object, tx, salt, new.normalization, new.flags)?;
         }
         Self::open(object)
     }

@@ -9,28 +9,28 @@ use txg::Tx;
 use units::BlockId;
 use zio::Block;
 
-use crate::table::{block_of, corrupt};
-use crate::write::Mode;
-use crate::{Error, Result, Value};
+use crate::fat_table::{corrupt_error, read_block};
+use crate::write::StoreMode;
+use crate::{Error, Result, ZapValue};
 
 /// The byte order of what is written afresh.
 pub(super) const ORDER: Order = Order::Little;
 /// With fewer free chunks than this in a leaf whose pointer is the only one to it, the pointer
 /// table grows: a split of the leaf would need it to.
-const FEW_CHUNKS: u16 = 20;
+const GROW_FREE_CHUNKS: u16 = 20;
 
 /// A fat table that is being changed, with its header as it is to be.
-pub(super) struct Fat<'a> {
+pub(super) struct FatWriter<'a> {
     pub(super) object: &'a Object,
     pub(super) tx: &'a Tx,
     pub(super) header: Header,
     pub(super) order: Order,
     /// The header's block may be an older one than `header`.
-    pub(super) unsaved: bool,
+    pub(super) is_header_dirty: bool,
 }
 
 /// Makes blocks 0 and 1 of the object an empty table.
-pub(super) fn begin(
+pub(super) fn init_fat(
     object: &Object,
     tx: &Tx,
     salt: u64,
@@ -54,49 +54,50 @@ pub(super) fn begin(
     Ok(())
 }
 
-impl<'a> Fat<'a> {
+impl<'a> FatWriter<'a> {
     pub(super) fn open(object: &'a Object, tx: &'a Tx) -> Result<Self> {
         let zero = BlockId::new(0);
-        let block = block_of(object, zero)?;
+        let block = read_block(object, zero)?;
         let order = block.order();
-        let header = Header::parse(&block, order).map_err(|why| corrupt(object, zero, why))?;
-        Ok(Self { object, tx, header, order, unsaved: false })
+        let header =
+            Header::parse(&block, order).map_err(|why| corrupt_error(object, zero, why))?;
+        Ok(Self { object, tx, header, order, is_header_dirty: false })
     }
 
     /// Puts an entry into its leaf, which is split until there is room. Without a `collision` it
     /// gets one that its hash does not have yet.
-    pub(super) fn put(
+    pub(super) fn store(
         &mut self,
         key: &Key<'_>,
         collision: Option<u32>,
-        value: &Value,
-        mode: Mode,
+        value: &ZapValue,
+        mode: StoreMode,
     ) -> Result<()> {
-        let done = self.put_in(key, collision, value, mode);
+        let done = self.store_in_leaf(key, collision, value, mode);
         // also of a change that came to nothing: leaves may have been split for it
-        let saved = self.save();
+        let saved = self.write_header();
         done.and(saved)
     }
 
     /// The same without saving the header, which the caller does.
-    pub(super) fn put_in(
+    pub(super) fn store_in_leaf(
         &mut self,
         key: &Key<'_>,
         collision: Option<u32>,
-        value: &Value,
-        mode: Mode,
+        value: &ZapValue,
+        mode: StoreMode,
     ) -> Result<()> {
         let content = (value.int_size(), value.bytes());
         loop {
-            let (number, block) = self.leaf(key.hash)?;
-            let found = self.find(number, &block, key)?;
+            let (number, block) = self.find_leaf(key.hash)?;
+            let found = self.find_entry(number, &block, key)?;
             drop(block);
-            if found.is_some() && mode == Mode::Insert {
-                return Err(Error::Exists { place: self.object.zbookmark(BlockId::new(0)) });
+            if found.is_some() && mode == StoreMode::Insert {
+                return Err(Error::Exists { zbookmark: self.object.zbookmark(BlockId::new(0)) });
             }
-            self.touch_header()?;
+            self.dirty_header()?;
             let mut state = (0, 0);
-            let fit = self.edit(number, &mut |leaf| {
+            let fit = self.edit_leaf(number, &mut |leaf| {
                 let fit = match &found {
                     Some(entry) => leaf.set_value(entry, content)?,
                     None => leaf.insert(key, collision, content)?,
@@ -109,20 +110,20 @@ impl<'a> Fat<'a> {
                 Fit::Done => {
                     if found.is_none() {
                         self.header.entries = self.header.entries.saturating_add(1);
-                        self.unsaved = true;
+                        self.is_header_dirty = true;
                     }
                     let (prefix_bits, free_chunks) = state;
-                    if prefix_bits >= self.header.table_shift && free_chunks < FEW_CHUNKS
+                    if prefix_bits >= self.header.table_shift && free_chunks < GROW_FREE_CHUNKS
                         || self.is_growing()
                     {
                         // the entry is in: that the table cannot grow yet is for the next to find
-                        let _ = self.grow();
+                        let _ = self.grow_table();
                     }
                     return Ok(());
                 }
-                Fit::NoRoom => self.split(key.hash)?,
+                Fit::NoRoom => self.split_leaf(key.hash)?,
                 Fit::TooLarge => {
-                    return Err(Error::BadValue { place: self.object.zbookmark(number) });
+                    return Err(Error::BadValue { zbookmark: self.object.zbookmark(number) });
                 }
             }
         }
@@ -130,34 +131,34 @@ impl<'a> Fat<'a> {
 
     /// Takes an entry out; gives whether it was there. Where this fails it is there still.
     pub(super) fn remove(&mut self, key: &Key<'_>) -> Result<bool> {
-        let (number, block) = self.leaf(key.hash)?;
-        let found = self.find(number, &block, key)?;
+        let (number, block) = self.find_leaf(key.hash)?;
+        let found = self.find_entry(number, &block, key)?;
         drop(block);
         let Some(entry) = found else { return Ok(false) };
-        self.touch_header()?;
-        let left = self.edit(number, &mut |leaf| {
+        self.dirty_header()?;
+        let left = self.edit_leaf(number, &mut |leaf| {
             leaf.remove(&entry)?;
             leaf.view().map(|view| view.entry_count)
         })?;
         self.header.entries = self.header.entries.saturating_sub(1);
-        self.unsaved = true;
+        self.is_header_dirty = true;
         if left == 0 {
             // the entry is out: an empty leaf that cannot be joined now is only not made use of
-            let _ = self.shrink(key.hash);
+            let _ = self.join_empty_leaves(key.hash);
         }
-        self.save()?;
+        self.write_header()?;
         Ok(true)
     }
 
     /// Sees to it that the header can be saved, and that what is changed now can be changed back in
     /// this group without reading anything.
-    fn touch_header(&self) -> Result<()> {
+    fn dirty_header(&self) -> Result<()> {
         Ok(self.object.change_block(self.tx, BlockId::new(0), &mut |_| {})?)
     }
 
     /// Writes the header, if it has changed.
-    pub(super) fn save(&mut self) -> Result<()> {
-        if !std::mem::take(&mut self.unsaved) {
+    pub(super) fn write_header(&mut self) -> Result<()> {
+        if !std::mem::take(&mut self.is_header_dirty) {
             return Ok(());
         }
         let (header, order) = (&self.header, self.order);
@@ -166,53 +167,58 @@ impl<'a> Fat<'a> {
     }
 
     /// The leaf for a hash, with its block number.
-    pub(super) fn leaf(&self, hash: u64) -> Result<(BlockId, Block)> {
-        let number = self.pointer(ondisk::zap::hash::index(hash, self.header.table_shift))?;
-        let block = block_of(self.object, number)?;
+    pub(super) fn find_leaf(&self, hash: u64) -> Result<(BlockId, Block)> {
+        let number = self.leaf_pointer(ondisk::zap::hash::index(hash, self.header.table_shift))?;
+        let block = read_block(self.object, number)?;
         let leaf = Leaf::parse(&block, block.order());
-        let leaf = leaf.map_err(|why| corrupt(self.object, number, why))?;
+        let leaf = leaf.map_err(|why| corrupt_error(self.object, number, why))?;
         if leaf.covers(hash) && leaf.prefix_bits <= self.header.table_shift {
             return Ok((number, block));
         }
-        Err(Error::WrongLeaf { place: self.object.zbookmark(number), hash })
+        Err(Error::WrongLeaf { zbookmark: self.object.zbookmark(number), hash })
     }
 
-    fn find(&self, number: BlockId, block: &Block, key: &Key<'_>) -> Result<Option<LeafEntry>> {
+    fn find_entry(
+        &self,
+        number: BlockId,
+        block: &Block,
+        key: &Key<'_>,
+    ) -> Result<Option<LeafEntry>> {
         let leaf = Leaf::parse(block, block.order());
-        leaf.and_then(|leaf| leaf.find(key)).map_err(|why| corrupt(self.object, number, why))
+        leaf.and_then(|leaf| leaf.find(key)).map_err(|why| corrupt_error(self.object, number, why))
     }
 
     /// Changes a leaf where it is.
-    pub(super) fn edit<T>(
+    pub(super) fn edit_leaf<T>(
         &self,
         number: BlockId,
         edit: &mut dyn FnMut(&mut LeafMut<'_>) -> ondisk::Result<T>,
     ) -> Result<T> {
-        let order = block_of(self.object, number)?.order();
+        let order = read_block(self.object, number)?.order();
         let mut done = None;
         self.object.change_block(self.tx, number, &mut |bytes| {
             done = Some(LeafMut::open(bytes, order).and_then(|mut leaf| edit(&mut leaf)));
         })?;
-        let missing = Error::Missing { place: self.object.zbookmark(number) };
-        done.ok_or(missing)?.map_err(|why| corrupt(self.object, number, why))
+        let missing = Error::MissingBlock { zbookmark: self.object.zbookmark(number) };
+        done.ok_or(missing)?.map_err(|why| corrupt_error(self.object, number, why))
     }
 
     /// Puts a whole block where there may have been none.
-    pub(super) fn write(&self, number: BlockId, bytes: &[u8]) -> Result<()> {
-        Ok(self.object.write(self.tx, self.offset(number), bytes)?)
+    pub(super) fn write_block(&self, number: BlockId, bytes: &[u8]) -> Result<()> {
+        Ok(self.object.write(self.tx, self.block_offset(number), bytes)?)
     }
 
     /// Where a block begins, in bytes.
-    pub(super) fn offset(&self, number: BlockId) -> u64 {
+    pub(super) fn block_offset(&self, number: BlockId) -> u64 {
         let size = 8_u64.checked_shl(self.header.block_shift).unwrap_or(u64::MAX);
         number.get().saturating_mul(size)
     }
 
     /// The next block that was never used, and as many more as are wanted; they are used now.
-    pub(super) fn take_blocks(&mut self, count: u64) -> BlockId {
+    pub(super) fn allocate_blocks(&mut self, count: u64) -> BlockId {
         let first = self.header.free_block;
         self.header.free_block = BlockId::new(first.get().saturating_add(count));
-        self.unsaved = true;
+        self.is_header_dirty = true;
         first
     }
 }

@@ -11,13 +11,13 @@ use ondisk::zap::micro::{Micro, MicroEntry, MicroMut};
 use txg::Tx;
 use units::BlockId;
 
-use crate::table::corrupt;
-use crate::write::create::{NewTable, SECTOR};
-use crate::write::fat::{self, Fat};
-use crate::write::micro::{MAX_BLOCK, MAX_SAME_HASH};
-use crate::write::{Mode, on_disk};
-use crate::zap::Kind;
-use crate::{Error, Result, Value, Zap};
+use crate::fat_table::corrupt_error;
+use crate::write::create::{NewZap, SECTOR};
+use crate::write::fat::{self, FatWriter};
+use crate::write::micro::{MAX_MICRO_BLOCK, MAX_SAME_HASH};
+use crate::write::{StoreMode, nul_terminated};
+use crate::zap::ZapKind;
+use crate::{Error, Result, Zap, ZapValue};
 
 impl Zap {
     /// Puts names that stand for numbers into the table. A name that is in the table already, or twice
@@ -34,17 +34,17 @@ impl Zap {
                     .iter()
                     .try_for_each(|(name, number)| self.insert_u64(tx, name.as_ref(), *number));
             }
-            self.upgrade(tx)?;
+            self.upgrade_to_fat(tx)?;
         }
-        let mut fat = Fat::open(self.object(), tx)?;
+        let mut fat = FatWriter::open(self.object(), tx)?;
         let done = entries.iter().try_for_each(|(name, number)| {
-            let bytes = on_disk(name.as_ref());
-            let count = self.name_count(&bytes)?;
-            let key = Key { hash: self.hash_of(name.as_ref())?, bytes: &bytes, count };
-            fat.put_in(&key, None, &Value::number(*number), Mode::Insert)
+            let bytes = nul_terminated(name.as_ref());
+            let count = self.check_name_len(&bytes)?;
+            let key = Key { hash: self.stored_hash(name.as_ref())?, bytes: &bytes, count };
+            fat.store_in_leaf(&key, None, &ZapValue::from_u64(*number), StoreMode::Insert)
         });
         // leaves may have been split before an error
-        let saved = fat.save();
+        let saved = fat.write_header();
         done.and(saved)
     }
 
@@ -54,18 +54,18 @@ impl Zap {
         &self,
         tx: &Tx,
         kind: ObjectType,
-        new: &NewTable,
+        new: &NewZap,
         number: u64,
     ) -> Result<Self> {
         // an older handle does not know how large its blocks are now
         let source = &self.object().objset().object(self.object().id())?;
-        let made = NewObject { block_size: source.block_size(), ..new.object(kind) };
+        let made = NewObject { block_size: source.block_size(), ..new.new_object(kind) };
         let object = source.objset().create(tx, &made)?;
         let size = u64::from(source.block_size());
         for index in 0..=source.max_block().get() {
             let at = BlockId::new(index);
             let Some(block) = source.block(at)? else { continue };
-            let told = |why| corrupt(source, at, why);
+            let told = |why| corrupt_error(source, at, why);
             let (mut bytes, order) = (block.to_vec(), block.order());
             match zap::block_kind(&bytes, order) {
                 Ok(zap::MICRO) => {
@@ -85,7 +85,7 @@ impl Zap {
 
     /// Whether its blocks have the byte order of those that are written here.
     pub fn is_little_endian(&self) -> Result<bool> {
-        Ok(self.now()?.block().order() == fat::ORDER)
+        Ok(self.current()?.block().order() == fat::ORDER)
     }
 
     /// Writes all entries of an empty micro table with one change of its block. Returns whether the
@@ -97,12 +97,12 @@ impl Zap {
             if name.len() > Micro::MAX_NAME {
                 return Ok(false);
             }
-            self.name_count(&on_disk(name))?;
+            self.check_name_len(&nul_terminated(name))?;
             hashed.push((self.hash(name), name, *number));
         }
-        let now = self.now()?;
+        let now = self.current()?;
         let order = match &*now {
-            Kind::Micro(table) if table.seats().is_empty() => table.block.order(),
+            ZapKind::Micro(table) if table.index().is_empty() => table.block.order(),
             _ => return Ok(false),
         };
         drop(now);
@@ -114,10 +114,10 @@ impl Zap {
         let Some(collisions) = collisions(&mut hashed).map_err(|()| self.exists())? else {
             return Ok(false);
         };
-        if size > MAX_BLOCK {
+        if size > MAX_MICRO_BLOCK {
             return Ok(false);
         }
-        *self.0.known.lock() = None;
+        *self.0.cached.lock() = None;
         if size > SECTOR {
             self.object().set_block_size(tx, size)?;
         }
@@ -131,14 +131,14 @@ impl Zap {
     }
 
     fn exists(&self) -> Error {
-        Error::Exists { place: self.place() }
+        Error::Exists { zbookmark: self.zbookmark() }
     }
 }
 
 /// Bytes of an entry of a micro table.
 const ENTRY: u32 = 64;
 /// A micro table has so many entries at most: its header takes the place of one.
-const MOST_ENTRIES: u64 = (MAX_BLOCK / ENTRY) as u64 - 1;
+const MOST_ENTRIES: u64 = (MAX_MICRO_BLOCK / ENTRY) as u64 - 1;
 
 /// Sorts entries by hash and numbers those of one hash. `None`: more have one hash than the table can
 /// take. An error: a name comes twice.

@@ -11,15 +11,15 @@ use ondisk::zap::leaf::{Leaf, LeafMut};
 use ondisk::zap::pointers;
 use units::BlockId;
 
-use crate::table::{block_of, corrupt, seat};
-use crate::write::fat::{Fat, ORDER};
+use crate::fat_table::{corrupt_error, pointer_position, read_block};
+use crate::write::fat::{FatWriter, ORDER};
 use crate::{Error, Result};
 
-impl Fat<'_> {
+impl FatWriter<'_> {
     /// Splits the leaf of a hash in two by the next bit.
-    pub(super) fn split(&mut self, hash: u64) -> Result<()> {
-        let (number, block) = self.leaf(hash)?;
-        let told = |why| corrupt(self.object, number, why);
+    pub(super) fn split_leaf(&mut self, hash: u64) -> Result<()> {
+        let (number, block) = self.find_leaf(hash)?;
+        let told = |why| corrupt_error(self.object, number, why);
         let leaf = Leaf::parse(&block, block.order()).map_err(told)?;
         let (prefix, bits) = (leaf.prefix, leaf.prefix_bits);
         let (mut lower, mut upper) = (block.to_vec(), vec![0; block.len()]);
@@ -29,72 +29,83 @@ impl Fat<'_> {
             .map_err(told)?;
         drop(block);
         while bits >= self.header.table_shift {
-            self.grow()?;
+            self.grow_table()?;
         }
-        let run = self.run(prefix.saturating_mul(2).saturating_add(1), bits.saturating_add(1));
+        let run =
+            self.index_range(prefix.saturating_mul(2).saturating_add(1), bits.saturating_add(1));
         // what the pointers to it are in must be known before anything is taken out of the leaf
-        self.point(run.clone(), number)?;
-        let upper_number = self.take_blocks(1);
-        self.write(upper_number, &upper)?;
+        self.set_leaf_pointers(run.clone(), number)?;
+        let upper_number = self.allocate_blocks(1);
+        self.write_block(upper_number, &upper)?;
         self.object.change_block(self.tx, number, &mut |bytes| bytes.copy_from_slice(&lower))?;
         self.header.leaves = self.header.leaves.saturating_add(1);
-        self.point(run, upper_number)
+        self.set_leaf_pointers(run, upper_number)
     }
 
     /// The places in the pointer table of the hashes that begin with a prefix.
-    pub(super) fn run(&self, prefix: u64, bits: u32) -> Range<u64> {
+    pub(super) fn index_range(&self, prefix: u64, bits: u32) -> Range<u64> {
         let spare = self.header.table_shift.saturating_sub(bits);
         let first = prefix.checked_shl(spare).unwrap_or(u64::MAX);
         first..first.saturating_add(1_u64.checked_shl(spare).unwrap_or(u64::MAX))
     }
 
     /// The leaf that a place in the pointer table leads to.
-    pub(super) fn pointer(&self, index: u64) -> Result<BlockId> {
+    pub(super) fn leaf_pointer(&self, index: u64) -> Result<BlockId> {
         let (number, word) = match &self.header.table {
-            Table::Embedded => (BlockId::new(0), self.embedded(index)),
-            Table::External { first, .. } => seat(&self.header, *first, index),
+            Table::Embedded => (BlockId::new(0), self.embedded_word(index)),
+            Table::External { first, .. } => pointer_position(&self.header, *first, index),
         };
-        let block = block_of(self.object, number)?;
+        let block = read_block(self.object, number)?;
         pointers::pointer(&block, block.order(), word)
-            .map_err(|why| corrupt(self.object, number, why))
+            .map_err(|why| corrupt_error(self.object, number, why))
     }
 
-    fn embedded(&self, index: u64) -> usize {
+    fn embedded_word(&self, index: u64) -> usize {
         usize::try_from(index).unwrap_or(usize::MAX).saturating_add(self.header.embedded_at())
     }
 
     /// Makes places in the pointer table lead to a leaf.
-    pub(super) fn point(&self, places: Range<u64>, leaf: BlockId) -> Result<()> {
+    pub(super) fn set_leaf_pointers(&self, places: Range<u64>, leaf: BlockId) -> Result<()> {
         match &self.header.table {
             Table::Embedded => {
-                let words = self.embedded(places.start)..self.embedded(places.end);
-                self.point_in(BlockId::new(0), words, leaf)
+                let words = self.embedded_word(places.start)..self.embedded_word(places.end);
+                self.set_block_pointers(BlockId::new(0), words, leaf)
             }
             Table::External { first, next, .. } => {
                 if let Some((next, _)) = next {
                     let twice = places.start.saturating_mul(2)..places.end.saturating_mul(2);
-                    self.point_from(*next, twice, leaf)?;
+                    self.set_external_pointers(*next, twice, leaf)?;
                 }
-                self.point_from(*first, places, leaf)
+                self.set_external_pointers(*first, places, leaf)
             }
         }
     }
 
     /// The same in a table that begins with block `first`.
-    fn point_from(&self, first: BlockId, places: Range<u64>, leaf: BlockId) -> Result<()> {
+    fn set_external_pointers(
+        &self,
+        first: BlockId,
+        places: Range<u64>,
+        leaf: BlockId,
+    ) -> Result<()> {
         let mut at = places.start;
         while at < places.end {
-            let (number, word) = seat(&self.header, first, at);
+            let (number, word) = pointer_position(&self.header, first, at);
             let whole = 1_usize.checked_shl(self.header.block_shift).unwrap_or(usize::MAX);
             let left = usize::try_from(places.end.saturating_sub(at)).unwrap_or(usize::MAX);
             let count = whole.saturating_sub(word).min(left).max(1);
-            self.point_in(number, word..word.saturating_add(count), leaf)?;
+            self.set_block_pointers(number, word..word.saturating_add(count), leaf)?;
             at = at.saturating_add(u64::try_from(count).unwrap_or(u64::MAX));
         }
         Ok(())
     }
 
-    fn point_in(&self, number: BlockId, words: Range<usize>, leaf: BlockId) -> Result<()> {
+    fn set_block_pointers(
+        &self,
+        number: BlockId,
+        words: Range<usize>,
+        leaf: BlockId,
+    ) -> Result<()> {
         let order = self.object.block(number)?.map_or(ORDER, |block| block.order());
         let mut point = |bytes: &mut [u8]| pointers::point(bytes, order, words.clone(), leaf);
         Ok(self.object.change_block(self.tx, number, &mut point)?)
@@ -106,40 +117,40 @@ impl Fat<'_> {
     }
 
     /// Goes a step towards a pointer table twice as large.
-    pub(super) fn grow(&mut self) -> Result<()> {
+    pub(super) fn grow_table(&mut self) -> Result<()> {
         // bits that no hash has tell nothing apart
         if self.header.table_shift.saturating_add(2) >= self.header.flags.hash_bits() {
-            return Err(Error::Full { place: self.object.zbookmark(BlockId::new(0)) });
+            return Err(Error::Full { zbookmark: self.object.zbookmark(BlockId::new(0)) });
         }
         let before = (self.header.table.clone(), self.header.free_block);
-        let grown = self.step();
+        let grown = self.grow_step();
         if grown.is_err() {
             (self.header.table, self.header.free_block) = before;
         }
         grown
     }
 
-    fn step(&mut self) -> Result<()> {
+    fn grow_step(&mut self) -> Result<()> {
         let shift = self.header.block_shift;
         let words = 1_usize.checked_shl(shift).unwrap_or(0);
         let half = words / 2;
-        self.unsaved = true;
+        self.is_header_dirty = true;
         match self.header.table.clone() {
             Table::Embedded => {
-                let first = self.take_blocks(1);
-                self.double(BlockId::new(0), half..words, first)?;
+                let first = self.allocate_blocks(1);
+                self.double_block(BlockId::new(0), half..words, first)?;
                 self.header.table = Table::External { first, blocks: 1, next: None };
                 self.header.table_shift = shift;
             }
             Table::External { first, blocks, next } => {
                 let (target, copied) = match next {
                     Some(next) => next,
-                    None => (self.take_blocks(blocks.saturating_mul(2)), 0),
+                    None => (self.allocate_blocks(blocks.saturating_mul(2)), 0),
                 };
                 let from = BlockId::new(first.get().saturating_add(copied));
                 let to = target.get().saturating_add(copied.saturating_mul(2));
-                self.double(from, 0..half, BlockId::new(to))?;
-                self.double(from, half..words, BlockId::new(to.saturating_add(1)))?;
+                self.double_block(from, 0..half, BlockId::new(to))?;
+                self.double_block(from, half..words, BlockId::new(to.saturating_add(1)))?;
                 let copied = copied.saturating_add(1);
                 if copied < blocks {
                     let next = Some((target, copied));
@@ -147,7 +158,8 @@ impl Fat<'_> {
                     return Ok(());
                 }
                 let end = BlockId::new(first.get().saturating_add(blocks));
-                self.object.free_range(self.tx, self.offset(first)..self.offset(end))?;
+                self.object
+                    .free_range(self.tx, self.block_offset(first)..self.block_offset(end))?;
                 let blocks = blocks.saturating_mul(2);
                 self.header.table = Table::External { first: target, blocks, next: None };
                 self.header.table_shift = self.header.table_shift.saturating_add(1);
@@ -157,10 +169,10 @@ impl Fat<'_> {
     }
 
     /// Fills a block of the larger table from half a block of the present one.
-    fn double(&self, from: BlockId, words: Range<usize>, to: BlockId) -> Result<()> {
-        let block = block_of(self.object, from)?;
+    fn double_block(&self, from: BlockId, words: Range<usize>, to: BlockId) -> Result<()> {
+        let block = read_block(self.object, from)?;
         let bytes = pointers::doubled(&block, block.order(), words, ORDER);
         drop(block);
-        self.write(to, &bytes)
+        self.write_block(to, &bytes)
     }
 }

@@ -8,139 +8,147 @@ use ondisk::zap::micro::{MicroEntry, MicroMut};
 use txg::Tx;
 use units::BlockId;
 
-use crate::micro::{MicroTable, Seat, micro};
-use crate::table::corrupt;
+use crate::fat_table::corrupt_error;
+use crate::micro::{IndexEntry, MicroTable, parse_micro};
 use crate::write::create::SECTOR;
-use crate::write::fat::{self, Fat};
-use crate::write::{Mode, on_disk};
-use crate::zap::Kind;
-use crate::{Cursor, Error, Result, Value, Zap};
+use crate::write::fat::{self, FatWriter};
+use crate::write::{StoreMode, nul_terminated};
+use crate::zap::ZapKind;
+use crate::{Error, Result, Zap, ZapCursor, ZapValue};
 
 /// The largest block of a micro table that grows.
-pub(super) const MAX_BLOCK: u32 = 128 << 10;
+pub(super) const MAX_MICRO_BLOCK: u32 = 128 << 10;
 /// Bytes of a block of the fat table that a micro one becomes.
-const FAT_BLOCK: u32 = 16 << 10;
+const FAT_BLOCK_SIZE: u32 = 16 << 10;
 /// So many entries of one hash fit into one of its leaves, whatever their names.
 pub(super) const MAX_SAME_HASH: usize = 127;
 
 /// What a change of a micro table sets out from. Nothing of the block is held any more, so that
 /// it can be changed where it is.
-struct Base {
-    seats: Vec<Seat>,
+struct MicroState {
+    index: Vec<IndexEntry>,
     capacity: usize,
-    size: u32,
+    block_size: u32,
     order: Order,
 }
 
 impl Zap {
     /// Puts an entry into a micro table; gives whether it has room for it.
-    pub(super) fn put_micro(&self, tx: &Tx, name: &[u8], value: u64, mode: Mode) -> Result<bool> {
-        let hash = self.hash_of(name)?;
-        let now = self.now()?;
-        let Kind::Micro(table) = &*now else { return Ok(false) };
+    pub(super) fn store_micro(
+        &self,
+        tx: &Tx,
+        name: &[u8],
+        value: u64,
+        mode: StoreMode,
+    ) -> Result<bool> {
+        let hash = self.stored_hash(name)?;
+        let now = self.current()?;
+        let ZapKind::Micro(table) = &*now else { return Ok(false) };
         let mut taken = Vec::new();
         let mut found = None;
-        for (cursor, number, entry) in table.same(hash) {
+        for (cursor, number, entry) in table.entries_with_hash(hash) {
             taken.push(cursor.collision);
             if entry.name == name {
                 found = Some((cursor, number));
             }
         }
-        if mode == Mode::Insert && found.is_some() {
-            return Err(Error::Exists { place: self.place() });
+        if mode == StoreMode::Insert && found.is_some() {
+            return Err(Error::Exists { zbookmark: self.zbookmark() });
         }
-        let mut base = self.release(now);
+        let mut base = self.release_micro(now);
         let seat = match found {
             Some(seat) => seat,
             None if taken.len() >= MAX_SAME_HASH => return Ok(false),
             None => {
-                if base.seats.len() >= base.capacity && !self.widen(tx, &mut base)? {
+                if base.index.len() >= base.capacity && !self.grow_micro(tx, &mut base)? {
                     return Ok(false);
                 }
-                let collision = vacant_number(&taken);
-                (Cursor { hash, collision }, base.vacant())
+                let collision = free_collision(&taken);
+                (ZapCursor { hash, collision }, base.free_slot())
             }
         };
-        let (Cursor { collision, .. }, number) = seat;
+        let (ZapCursor { collision, .. }, number) = seat;
         let entry = MicroEntry { name, value, collision };
         self.edit_micro(tx, base.order, &mut |table| table.put(number, &entry))?;
-        if let Err(at) = base.seats.binary_search(&seat) {
-            base.seats.insert(at, seat);
+        if let Err(at) = base.index.binary_search(&seat) {
+            base.index.insert(at, seat);
         }
-        self.keep(base.seats)?;
+        self.cache_micro(base.index)?;
         Ok(true)
     }
 
     /// Takes an entry out of a micro table.
-    pub(super) fn remove_micro(&self, tx: &Tx, cursor: Cursor) -> Result<()> {
-        let mut base = self.release(self.now()?);
-        let Ok(at) = base.seats.binary_search_by_key(&cursor, |(known, _)| *known) else {
+    pub(super) fn remove_micro(&self, tx: &Tx, cursor: ZapCursor) -> Result<()> {
+        let mut base = self.release_micro(self.current()?);
+        let Ok(at) = base.index.binary_search_by_key(&cursor, |(known, _)| *known) else {
             return Ok(());
         };
-        let (_, number) = base.seats.remove(at);
+        let (_, number) = base.index.remove(at);
         self.edit_micro(tx, base.order, &mut |table| table.clear(number))?;
-        self.keep(base.seats)
+        self.cache_micro(base.index)
     }
 
     /// Makes a fat table of a micro one.
-    pub(super) fn upgrade(&self, tx: &Tx) -> Result<()> {
-        let now = self.now()?;
-        let Kind::Micro(table) = &*now else { return Ok(()) };
-        let all = table.seats().iter().filter_map(|(cursor, number)| {
-            let entry = micro(&table.block).entry(*number)?;
-            Some((*cursor, on_disk(entry.name), entry.value))
+    pub(super) fn upgrade_to_fat(&self, tx: &Tx) -> Result<()> {
+        let now = self.current()?;
+        let ZapKind::Micro(table) = &*now else { return Ok(()) };
+        let all = table.index().iter().filter_map(|(cursor, number)| {
+            let entry = parse_micro(&table.block).entry(*number)?;
+            Some((*cursor, nul_terminated(entry.name), entry.value))
         });
         let all: Vec<_> = all.collect();
-        drop(self.release(now));
-        self.object().set_block_size(tx, FAT_BLOCK)?;
-        fat::begin(self.object(), tx, self.0.salt, self.normalization(), self.flags())?;
-        let mut fat = Fat::open(self.object(), tx)?;
-        for (Cursor { hash, collision }, name, value) in all {
-            let count = self.name_count(&name)?;
+        drop(self.release_micro(now));
+        self.object().set_block_size(tx, FAT_BLOCK_SIZE)?;
+        fat::init_fat(self.object(), tx, self.0.salt, self.normalization(), self.flags())?;
+        let mut fat = FatWriter::open(self.object(), tx)?;
+        for (ZapCursor { hash, collision }, name, value) in all {
+            let count = self.check_name_len(&name)?;
             let key = Key { hash, bytes: &name, count };
-            fat.put(&key, Some(collision), &Value::number(value), Mode::Insert)?;
+            fat.store(&key, Some(collision), &ZapValue::from_u64(value), StoreMode::Insert)?;
         }
-        fat.save()
+        fat.write_header()
     }
 
     /// Lets go of the table's block.
-    fn release(&self, now: Arc<Kind>) -> Base {
-        *self.0.known.lock() = None;
+    fn release_micro(&self, now: Arc<ZapKind>) -> MicroState {
+        *self.0.cached.lock() = None;
         let seats_of = |table: &MicroTable| {
             let block = &table.block;
-            let capacity = micro(block).capacity();
+            let capacity = parse_micro(block).capacity();
             (capacity, u32::try_from(block.len()).unwrap_or(u32::MAX), block.order())
         };
         let (facts, seats) = match Arc::try_unwrap(now) {
-            Ok(Kind::Micro(table)) => (seats_of(&table), table.into_seats()),
-            Ok(Kind::Fat(_)) => ((0, 0, Order::Little), Vec::new()),
+            Ok(ZapKind::Micro(table)) => (seats_of(&table), table.into_index()),
+            Ok(ZapKind::Fat(_)) => ((0, 0, Order::Little), Vec::new()),
             Err(shared) => match &*shared {
-                Kind::Micro(table) => (seats_of(table), table.seats().to_vec()),
-                Kind::Fat(_) => ((0, 0, Order::Little), Vec::new()),
+                ZapKind::Micro(table) => (seats_of(table), table.index().to_vec()),
+                ZapKind::Fat(_) => ((0, 0, Order::Little), Vec::new()),
             },
         };
         let (capacity, size, order) = facts;
-        Base { seats, capacity, size, order }
+        MicroState { index: seats, capacity, block_size: size, order }
     }
 
     /// Remembers the entries of the table as it is now.
-    fn keep(&self, seats: Vec<Seat>) -> Result<()> {
+    fn cache_micro(&self, seats: Vec<IndexEntry>) -> Result<()> {
         if let Some(block) = self.object().block(BlockId::new(0))? {
-            *self.0.known.lock() = Some(Arc::new(Kind::Micro(MicroTable::with(block, seats))));
+            *self.0.cached.lock() =
+                Some(Arc::new(ZapKind::Micro(MicroTable::with_index(block, seats))));
         }
         Ok(())
     }
 
     /// Makes room for more entries; gives whether there can be any.
-    fn widen(&self, tx: &Tx, base: &mut Base) -> Result<bool> {
-        let size = base.size.saturating_add(SECTOR);
-        if size > MAX_BLOCK {
+    fn grow_micro(&self, tx: &Tx, base: &mut MicroState) -> Result<bool> {
+        let size = base.block_size.saturating_add(SECTOR);
+        if size > MAX_MICRO_BLOCK {
             return Ok(false);
         }
         self.object().set_block_size(tx, size)?;
         let block = self.object().block(BlockId::new(0))?;
         let Some(block) = block else { return Ok(false) };
-        (base.size, base.capacity, base.order) = (size, micro(&block).capacity(), block.order());
+        (base.block_size, base.capacity, base.order) =
+            (size, parse_micro(&block).capacity(), block.order());
         Ok(true)
     }
 
@@ -154,14 +162,14 @@ impl Zap {
         let mut done = Ok(());
         self.object().change_block(tx, zero, &mut |bytes| match MicroMut::open(bytes, order) {
             Ok(mut table) => edit(&mut table),
-            Err(why) => done = Err(corrupt(self.object(), zero, why)),
+            Err(why) => done = Err(corrupt_error(self.object(), zero, why)),
         })?;
         done
     }
 }
 
 /// The least collision number that is not taken.
-fn vacant_number(taken: &[u32]) -> u32 {
+fn free_collision(taken: &[u32]) -> u32 {
     let mut number = 0_u32;
     while taken.contains(&number) {
         number = number.saturating_add(1);
@@ -169,16 +177,16 @@ fn vacant_number(taken: &[u32]) -> u32 {
     number
 }
 
-impl Base {
+impl MicroState {
     /// A place in which no entry is.
-    fn vacant(&self) -> usize {
+    fn free_slot(&self) -> usize {
         // mostly none was ever taken out: then it is the one behind the last
-        let last = self.seats.len();
-        if self.seats.iter().all(|(_, number)| *number < last) {
+        let last = self.index.len();
+        if self.index.iter().all(|(_, number)| *number < last) {
             return last;
         }
         let mut used = vec![false; self.capacity];
-        for (_, number) in &self.seats {
+        for (_, number) in &self.index {
             if let Some(used) = used.get_mut(*number) {
                 *used = true;
             }

@@ -11,7 +11,7 @@ mod grow;
 mod micro;
 mod shrink;
 
-pub use create::NewTable;
+pub use create::NewZap;
 
 use ondisk::ObjectType;
 use ondisk::zap::hash;
@@ -20,10 +20,10 @@ use ondisk::zap::micro::Micro;
 use txg::Tx;
 use units::BlockId;
 
-use crate::normalize::is_plain;
-use crate::zap::word_bytes;
-use crate::{Error, Matching, Result, Value, Zap};
-use fat::Fat;
+use crate::normalize::has_certain_form;
+use crate::zap::encode_words;
+use crate::{Error, Matching, Result, Zap, ZapValue};
+use fat::FatWriter;
 
 /// The longest name and key in bytes, a name's NUL among them (ZAP_MAXNAMELEN).
 const MAX_NAME: usize = 256;
@@ -34,7 +34,7 @@ const MAX_VALUE: usize = 8192;
 
 /// Whether what is there already may be changed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Mode {
+enum StoreMode {
     /// A name that is there already is an error.
     Insert,
     /// A name that is there already gets the new value.
@@ -43,23 +43,23 @@ enum Mode {
 
 impl Zap {
     /// Puts a new name into the table.
-    pub fn insert(&self, tx: &Tx, name: &[u8], value: &Value) -> Result<()> {
-        self.put(tx, name, value, Mode::Insert)
+    pub fn insert(&self, tx: &Tx, name: &[u8], value: &ZapValue) -> Result<()> {
+        self.store(tx, name, value, StoreMode::Insert)
     }
 
     /// Puts a name with its value into the table; if the name is there, it gets the value.
-    pub fn update(&self, tx: &Tx, name: &[u8], value: &Value) -> Result<()> {
-        self.put(tx, name, value, Mode::Update)
+    pub fn update(&self, tx: &Tx, name: &[u8], value: &ZapValue) -> Result<()> {
+        self.store(tx, name, value, StoreMode::Update)
     }
 
     /// Puts a new name that stands for a number into the table.
     pub fn insert_u64(&self, tx: &Tx, name: &[u8], value: u64) -> Result<()> {
-        self.insert(tx, name, &Value::number(value))
+        self.insert(tx, name, &ZapValue::from_u64(value))
     }
 
     /// Makes a name stand for a number.
     pub fn update_u64(&self, tx: &Tx, name: &[u8], value: u64) -> Result<()> {
-        self.update(tx, name, &Value::number(value))
+        self.update(tx, name, &ZapValue::from_u64(value))
     }
 
     /// Adds to the number that a name stands for, 0 if there is no such name, and gives the sum;
@@ -87,56 +87,57 @@ impl Zap {
             self.remove_micro(tx, found.cursor)?;
             return Ok(true);
         }
-        let bytes = on_disk(&found.name);
-        let key = Key { hash: found.cursor.hash, bytes: &bytes, count: self.name_count(&bytes)? };
-        Fat::open(self.object(), tx)?.remove(&key)
+        let bytes = nul_terminated(&found.name);
+        let key =
+            Key { hash: found.cursor.hash, bytes: &bytes, count: self.check_name_len(&bytes)? };
+        FatWriter::open(self.object(), tx)?.remove(&key)
     }
 
     /// Puts a new key of words into the table.
-    pub fn insert_key64(&self, tx: &Tx, words: &[u64], value: &Value) -> Result<()> {
-        self.put_key64(tx, words, value, Mode::Insert)
+    pub fn insert_key64(&self, tx: &Tx, words: &[u64], value: &ZapValue) -> Result<()> {
+        self.store_key64(tx, words, value, StoreMode::Insert)
     }
 
     /// Puts a key of words with its value into the table; if the key is there, it gets the value.
-    pub fn update_key64(&self, tx: &Tx, words: &[u64], value: &Value) -> Result<()> {
-        self.put_key64(tx, words, value, Mode::Update)
+    pub fn update_key64(&self, tx: &Tx, words: &[u64], value: &ZapValue) -> Result<()> {
+        self.store_key64(tx, words, value, StoreMode::Update)
     }
 
     /// Takes a key of words out; gives whether it was there.
     pub fn remove_key64(&self, tx: &Tx, words: &[u64]) -> Result<bool> {
-        let bytes = self.key64(words)?;
-        let key = self.key_of(words, &bytes);
-        Fat::open(self.object(), tx)?.remove(&key)
+        let bytes = self.encode_key64(words)?;
+        let key = self.word_key(words, &bytes);
+        FatWriter::open(self.object(), tx)?.remove(&key)
     }
 
-    fn put(&self, tx: &Tx, name: &[u8], value: &Value, mode: Mode) -> Result<()> {
+    fn store(&self, tx: &Tx, name: &[u8], value: &ZapValue, mode: StoreMode) -> Result<()> {
         self.check_value(value)?;
-        let bytes = on_disk(name);
-        let count = self.name_count(&bytes)?;
+        let bytes = nul_terminated(name);
+        let count = self.check_name_len(&bytes)?;
         if self.is_micro()? {
             if let Some(number) = micro_value(name, value)
-                && self.put_micro(tx, name, number, mode)?
+                && self.store_micro(tx, name, number, mode)?
             {
                 return Ok(());
             }
-            self.upgrade(tx)?;
+            self.upgrade_to_fat(tx)?;
         }
-        let key = Key { hash: self.hash_of(name)?, bytes: &bytes, count };
-        Fat::open(self.object(), tx)?.put(&key, None, value, mode)
+        let key = Key { hash: self.stored_hash(name)?, bytes: &bytes, count };
+        FatWriter::open(self.object(), tx)?.store(&key, None, value, mode)
     }
 
-    fn put_key64(&self, tx: &Tx, words: &[u64], value: &Value, mode: Mode) -> Result<()> {
+    fn store_key64(&self, tx: &Tx, words: &[u64], value: &ZapValue, mode: StoreMode) -> Result<()> {
         self.check_value(value)?;
-        let bytes = self.key64(words)?;
-        let key = self.key_of(words, &bytes);
-        Fat::open(self.object(), tx)?.put(&key, None, value, mode)
+        let bytes = self.encode_key64(words)?;
+        let key = self.word_key(words, &bytes);
+        FatWriter::open(self.object(), tx)?.store(&key, None, value, mode)
     }
 
     /// The hash that a name has in the table, or would have: the real system may have given it
     /// another.
-    fn hash_of(&self, name: &[u8]) -> Result<u64> {
+    fn stored_hash(&self, name: &[u8]) -> Result<u64> {
         if !self.normalization().is_none()
-            && !is_plain(name)
+            && !has_certain_form(name)
             && let Some(found) = self.lookup_normalized(name, Matching::Exact)?
         {
             return Ok(found.cursor.hash);
@@ -144,53 +145,53 @@ impl Zap {
         Ok(self.hash(name))
     }
 
-    fn key_of<'a>(&self, words: &[u64], bytes: &'a [u8]) -> Key<'a> {
+    fn word_key<'a>(&self, words: &[u64], bytes: &'a [u8]) -> Key<'a> {
         let hash = hash::of_words(self.0.salt, self.flags(), words);
         let count = u16::try_from(words.len()).unwrap_or(u16::MAX);
         Key { hash, bytes, count }
     }
 
     /// The bytes of a key, if the table can have it.
-    fn key64(&self, words: &[u64]) -> Result<Vec<u8>> {
-        let bytes = word_bytes(words).map(|(bytes, _)| bytes);
+    fn encode_key64(&self, words: &[u64]) -> Result<Vec<u8>> {
+        let bytes = encode_words(words).map(|(bytes, _)| bytes);
         let fits = |bytes: &Vec<u8>| (1..=MAX_NAME).contains(&bytes.len());
         let bytes = bytes.filter(|bytes| fits(bytes) && self.flags().word_keys());
-        bytes.ok_or(Error::BadName { place: self.place() })
+        bytes.ok_or(Error::BadName { zbookmark: self.zbookmark() })
     }
 
     /// How many bytes a name with its NUL has, if the table can have it.
-    fn name_count(&self, bytes: &[u8]) -> Result<u16> {
+    fn check_name_len(&self, bytes: &[u8]) -> Result<u16> {
         let long = self.object().dnode().kind == ObjectType::DIRECTORY;
         let most = if long { MAX_LONG_NAME } else { MAX_NAME };
         let nul = bytes.iter().position(|byte| *byte == 0).unwrap_or(0);
         let whole = nul > 0 && nul.saturating_add(1) == bytes.len() && bytes.len() <= most;
         let count = u16::try_from(bytes.len()).ok().filter(|_| whole && !self.flags().word_keys());
-        count.ok_or(Error::BadName { place: self.place() })
+        count.ok_or(Error::BadName { zbookmark: self.zbookmark() })
     }
 
-    fn check_value(&self, value: &Value) -> Result<()> {
+    fn check_value(&self, value: &ZapValue) -> Result<()> {
         let (size, bytes) = (value.int_size(), value.bytes().len());
         let whole = bytes.checked_rem(size.into()) == Some(0);
         if matches!(size, 1 | 2 | 4 | 8) && whole && bytes <= MAX_VALUE {
             return Ok(());
         }
-        Err(Error::BadValue { place: self.place() })
+        Err(Error::BadValue { zbookmark: self.zbookmark() })
     }
 
-    fn place(&self) -> units::Place {
+    fn zbookmark(&self) -> units::Zbookmark {
         self.object().zbookmark(BlockId::new(0))
     }
 }
 
 /// A name as it stands in a leaf: with a NUL.
-fn on_disk(name: &[u8]) -> Vec<u8> {
+fn nul_terminated(name: &[u8]) -> Vec<u8> {
     let mut bytes = name.to_vec();
     bytes.push(0);
     bytes
 }
 
 /// The number of an entry that a micro table can have.
-fn micro_value(name: &[u8], value: &Value) -> Option<u64> {
+fn micro_value(name: &[u8], value: &ZapValue) -> Option<u64> {
     let number = value.u64().filter(|_| value.int_size() == 8)?;
     (name.len() <= Micro::MAX_NAME).then_some(number)
 }

@@ -16,15 +16,20 @@ pub(crate) fn audit(object: &Object) -> u64 {
     }
     let header = Header::parse(&zero, zero.order()).unwrap();
     let mut used = BTreeSet::from([0]);
-    let table: Vec<u64> = (0..header.table_len()).map(|index| at(object, &header, index)).collect();
+    let table: Vec<u64> =
+        (0..header.table_len()).map(|index| leaf_at_index(object, &header, index)).collect();
     if let Table::External { first, blocks, next } = &header.table {
         used.extend(first.get()..first.get() + blocks);
         if let Some((next, copied)) = next {
             used.extend(next.get()..next.get() + 2 * blocks);
             let words = 1 << header.block_shift;
-            for (index, leaf) in table.iter().enumerate().take(size(*copied) * words) {
+            for (index, leaf) in table.iter().enumerate().take(to_usize(*copied) * words) {
                 for twin in [2 * index, 2 * index + 1] {
-                    assert_eq!(word(object, next.get(), words, twin), *leaf, "the larger table");
+                    assert_eq!(
+                        read_word(object, next.get(), words, twin),
+                        *leaf,
+                        "the larger table"
+                    );
                 }
             }
         }
@@ -36,7 +41,7 @@ pub(crate) fn audit(object: &Object) -> u64 {
         let block = object.block(BlockId::new(number)).unwrap().unwrap();
         let leaf = Leaf::parse(&block, block.order()).unwrap();
         let run = 1_usize << (header.table_shift - leaf.prefix_bits);
-        assert_eq!(size(leaf.prefix) * run, index, "the prefix of leaf {number}");
+        assert_eq!(to_usize(leaf.prefix) * run, index, "the prefix of leaf {number}");
         assert!(table[index..][..run].iter().all(|other| *other == number), "run of {number}");
         assert_eq!(leaf.sorted, !header.normalization.is_none());
         entries += audit_leaf(&block, &leaf);
@@ -48,24 +53,24 @@ pub(crate) fn audit(object: &Object) -> u64 {
     entries
 }
 
-fn size(number: u64) -> usize {
+fn to_usize(number: u64) -> usize {
     usize::try_from(number).unwrap()
 }
 
-fn at(object: &Object, header: &Header, index: u64) -> u64 {
+fn leaf_at_index(object: &Object, header: &Header, index: u64) -> u64 {
     match &header.table {
         Table::Embedded => {
             let zero = object.block(BlockId::new(0)).unwrap().unwrap();
-            let place = header.embedded_at() + size(index);
+            let place = header.embedded_at() + to_usize(index);
             pointers::pointer(&zero, zero.order(), place).unwrap().get()
         }
         Table::External { first, .. } => {
-            word(object, first.get(), 1 << header.block_shift, size(index))
+            read_word(object, first.get(), 1 << header.block_shift, to_usize(index))
         }
     }
 }
 
-fn word(object: &Object, first: u64, words: usize, index: usize) -> u64 {
+fn read_word(object: &Object, first: u64, words: usize, index: usize) -> u64 {
     let block = BlockId::new(first + (index / words) as u64);
     let block = object.block(block).unwrap().unwrap();
     pointers::pointer(&block, block.order(), index % words).unwrap().get()

@@ -14,24 +14,24 @@ use ondisk::zap::{HEADER, MICRO};
 use ondisk::{Compression, Order};
 use pool::{Pool, Spec};
 use units::{BlockId, ObjectId};
-use zap::{Cursor, Entry, Error, Matching, Zap};
+use zap::{Error, Matching, Zap, ZapCursor, ZapEntry};
 
 const DIRECTORY: u8 = 20;
 
-fn words(words: &[u64]) -> Vec<u8> {
+fn encode_words(words: &[u64]) -> Vec<u8> {
     words.iter().flat_map(|word| word.to_le_bytes()).collect()
 }
 
 /// A header of 16 KiB, every pointer of which is to block 1.
-fn header(salt: u64, normalization: u64, pointers: [u64; 4]) -> Vec<u8> {
+fn fat_header(salt: u64, normalization: u64, pointers: [u64; 4]) -> Vec<u8> {
     let mut bytes =
-        words(&[HEADER, 0x2_f52a_b2ab, 0, 0, 10, 0, 0, 2, 1, 23, salt, normalization, 0]);
+        encode_words(&[HEADER, 0x2_f52a_b2ab, 0, 0, 10, 0, 0, 2, 1, 23, salt, normalization, 0]);
     bytes.resize(8192, 0);
-    bytes.extend(pointers.iter().flat_map(|leaf| words(&[*leaf; 256])));
+    bytes.extend(pointers.iter().flat_map(|leaf| encode_words(&[*leaf; 256])));
     bytes
 }
 
-fn fat(blocks: &[Option<Vec<u8>>]) -> Zap {
+fn fat_table(blocks: &[Option<Vec<u8>>]) -> Zap {
     let pool = Arc::new(Pool::default());
     let pointers: Vec<Vec<u8>> = blocks
         .iter()
@@ -50,31 +50,31 @@ fn fat(blocks: &[Option<Vec<u8>>]) -> Zap {
 }
 
 /// A real directory of the dataset whose names are normalized as its name says.
-fn real(packed: &[u8], salt: u64, normalization: u64) -> Zap {
+fn real_directory(packed: &[u8], salt: u64, normalization: u64) -> Zap {
     let mut leaf = vec![0; 16384];
     transform::compress::decompress(Compression::Lz4, packed, &mut leaf).unwrap();
-    fat(&[Some(header(salt, normalization, [1; 4])), Some(leaf)])
+    fat_table(&[Some(fat_header(salt, normalization, [1; 4])), Some(leaf)])
 }
 
-fn all_real() -> [Zap; 5] {
+fn real_directories() -> [Zap; 5] {
     [
-        real(include_bytes!("../golden/leaf-insensitive.lz4"), 0x94f_e565, 0x2),
-        real(include_bytes!("../golden/leaf-formC.lz4"), 0x1624_faf5, 0x50),
-        real(include_bytes!("../golden/leaf-formD.lz4"), 0x1988_94c5, 0x10),
-        real(include_bytes!("../golden/leaf-formKC.lz4"), 0x67d_48f5, 0x60),
-        real(include_bytes!("../golden/leaf-formKD.lz4"), 0xdd3_eec5, 0x20),
+        real_directory(include_bytes!("../golden/leaf-insensitive.lz4"), 0x94f_e565, 0x2),
+        real_directory(include_bytes!("../golden/leaf-formC.lz4"), 0x1624_faf5, 0x50),
+        real_directory(include_bytes!("../golden/leaf-formD.lz4"), 0x1988_94c5, 0x10),
+        real_directory(include_bytes!("../golden/leaf-formKC.lz4"), 0x67d_48f5, 0x60),
+        real_directory(include_bytes!("../golden/leaf-formKD.lz4"), 0xdd3_eec5, 0x20),
     ]
 }
 
 /// The object in a directory entry.
-fn object(entry: &Entry) -> u64 {
+fn entry_object(entry: &ZapEntry) -> u64 {
     entry.value.u64().unwrap() & 0xffff_ffff_ffff
 }
 
 #[test]
 fn real_names_hash_as_the_real_system_hashed_them() {
-    for zap in all_real() {
-        let entries: Vec<Entry> = zap.entries().map(Result::unwrap).collect();
+    for zap in real_directories() {
+        let entries: Vec<ZapEntry> = zap.entries().map(Result::unwrap).collect();
         assert_eq!(entries.len(), 23);
         for entry in &entries {
             let name = zap::normalize(&entry.name, zap.normalization());
@@ -91,7 +91,7 @@ fn real_names_hash_as_the_real_system_hashed_them() {
             assert_eq!(zap.lookup(&entry.name).unwrap().as_ref(), Some(&entry.value), "{text}");
         }
         let line = entries.iter().find(|entry| entry.name == b"..almost").unwrap();
-        assert_eq!(object(line), 19);
+        assert_eq!(entry_object(line), 19);
     }
 }
 
@@ -124,9 +124,9 @@ fn real_leaves_are_made_again() {
 
 #[test]
 fn names_match_as_the_dataset_wants() {
-    let [insensitive, _, decomposed, ..] = all_real();
+    let [insensitive, _, decomposed, ..] = real_directories();
     let found = |zap: &Zap, name: &str, how| {
-        zap.lookup_normalized(name.as_bytes(), how).unwrap().map(|entry| object(&entry))
+        zap.lookup_normalized(name.as_bytes(), how).unwrap().map(|entry| entry_object(&entry))
     };
     assert_eq!(found(&decomposed, "\u{c5}NGSTR\u{d6}M", Matching::Normalized), Some(12));
     assert_eq!(found(&decomposed, "A\u{30a}NGSTRO\u{308}M", Matching::Normalized), Some(12));
@@ -140,14 +140,14 @@ fn names_match_as_the_dataset_wants() {
 
 #[test]
 fn a_listing_resumes_behind_any_entry() {
-    let [_, zap, ..] = all_real();
-    let all: Vec<Entry> = zap.entries().map(Result::unwrap).collect();
+    let [_, zap, ..] = real_directories();
+    let all: Vec<ZapEntry> = zap.entries().map(Result::unwrap).collect();
     for (at, entry) in all.iter().enumerate() {
         let cookie = entry.cursor.after().to_cookie(28);
-        let rest = zap.entries_from(Cursor::from_cookie(cookie, 28));
+        let rest = zap.entries_from(ZapCursor::from_cookie(cookie, 28));
         assert_eq!(rest.map(Result::unwrap).collect::<Vec<_>>(), all[at + 1..]);
     }
-    assert_eq!(zap.entries_from(Cursor::END).count(), 0);
+    assert_eq!(zap.entries_from(ZapCursor::END).count(), 0);
 }
 
 #[test]
@@ -158,22 +158,25 @@ fn a_missing_leaf_and_a_wrong_one_are_told_once_each() {
     // the leaf is for all hashes; say that it is for those that begin with 01
     leaf[16] = 1;
     leaf[32] = 2;
-    let zap = fat(&[Some(header(1, 0, [2, 1, 1, 9])), Some(leaf), None]);
+    let zap = fat_table(&[Some(fat_header(1, 0, [2, 1, 1, 9])), Some(leaf), None]);
     let (good, bad): (Vec<_>, Vec<_>) = zap.entries().partition(Result::is_ok);
     assert_eq!(good.len(), 23);
     let bad: Vec<Error> = bad.into_iter().map(Result::unwrap_err).collect();
     assert!(
-        matches!(&bad[..], [Error::Missing { .. }, Error::WrongLeaf { .. }, Error::Missing { .. }]),
+        matches!(
+            &bad[..],
+            [Error::MissingBlock { .. }, Error::WrongLeaf { .. }, Error::MissingBlock { .. }]
+        ),
         "{bad:?}"
     );
-    assert_eq!(bad[0].place().block, BlockId::new(2));
+    assert_eq!(bad[0].zbookmark().block, BlockId::new(2));
 }
 
 #[test]
 fn a_micro_table_of_a_mebibyte_is_found_and_listed() {
-    let mut bytes = words(&[MICRO, 0x1234_5677, 0, 0, 0, 0, 0, 0]);
+    let mut bytes = encode_words(&[MICRO, 0x1234_5677, 0, 0, 0, 0, 0, 0]);
     for number in 0..16383_u64 {
-        bytes.extend(words(&[number, 0]));
+        bytes.extend(encode_words(&[number, 0]));
         let at = bytes.len() - 2;
         bytes.truncate(at);
         let mut name = format!("name-{number}").into_bytes();
@@ -187,7 +190,7 @@ fn a_micro_table_of_a_mebibyte_is_found_and_listed() {
     assert_eq!(zap.count().unwrap(), 16383);
     assert_eq!(zap.lookup_u64(b"name-16382").unwrap(), Some(16382));
     assert_eq!(zap.lookup_u64(b"name-16383").unwrap(), None);
-    let cursors: Vec<Cursor> = zap.entries().map(|entry| entry.unwrap().cursor).collect();
+    let cursors: Vec<ZapCursor> = zap.entries().map(|entry| entry.unwrap().cursor).collect();
     assert_eq!(cursors.len(), 16383);
     assert!(cursors.is_sorted());
 }
@@ -198,7 +201,7 @@ fn an_object_of_another_kind_is_no_table() {
     let root = pool.pointer(DIRECTORY, 0, 3, &[0; 512]);
     let (set, _) = pool.objset(&[Spec::new(DIRECTORY, 512, 0, vec![root])]);
     let error = Zap::open(set.object(ObjectId::new(1)).unwrap()).unwrap_err();
-    assert!(matches!(error, Error::NotATable { .. }));
+    assert!(matches!(error, Error::NotZap { .. }));
 }
 
 proptest::proptest! {
@@ -210,7 +213,7 @@ proptest::proptest! {
         for (at, byte) in changes {
             leaf[at] = byte;
         }
-        let zap = fat(&[Some(header(0x1624_faf5, 0x50, [1; 4])), Some(leaf)]);
+        let zap = fat_table(&[Some(fat_header(0x1624_faf5, 0x50, [1; 4])), Some(leaf)]);
         // no more entries than chunks, and one fault for each of 512 chains
         assert!(zap.entries().count() <= 638 + 512);
         let _ = zap.lookup_normalized(b"a", Matching::Normalized);

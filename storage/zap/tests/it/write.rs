@@ -14,7 +14,7 @@ use ondisk::{ObjectType, Order};
 use proptest::prelude::*;
 use txg::Tx;
 use units::{BlockId, Txg};
-use zap::{Error, Matching, NewTable, Value, Zap};
+use zap::{Error, Matching, NewZap, Zap, ZapValue};
 use zio::Source;
 
 use crate::audit::audit;
@@ -23,13 +23,13 @@ fn tx() -> Tx {
     Tx::syncing(Txg::new(4))
 }
 
-fn table(new: &NewTable) -> Zap {
+fn new_table(new: &NewZap) -> Zap {
     Zap::create(&memory::empty_objset(Kind::Filesystem).0, &tx(), ObjectType::DIRECTORY, new)
         .unwrap()
 }
 
 /// The same table with nothing remembered of it, found to be in order.
-fn again(zap: &Zap) -> Zap {
+fn reopen_audited(zap: &Zap) -> Zap {
     let object = zap.object().objset().object(zap.object().id()).unwrap();
     let count = audit(&object);
     let zap = Zap::open(object).unwrap();
@@ -37,8 +37,8 @@ fn again(zap: &Zap) -> Zap {
     zap
 }
 
-fn compare(zap: &Zap, model: &BTreeMap<Vec<u8>, Value>) {
-    let zap = again(zap);
+fn compare(zap: &Zap, model: &BTreeMap<Vec<u8>, ZapValue>) {
+    let zap = reopen_audited(zap);
     let mut listed = BTreeMap::new();
     let mut last = None;
     for entry in zap.entries() {
@@ -56,11 +56,11 @@ fn compare(zap: &Zap, model: &BTreeMap<Vec<u8>, Value>) {
 }
 
 /// The entries that [`Zap::scan_numbers`] visits.
-fn scanned(zap: &Zap) -> BTreeMap<Vec<u8>, Value> {
+fn scanned(zap: &Zap) -> BTreeMap<Vec<u8>, ZapValue> {
     let mut found = BTreeMap::new();
-    again(zap)
+    reopen_audited(zap)
         .scan_numbers(&mut |name, number| {
-            assert_eq!(found.insert(name.to_vec(), Value::number(number)), None);
+            assert_eq!(found.insert(name.to_vec(), ZapValue::from_u64(number)), None);
         })
         .unwrap();
     found
@@ -70,18 +70,18 @@ fn scanned(zap: &Zap) -> BTreeMap<Vec<u8>, Value> {
 fn many_numbers_are_inserted_at_once_and_scanned() {
     for count in [0, 1, 7, 8, 2047, 2048, 9000_u64] {
         let entries: Vec<_> = (0..count).map(|it| (format!("{it:x}"), it * 3)).collect();
-        let zap = table(&NewTable { salt: 0x1234_5678_9abc, ..NewTable::default() });
+        let zap = new_table(&NewZap { salt: 0x1234_5678_9abc, ..NewZap::default() });
         zap.insert_all_u64(&tx(), &entries).unwrap();
         assert_eq!(zap.is_micro().unwrap(), count <= 2047, "{count}");
         let mut model: BTreeMap<_, _> = entries
             .iter()
-            .map(|(name, number)| (name.clone().into_bytes(), Value::number(*number)))
+            .map(|(name, number)| (name.clone().into_bytes(), ZapValue::from_u64(*number)))
             .collect();
         compare(&zap, &model);
         assert_eq!(scanned(&zap), model);
         let kind = ObjectType::DIRECTORY;
-        let copy = zap.copy_with_number(&tx(), kind, &NewTable::default(), 77).unwrap();
-        let copied = model.keys().map(|name| (name.clone(), Value::number(77))).collect();
+        let copy = zap.copy_with_number(&tx(), kind, &NewZap::default(), 77).unwrap();
+        let copied = model.keys().map(|name| (name.clone(), ZapValue::from_u64(77))).collect();
         compare(&copy, &copied);
         compare(&zap, &model);
         // into one that has entries, and with a name that only a fat table can have
@@ -89,26 +89,26 @@ fn many_numbers_are_inserted_at_once_and_scanned() {
         zap.insert_all_u64(&tx(), &more[..1]).unwrap();
         assert_eq!(zap.is_micro().unwrap(), count < 2047, "{count}");
         zap.insert_all_u64(&tx(), &more[1..]).unwrap();
-        let more = more.map(|(name, number)| (name.into_bytes(), Value::number(number)));
+        let more = more.map(|(name, number)| (name.into_bytes(), ZapValue::from_u64(number)));
         model.extend(more);
         compare(&zap, &model);
         assert_eq!(scanned(&zap), model);
         let twice = zap.insert_all_u64(&tx(), &[("one", 5)]);
         assert!(matches!(twice, Err(Error::Exists { .. })), "{twice:?}");
     }
-    let zap = table(&NewTable::default());
+    let zap = new_table(&NewZap::default());
     let twice = zap.insert_all_u64(&tx(), &[("one", 1), ("two", 2), ("one", 3)]);
     assert!(matches!(twice, Err(Error::Exists { .. })), "{twice:?}");
 }
 
 #[test]
 fn a_micro_table_grows_by_sectors_and_becomes_a_fat_one() {
-    let zap = table(&NewTable { salt: 0x1234_5678_9abc, ..NewTable::default() });
+    let zap = new_table(&NewZap { salt: 0x1234_5678_9abc, ..NewZap::default() });
     let mut model = BTreeMap::new();
     for number in 0..2047_u64 {
         let name = format!("file-{number}").into_bytes();
         zap.insert_u64(&tx(), &name, number).unwrap();
-        model.insert(name, Value::number(number));
+        model.insert(name, ZapValue::from_u64(number));
         let size = zap.object().block(BlockId::new(0)).unwrap().unwrap().len();
         assert_eq!(size, (model.len() + 1).next_multiple_of(8) * 64);
     }
@@ -116,10 +116,10 @@ fn a_micro_table_grows_by_sectors_and_becomes_a_fat_one() {
     compare(&zap, &model);
     assert!(matches!(zap.insert_u64(&tx(), b"file-7", 1), Err(Error::Exists { .. })));
     zap.update_u64(&tx(), b"file-7", 1).unwrap();
-    model.insert(b"file-7".to_vec(), Value::number(1));
+    model.insert(b"file-7".to_vec(), ZapValue::from_u64(1));
     assert!(zap.is_micro().unwrap());
     zap.insert_u64(&tx(), b"one more", 1).unwrap();
-    model.insert(b"one more".to_vec(), Value::number(1));
+    model.insert(b"one more".to_vec(), ZapValue::from_u64(1));
     assert!(!zap.is_micro().unwrap());
     assert_eq!(zap.object().block(BlockId::new(0)).unwrap().unwrap().len(), 16384);
     compare(&zap, &model);
@@ -128,44 +128,49 @@ fn a_micro_table_grows_by_sectors_and_becomes_a_fat_one() {
 #[test]
 fn what_a_micro_table_cannot_hold_makes_it_fat() {
     let long = [b'n'; 50];
-    let cases: [(&[u8], Value); 4] = [
-        (&long, Value::number(1)),
-        (b"words", Value::new(8, vec![1; 16])),
-        (b"text", Value::new(1, b"hello".to_vec())),
-        (b"nothing", Value::new(8, Vec::new())),
+    let cases: [(&[u8], ZapValue); 4] = [
+        (&long, ZapValue::from_u64(1)),
+        (b"words", ZapValue::new(8, vec![1; 16])),
+        (b"text", ZapValue::new(1, b"hello".to_vec())),
+        (b"nothing", ZapValue::new(8, Vec::new())),
     ];
     for (name, value) in cases {
-        let zap = table(&NewTable { salt: 99, ..NewTable::default() });
+        let zap = new_table(&NewZap { salt: 99, ..NewZap::default() });
         zap.insert_u64(&tx(), &long[1..], 5).unwrap();
         assert!(zap.is_micro().unwrap());
         zap.insert(&tx(), name, &value).unwrap();
         assert!(!zap.is_micro().unwrap());
-        let model = [(long[1..].to_vec(), Value::number(5)), (name.to_vec(), value)];
+        let model = [(long[1..].to_vec(), ZapValue::from_u64(5)), (name.to_vec(), value)];
         compare(&zap, &model.into());
     }
 }
 
 #[test]
 fn names_and_values_that_no_table_has_are_refused() {
-    let zap = table(&NewTable::default());
+    let zap = new_table(&NewZap::default());
     for name in [&b""[..], b"a\0b", &[b'x'; 1024]] {
         assert!(matches!(zap.insert_u64(&tx(), name, 1), Err(Error::BadName { .. })));
     }
-    for value in
-        [Value::new(3, vec![0; 3]), Value::new(8, vec![0; 9]), Value::new(1, vec![0; 8193])]
-    {
+    for value in [
+        ZapValue::new(3, vec![0; 3]),
+        ZapValue::new(8, vec![0; 9]),
+        ZapValue::new(1, vec![0; 8193]),
+    ] {
         assert!(matches!(zap.update(&tx(), b"n", &value), Err(Error::BadValue { .. })));
     }
-    assert!(matches!(zap.insert_key64(&tx(), &[1], &Value::number(1)), Err(Error::BadName { .. })));
+    assert!(matches!(
+        zap.insert_key64(&tx(), &[1], &ZapValue::from_u64(1)),
+        Err(Error::BadName { .. })
+    ));
     assert!(!zap.remove(&tx(), b"n").unwrap());
     zap.insert_u64(&tx(), &[b'x'; 1023], 1).unwrap();
-    zap.insert(&tx(), b"longest", &Value::new(1, vec![7; 8192])).unwrap();
-    assert_eq!(again(&zap).count().unwrap(), 2);
+    zap.insert(&tx(), b"longest", &ZapValue::new(1, vec![7; 8192])).unwrap();
+    assert_eq!(reopen_audited(&zap).count().unwrap(), 2);
 }
 
 #[test]
 fn a_counter_that_comes_to_nothing_is_taken_out() {
-    let zap = table(&NewTable::default());
+    let zap = new_table(&NewZap::default());
     assert_eq!(zap.add_u64(&tx(), b"1f4", 512).unwrap(), 512);
     assert_eq!(zap.add_u64(&tx(), b"1f4", 512).unwrap(), 1024);
     assert_eq!(zap.add_u64(&tx(), b"1f4", -1000).unwrap(), 24);
@@ -180,14 +185,14 @@ const COLLIDING: [&[u8]; 3] = [b"1f9ace", b"2f056b", b"490800"];
 fn names_of_one_hash_have_numbers_of_their_own() {
     for flags in [0, 1] {
         let names = COLLIDING;
-        let new = NewTable { salt: 0x77_1235, flags: Flags(flags), ..NewTable::default() };
-        let zap = table(&new);
+        let new = NewZap { salt: 0x77_1235, flags: Flags(flags), ..NewZap::default() };
+        let zap = new_table(&new);
         assert_eq!(zap.is_micro().unwrap(), flags == 0);
         for name in names {
             zap.insert_u64(&tx(), name, 1).unwrap();
         }
         let numbers = || -> Vec<u32> {
-            again(&zap).entries().map(|entry| entry.unwrap().cursor.collision).collect()
+            reopen_audited(&zap).entries().map(|entry| entry.unwrap().cursor.collision).collect()
         };
         if flags == 0 {
             assert_eq!(numbers(), [0, 1, 2]);
@@ -204,8 +209,8 @@ fn names_of_one_hash_have_numbers_of_their_own() {
 
 #[test]
 fn names_that_differ_in_case_are_told_apart_and_found_together() {
-    let new = NewTable { salt: 5, normalization: Normalization::UPPER, ..NewTable::default() };
-    let zap = table(&new);
+    let new = NewZap { salt: 5, normalization: Normalization::UPPER, ..NewZap::default() };
+    let zap = new_table(&new);
     for (value, name) in [b"name", b"Name", b"NAME"].into_iter().enumerate() {
         zap.insert_u64(&tx(), name, value as u64).unwrap();
     }
@@ -214,8 +219,8 @@ fn names_that_differ_in_case_are_told_apart_and_found_together() {
         let found = zap.lookup_normalized(b"nAME", Matching::Normalized).unwrap().unwrap();
         assert_eq!((found.value.u64(), found.cursor.collision), (Some(0), 0));
         assert_eq!(zap.lookup_u64(b"NAME").unwrap(), Some(2));
-        zap.insert(&tx(), b"text", &Value::new(1, b"hello".to_vec())).unwrap();
-        again(&zap);
+        zap.insert(&tx(), b"text", &ZapValue::new(1, b"hello".to_vec())).unwrap();
+        reopen_audited(&zap);
         zap.remove(&tx(), b"text").unwrap();
     }
     assert!(zap.remove_normalized(&tx(), b"nAMe", Matching::Normalized).unwrap());
@@ -224,12 +229,12 @@ fn names_that_differ_in_case_are_told_apart_and_found_together() {
     zap.insert_u64(&tx(), b"naME", 7).unwrap();
     let found = zap.lookup_normalized(b"nAME", Matching::Normalized).unwrap().unwrap();
     assert_eq!((found.value.u64(), found.cursor.collision), (Some(7), 0));
-    assert_eq!(again(&zap).count().unwrap(), 3);
+    assert_eq!(reopen_audited(&zap).count().unwrap(), 3);
 }
 
 #[test]
 fn more_than_a_hundred_thousand_entries_come_and_go() {
-    let zap = table(&NewTable { salt: 0xdead_beef_1235, ..NewTable::default() });
+    let zap = new_table(&NewZap { salt: 0xdead_beef_1235, ..NewZap::default() });
     let count = 140_000_u64;
     for number in 0..count {
         zap.insert_u64(
@@ -239,7 +244,7 @@ fn more_than_a_hundred_thousand_entries_come_and_go() {
         )
         .unwrap();
     }
-    let read = again(&zap);
+    let read = reopen_audited(&zap);
     assert_eq!(read.count().unwrap(), count);
     let zero = zap.object().block(BlockId::new(0)).unwrap().unwrap();
     let header = Header::parse(&zero, zero.order()).unwrap();
@@ -256,67 +261,67 @@ fn more_than_a_hundred_thousand_entries_come_and_go() {
         let name = format!("a file of the number {number} among very many");
         assert!(zap.remove(&tx(), name.as_bytes()).unwrap());
         if number % 20_000 == 0 {
-            assert_eq!(again(&zap).count().unwrap(), number);
+            assert_eq!(reopen_audited(&zap).count().unwrap(), number);
         }
     }
     // all leaves are one again, and the table behind it is the one thing left
-    assert_eq!(again(&zap).entries().count(), 0);
+    assert_eq!(reopen_audited(&zap).entries().count(), 0);
     zap.insert_u64(&tx(), b"again", 1).unwrap();
-    assert_eq!(again(&zap).lookup_u64(b"again").unwrap(), Some(1));
+    assert_eq!(reopen_audited(&zap).lookup_u64(b"again").unwrap(), Some(1));
 }
 
 #[test]
 fn a_pointer_table_doubles_block_by_block() {
-    let new = NewTable { salt: 9, flags: Flags(7), block_shift: 10, ..NewTable::default() };
-    let zap = table(&new);
+    let new = NewZap { salt: 9, flags: Flags(7), block_shift: 10, ..NewZap::default() };
+    let zap = new_table(&new);
     let key = |number: u64| [number.wrapping_mul(0x9e37_79b9_7f4a_7c15), number];
     let mut growing = 0;
     for number in 0..6000 {
-        zap.insert_key64(&tx(), &key(number), &Value::number(number)).unwrap();
+        zap.insert_key64(&tx(), &key(number), &ZapValue::from_u64(number)).unwrap();
         let zero = zap.object().block(BlockId::new(0)).unwrap().unwrap();
         let header = Header::parse(&zero, zero.order()).unwrap();
         if matches!(header.table, Table::External { next: Some(_), .. }) {
             growing += 1;
             if growing % 8 == 1 {
-                again(&zap);
+                reopen_audited(&zap);
             }
         }
     }
-    let read = again(&zap);
+    let read = reopen_audited(&zap);
     assert!(growing > 4, "{growing}");
     assert!((0..6000).all(|number| read.lookup_key64(&key(number)).unwrap().is_some()));
     for number in 0..6000 {
         assert!(zap.remove_key64(&tx(), &key(number)).unwrap());
         if number % 500 == 0 {
-            again(&zap);
+            reopen_audited(&zap);
         }
     }
-    assert_eq!(again(&zap).count().unwrap(), 0);
+    assert_eq!(reopen_audited(&zap).count().unwrap(), 0);
 }
 
 #[derive(Clone, Debug)]
-enum Step {
+enum Operation {
     Insert(u16, Vec<u8>, u8),
     Update(u16, Vec<u8>, u8),
     Remove(u16),
     Sync,
 }
 
-fn steps(most: usize) -> impl Strategy<Value = Vec<Step>> {
+fn operations(most: usize) -> impl Strategy<Value = Vec<Operation>> {
     let value = || proptest::collection::vec(any::<u8>(), 0..most);
     let size = || prop_oneof![Just(1_u8), Just(2), Just(4), Just(8)];
     let step = prop_oneof![
-        4 => (0..600_u16, value(), size()).prop_map(|(name, value, size)| Step::Insert(name, value, size)),
-        2 => (0..600_u16, value(), size()).prop_map(|(name, value, size)| Step::Update(name, value, size)),
-        3 => (0..600_u16).prop_map(Step::Remove),
-        1 => Just(Step::Sync),
+        4 => (0..600_u16, value(), size()).prop_map(|(name, value, size)| Operation::Insert(name, value, size)),
+        2 => (0..600_u16, value(), size()).prop_map(|(name, value, size)| Operation::Update(name, value, size)),
+        3 => (0..600_u16).prop_map(Operation::Remove),
+        1 => Just(Operation::Sync),
     ];
     proptest::collection::vec(step, 1..500)
 }
 
-fn value(mut bytes: Vec<u8>, size: u8) -> Value {
+fn value(mut bytes: Vec<u8>, size: u8) -> ZapValue {
     bytes.truncate(bytes.len() / usize::from(size) * usize::from(size));
-    Value::new(size, bytes)
+    ZapValue::new(size, bytes)
 }
 
 fn name(number: u16) -> Vec<u8> {
@@ -326,40 +331,40 @@ fn name(number: u16) -> Vec<u8> {
 }
 
 /// A table in an object set that is written out now and then.
-struct Written {
-    set: Objset,
+struct TestTable {
+    objset: Objset,
     memory: Arc<MemoryStore>,
     zap: Zap,
     tx: Tx,
-    model: BTreeMap<Vec<u8>, Value>,
+    model: BTreeMap<Vec<u8>, ZapValue>,
 }
 
-impl Written {
-    fn new(new: &NewTable) -> Self {
-        let (set, memory) = memory::empty_objset(Kind::Filesystem);
-        let zap = Zap::create(&set, &tx(), ObjectType::DIRECTORY, new).unwrap();
-        Self { set, memory, zap, tx: tx(), model: BTreeMap::new() }
+impl TestTable {
+    fn new(new: &NewZap) -> Self {
+        let (objset, memory) = memory::empty_objset(Kind::Filesystem);
+        let zap = Zap::create(&objset, &tx(), ObjectType::DIRECTORY, new).unwrap();
+        Self { objset, memory, zap, tx: tx(), model: BTreeMap::new() }
     }
 
     /// Writes out, and compares what a stranger finds there.
     fn sync(&mut self) {
         let txg = self.tx.txg();
-        let root = self.memory.sync_objset(&self.set, txg).unwrap().root;
+        let root = self.memory.sync_objset(&self.objset, txg).unwrap().root;
         self.tx = Tx::syncing(Txg::new(txg.get() + 1));
         let source = Arc::clone(&self.memory) as Arc<dyn Source>;
-        let set = Objset::open(source, self.set.id(), &root, None).unwrap();
+        let set = Objset::open(source, self.objset.id(), &root, None).unwrap();
         let zap = Zap::open(set.object(self.zap.object().id()).unwrap()).unwrap();
         compare(&zap, &self.model);
     }
 }
 
 /// Does the steps to a table of names.
-fn with_names(new: &NewTable, steps: Vec<Step>) {
-    let mut table = Written::new(new);
+fn run_with_names(new: &NewZap, steps: Vec<Operation>) {
+    let mut table = TestTable::new(new);
     for step in steps {
-        let Written { zap, tx, model, .. } = &mut table;
+        let TestTable { zap, tx, model, .. } = &mut table;
         match step {
-            Step::Insert(number, bytes, size) => {
+            Operation::Insert(number, bytes, size) => {
                 let (name, value) = (name(number), value(bytes, size));
                 let done = zap.insert(tx, &name, &value);
                 match model.entry(name) {
@@ -370,16 +375,16 @@ fn with_names(new: &NewTable, steps: Vec<Step>) {
                     }
                 }
             }
-            Step::Update(number, bytes, size) => {
+            Operation::Update(number, bytes, size) => {
                 let (name, value) = (name(number), value(bytes, size));
                 zap.update(tx, &name, &value).unwrap();
                 model.insert(name, value);
             }
-            Step::Remove(number) => {
+            Operation::Remove(number) => {
                 let name = name(number);
                 assert_eq!(zap.remove(tx, &name).unwrap(), model.remove(&name).is_some());
             }
-            Step::Sync => table.sync(),
+            Operation::Sync => table.sync(),
         }
     }
     compare(&table.zap, &table.model);
@@ -387,8 +392,8 @@ fn with_names(new: &NewTable, steps: Vec<Step>) {
 }
 
 /// The same with keys of words.
-fn with_words(new: &NewTable, steps: Vec<Step>) {
-    let mut table = Written::new(new);
+fn run_with_words(new: &NewZap, steps: Vec<Operation>) {
+    let mut table = TestTable::new(new);
     let words = |number: u16| {
         let number = u64::from(number);
         let mut words = vec![number.wrapping_mul(0x9e37_79b9_7f4a_7c15)];
@@ -397,25 +402,25 @@ fn with_words(new: &NewTable, steps: Vec<Step>) {
     };
     let name = |key: &[u64]| key.iter().flat_map(|word| word.to_be_bytes()).collect::<Vec<u8>>();
     for step in steps {
-        let Written { zap, tx, model, .. } = &mut table;
+        let TestTable { zap, tx, model, .. } = &mut table;
         match step {
-            Step::Insert(number, bytes, size) => {
+            Operation::Insert(number, bytes, size) => {
                 let (key, value) = (words(number), value(bytes, size));
                 let done = zap.insert_key64(tx, &key, &value);
                 assert_eq!(done.is_err(), model.contains_key(&name(&key)));
                 model.entry(name(&key)).or_insert(value);
             }
-            Step::Update(number, bytes, size) => {
+            Operation::Update(number, bytes, size) => {
                 let (key, value) = (words(number), value(bytes, size));
                 zap.update_key64(tx, &key, &value).unwrap();
                 model.insert(name(&key), value);
             }
-            Step::Remove(number) => {
+            Operation::Remove(number) => {
                 let key = words(number);
                 let was = model.remove(&name(&key)).is_some();
                 assert_eq!(zap.remove_key64(tx, &key).unwrap(), was);
             }
-            Step::Sync => table.sync(),
+            Operation::Sync => table.sync(),
         }
         let key = words(5);
         let found = table.zap.lookup_key64(&key).unwrap();
@@ -429,30 +434,30 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(ProptestConfig::default().cases / 10))]
 
     #[test]
-    fn a_table_is_a_map(steps in steps(200), salt: u64, normalized: bool) {
+    fn a_table_is_a_map(steps in operations(200), salt: u64, normalized: bool) {
         let normalization = if normalized { Normalization::UPPER } else { Normalization::default() };
-        with_names(&NewTable { salt, normalization, ..NewTable::default() }, steps);
+        run_with_names(&NewZap { salt, normalization, ..NewZap::default() }, steps);
     }
 
     #[test]
-    fn a_table_of_small_blocks_is_a_map(steps in steps(60), salt: u64, shift in 10_u8..14, normalized: bool) {
+    fn a_table_of_small_blocks_is_a_map(steps in operations(60), salt: u64, shift in 10_u8..14, normalized: bool) {
         let normalization = if normalized { Normalization::UPPER } else { Normalization::default() };
         let flags = Flags(1);
-        with_names(&NewTable { salt, normalization, flags, block_shift: shift, ..NewTable::default() }, steps);
+        run_with_names(&NewZap { salt, normalization, flags, block_shift: shift, ..NewZap::default() }, steps);
     }
 
     #[test]
-    fn a_table_of_words_is_a_map(steps in steps(100), salt: u64, shift in 10_u8..15, flags in 2_u64..8) {
+    fn a_table_of_words_is_a_map(steps in operations(100), salt: u64, shift in 10_u8..15, flags in 2_u64..8) {
         let flags = Flags(flags | 2);
-        with_words(&NewTable { salt, flags, block_shift: shift, ..NewTable::default() }, steps);
+        run_with_words(&NewZap { salt, flags, block_shift: shift, ..NewZap::default() }, steps);
     }
 
     #[test]
     fn a_broken_leaf_gives_an_error_and_no_panic(
-        steps in steps(100), changes in proptest::collection::vec((0_usize..4096, any::<u8>()), 1..30),
+        steps in operations(100), changes in proptest::collection::vec((0_usize..4096, any::<u8>()), 1..30),
     ) {
         let flags = Flags(1);
-        let zap = table(&NewTable { salt: 3, flags, block_shift: 12, ..NewTable::default() });
+        let zap = new_table(&NewZap { salt: 3, flags, block_shift: 12, ..NewZap::default() });
         for number in 0..60 {
             zap.insert_u64(&tx(), &name(number), 1).unwrap();
         }
@@ -469,13 +474,13 @@ proptest! {
         }
         for step in steps {
             match step {
-                Step::Insert(number, bytes, size) | Step::Update(number, bytes, size) => {
+                Operation::Insert(number, bytes, size) | Operation::Update(number, bytes, size) => {
                     let _ = zap.update(&tx(), &name(number), &value(bytes, size));
                 }
-                Step::Remove(number) => {
+                Operation::Remove(number) => {
                     let _ = zap.remove(&tx(), &name(number));
                 }
-                Step::Sync => {}
+                Operation::Sync => {}
             }
         }
     }

@@ -1,4 +1,4 @@
 //! What was promised is there after a power cut.
 
-mod house;
-mod promises;
+mod commits;
+mod test_pool;

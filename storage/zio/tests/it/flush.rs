@@ -2,7 +2,7 @@
 
 use ondisk::zil::Verifier;
 use sim::{Fault, Storm};
-use units::{Ashift, ObjsetId, Place, Txg};
+use units::{Ashift, ObjsetId, Txg, Zbookmark};
 use zio::LogAllocation;
 use zio::memory::MemoryVdevs;
 
@@ -13,7 +13,7 @@ fn a_log_block_of_an_older_txg_that_another_flush_lost_is_not_promised() {
     let writer = MemoryVdevs::from_devices(storm.devices(), Ashift::new(12).unwrap()).writer();
     let (had, synced) = (Txg::new(50), Txg::new(53));
     let verifier = Verifier { guid: [1, 2], objset: ObjsetId::new(54), seq: 1 };
-    let place = Place::default();
+    let place = Zbookmark::default();
     let room = LogAllocation {
         size: 4096,
         txg: had,

@@ -11,7 +11,7 @@ use ondisk::{Blkptr, Checksum, Compression, ObjectType, Order};
 use parking_lot::Mutex;
 use proptest::prelude::*;
 use transform::crypt::{DatasetKey, Suite};
-use units::{Ashift, Level, Place, Txg};
+use units::{Ashift, Level, Txg, Zbookmark};
 use vdev::{Leaf, TxgRanges};
 use zio::{
     BlockRepair, DedupLookup, DedupMatch, Error, FreeOutcome, Key, SharedBlocks, Sink, Source,
@@ -72,7 +72,7 @@ fn write_request<'a>(
         txg: TXG,
         policy,
         previous,
-        zbookmark: Place::default(),
+        zbookmark: Zbookmark::default(),
     }
 }
 
@@ -115,7 +115,7 @@ fn read_each_copy(pool: &Writer, pointer: &Blkptr, policy: &WritePolicy) -> Vec<
     // what went to the drives is what the bytes of the pointer say
     let pointer = Blkptr::parse(&pointer.encode(), Order::Little).unwrap();
     let read = |pointer: &Blkptr| {
-        let read = pool.reader().read(pointer, Place::default(), policy.key.as_ref());
+        let read = pool.reader().read(pointer, Zbookmark::default(), policy.key.as_ref());
         let read = read.unwrap().to_vec();
         assert_eq!(read_into(pool, pointer, policy, read.len()), read);
         read
@@ -135,7 +135,7 @@ fn read_each_copy(pool: &Writer, pointer: &Blkptr, policy: &WritePolicy) -> Vec<
 /// Reads a block into memory of the reader's, which held something else.
 fn read_into(pool: &Writer, pointer: &Blkptr, policy: &WritePolicy, length: usize) -> Vec<u8> {
     let (mut into, key) = (vec![0xa5; length], policy.key.as_ref());
-    let found = pool.reader().read_into(pointer, Place::default(), key, &mut into).unwrap();
+    let found = pool.reader().read_into(pointer, Zbookmark::default(), key, &mut into).unwrap();
     assert_eq!(found, length);
     into
 }
@@ -333,7 +333,7 @@ proptest! {
         prop_assert!(read_each_copy(&pool, &pointer, &policy).iter().all(|read| *read == data));
         let wanting = |leaf: &Leaf, birth: Txg| leaf.dtl().contains(birth);
         let mut mending = BlockRepair::new(pool.reader(), &wanting);
-        mending.add(block, Place::default()).unwrap();
+        mending.add(block, Zbookmark::default()).unwrap();
         let mut faults = Vec::new();
         let written = mending.write_repairs(&mut faults).unwrap();
         prop_assert_eq!(faults, []);
@@ -413,9 +413,9 @@ fn what_stands_above_encrypted_blocks_is_authenticated() {
     let above = WriteRequest { level, ..write_request(&above, &policy, &Blkptr::EMPTY) };
     let above = pool.write(&above).unwrap();
     assert!(matches!(regular(&above).protection, Protection::Indirect { .. }));
-    let read = pool.reader().read(&above, Place::default(), None).unwrap();
+    let read = pool.reader().read(&above, Zbookmark::default(), None).unwrap();
     assert_eq!(read[128..256], leaf.encode());
-    let error = pool.reader().read(&leaf, Place::default(), None).unwrap_err();
+    let error = pool.reader().read(&leaf, Zbookmark::default(), None).unwrap_err();
     assert!(matches!(error, Error::KeyNotLoaded { .. }));
 }
 
@@ -438,7 +438,7 @@ fn dnodes_and_object_sets_keep_their_open_parts() {
     let pointer = pool.write(&pointer).unwrap();
     assert!(regular(&pointer).compression.is_off());
     assert_eq!(read_each_copy(&pool, &pointer, &policy)[0], block);
-    let raw = pool.reader().with_raw_dnodes().read(&pointer, Place::default(), None).unwrap();
+    let raw = pool.reader().with_raw_dnodes().read(&pointer, Zbookmark::default(), None).unwrap();
     let raw = Dnode::parse(&raw[1024..], Order::Little).unwrap().unwrap();
     assert_eq!((raw.kind, raw.bonus.len()), (dnode.kind, dnode.bonus.len()));
     assert_ne!(raw.bonus, dnode.bonus);
@@ -449,11 +449,11 @@ fn dnodes_and_object_sets_keep_their_open_parts() {
     let pointer = WriteRequest { kind, ..write_request(&root, &policy, &Blkptr::EMPTY) };
     let pointer = pool.write(&pointer).unwrap();
     assert_eq!(regular(&pointer).protection, Protection::Objset);
-    let read = pool.reader().read(&pointer, Place::default(), policy.key.as_ref()).unwrap();
+    let read = pool.reader().read(&pointer, Zbookmark::default(), policy.key.as_ref()).unwrap();
     let header = ObjsetHeader::parse(&read, Order::Little).unwrap();
     assert_ne!(header.portable_mac, [0; 32]);
     let wrong = DatasetKey::new(Suite::Aes256Ccm, 99, 1, &[3; 32], &[6; 64]);
-    assert!(pool.reader().read(&pointer, Place::default(), Some(&wrong.into())).is_err());
+    assert!(pool.reader().read(&pointer, Zbookmark::default(), Some(&wrong.into())).is_err());
 }
 
 #[test]

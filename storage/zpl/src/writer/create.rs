@@ -8,7 +8,7 @@ use ondisk::znode::{device_word, flag};
 use parking_lot::MutexGuard;
 use txg::Tx;
 use units::ObjectId;
-use zap::{NewTable, Zap};
+use zap::{NewZap, Zap};
 
 use crate::create::dir_normalization;
 use crate::new_znode::NewZnode;
@@ -204,13 +204,13 @@ impl FsWriter {
         let bonus = plan.sa.encode_bonus();
         let object = if plan.znode.kind() == FileType::Directory {
             let master = self.fs.master();
-            let table = NewTable {
+            let table = NewZap {
                 normalization: dir_normalization(master.case, master.normalization),
                 salt: self.transactions.random_u64(),
                 bonus_kind: kind,
                 bonus,
                 slots,
-                ..NewTable::default()
+                ..NewZap::default()
             };
             let kind = ObjectType::DIRECTORY;
             let made = match plan.replayed_id {

@@ -8,7 +8,7 @@ use ondisk::sa::Attribute;
 use ondisk::zil::{Attributes as Extra, Body, Create, CreateKind, Rename, RenameKind, SetAttr};
 use ondisk::znode::{Time, flag};
 use ondisk::{Blkptr, Order};
-use units::{BlockId, Level, ObjectId, Place};
+use units::{BlockId, Level, ObjectId, Zbookmark};
 
 use crate::attributes::AttributeError;
 use crate::new_znode::NewZnode;
@@ -23,7 +23,7 @@ const ATTR_PROJECT: u64 = 0x40000;
 
 /// Whether what a record says can be done once more when it was done already, or in part, and nothing
 /// that comes after it. Where it cannot, one transaction does all of it.
-pub fn is_repeatable(entry: &zil::Entry) -> bool {
+pub fn is_repeatable(entry: &zil::ReplayEntry) -> bool {
     match &entry.record.body {
         Body::Remove { .. }
         | Body::RemoveDirectory { .. }
@@ -36,7 +36,7 @@ pub fn is_repeatable(entry: &zil::Entry) -> bool {
 
 impl FsWriter {
     /// Does what a record says.
-    pub fn replay_record(&self, now: Time, entry: &zil::Entry) -> Result<()> {
+    pub fn replay_record(&self, now: Time, entry: &zil::ReplayEntry) -> Result<()> {
         let (record, caller) = (&entry.record, replay_credentials(0, 0, now));
         if let Some(object) = required_object(&record.body)
             && !self.object_exists(object)?
@@ -270,7 +270,7 @@ impl FsWriter {
                 self.replay_truncate(caller, file, at, next.saturating_sub(at))?;
             } else {
                 let number = BlockId::new(at.checked_div(block_size).unwrap_or(0));
-                let place = Place::new(objset.id(), file, Level::new(0), number);
+                let place = Zbookmark::new(objset.id(), file, Level::new(0), number);
                 let block = objset.source().read(pointer, place, objset.key());
                 let block = block.map_err(dmu::Error::from)?;
                 let count = usize::try_from(next.saturating_sub(at)).unwrap_or(usize::MAX);

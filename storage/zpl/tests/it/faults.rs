@@ -44,7 +44,7 @@ fn list_state(writer: &FsWriter, dirs: &[ObjectId]) -> Vec<String> {
 fn fatten_unlinked(pool: &TestFs) {
     let set = pool.objset.object(pool.writer.fs().master().unlinked_set).expect("object");
     let set = zap::Zap::open(set).expect("set");
-    let tx = pool.transactions.txgs.begin().expect("a group");
+    let tx = pool.transactions.txgs.begin_tx().expect("a group");
     for number in 0..100 {
         set.insert_u64(&tx, &long_name(number), 1).expect("insert");
     }

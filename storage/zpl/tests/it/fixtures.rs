@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use ::fixtures::Fixture;
 use serde_json::Value;
-use zil::Records;
+use zil::LogReader;
 use zpl::{Fs, FsOptions};
 
 use crate::{compare, open};
@@ -22,7 +22,7 @@ enum ReplayMode {
 fn open_and_replay(
     objset: dmu::Objset,
     options: FsOptions,
-    mut log: Records,
+    mut log: LogReader,
     how: ReplayMode,
 ) -> Result<Fs, String> {
     if how == ReplayMode::Overlay {
@@ -60,7 +60,7 @@ fn differences(fixture: &Fixture, how: ReplayMode) -> Vec<String> {
         };
         let log = objset.header().log.clone();
         let (source, key) = (Arc::clone(objset.source()), objset.key().cloned());
-        let log = Records::new(source, objset.id(), &log, key, pool.txg());
+        let log = LogReader::new(source, objset.id(), &log, key, pool.txg());
         let options = FsOptions {
             posix_acls: property(properties, "acltype") == "posix",
             user_xattrs: property(properties, "xattr") != "off",

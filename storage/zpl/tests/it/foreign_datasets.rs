@@ -6,7 +6,7 @@ use std::sync::atomic::AtomicU64;
 
 use dmu::Objset;
 use parking_lot::Mutex;
-use txg::{Groups, Limits};
+use txg::{TxgLimits, Txgs};
 use units::ObjectId;
 use zap::Zap;
 use zpl::{
@@ -25,7 +25,7 @@ fn fixture_objset(fixture: &str, dataset: &str) -> Objset {
 /// A writer over what is stored in a fixture; nothing of it reaches the fixture.
 pub(crate) fn open_writer(objset: &Objset, options: FsOptions) -> FsWriter {
     let live = objset.to_writable();
-    let groups = Groups::new(units::Txg::new(1 << 40), Limits::default());
+    let groups = Txgs::new(units::Txg::new(1 << 40), TxgLimits::default());
     let (promises, failing) = (Mutex::default(), Mutex::default());
     let host = TestTransactions {
         txgs: groups,

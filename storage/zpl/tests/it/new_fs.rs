@@ -36,7 +36,7 @@ fn the_tables_of_a_new_file_system() {
     let fs = pool.reopen_read_only();
     let object = |id: u64| fs.objset().object(ObjectId::new(id)).expect("object");
     let master = Zap::open(object(1)).expect("master");
-    let text = |entry: zap::Result<zap::Entry>| {
+    let text = |entry: zap::Result<zap::ZapEntry>| {
         String::from_utf8(entry.expect("entry").name).expect("text")
     };
     let mut names: Vec<String> = master.entries().map(text).collect();

@@ -452,7 +452,7 @@ fn all_that_is_done_is_promised_to_the_log() {
     writer.unlink(&credentials(8), top, b"file").expect("unlink");
     writer.rmdir(&credentials(9), top, b"dir").expect("rmdir");
     let promises = pool.transactions.records.lock().take().expect("promises");
-    let kind = |entry: &zil::Entry| {
+    let kind = |entry: &zil::ReplayEntry| {
         let text = format!("{:?}", entry.record.body);
         text.split(['(', ' ']).next().unwrap_or_default().to_owned()
     };

@@ -10,7 +10,7 @@ use ondisk::zil::{Body, Record, Write};
 use ondisk::znode::Time;
 use ondisk::{Blkptr, Order};
 use parking_lot::Mutex;
-use txg::{Groups, Limits, Tx};
+use txg::{Tx, TxgLimits, Txgs};
 use units::Txg;
 use zpl::{
     CaseSensitivity, Credentials, Error, Fs, FsCreateOptions, FsOptions, FsWriter, LogRecord,
@@ -19,10 +19,10 @@ use zpl::{
 
 /// Transactions from groups, promises kept as text.
 pub(crate) struct TestTransactions {
-    pub(crate) txgs: Groups,
+    pub(crate) txgs: Txgs,
     pub(crate) random: AtomicU64,
     /// What was promised, if anyone wants to know.
-    pub(crate) records: Mutex<Option<Vec<zil::Entry>>>,
+    pub(crate) records: Mutex<Option<Vec<zil::ReplayEntry>>>,
     /// With the next transaction reads begin to fail, after so many.
     pub(crate) read_fault: Mutex<Option<(Arc<MemoryStore>, usize)>>,
 }
@@ -34,7 +34,7 @@ impl Transactions for TestTransactions {
         {
             memory.fail_after(Some(reads));
         }
-        self.txgs.begin().ok_or(Error::Stopped { objset: units::ObjsetId::new(54) })
+        self.txgs.begin_tx().ok_or(Error::Stopped { objset: units::ObjsetId::new(54) })
     }
 
     fn log_record(&self, tx: &Tx, promise: LogRecord<'_>) {
@@ -53,7 +53,7 @@ impl Transactions for TestTransactions {
         let seq = promises.len() as u64 + 1;
         let order = Order::Little;
         let record = Record { txg: tx.txg(), seq, fold_case: false, order, body };
-        promises.push(zil::Entry { record, block: None });
+        promises.push(zil::ReplayEntry { record, block: None });
     }
 
     fn random_u64(&self) -> u64 {
@@ -97,13 +97,13 @@ impl TestFs {
 
     pub(crate) fn with_options(new: &FsCreateOptions, settings: WriteSettings) -> Self {
         let (objset, memory) = empty_objset(Kind::Filesystem);
-        let groups = Groups::new(Txg::new(3), Limits::default());
+        let groups = Txgs::new(Txg::new(3), TxgLimits::default());
         let mut random = 77_u64;
         let mut draw = || {
             random = random.wrapping_mul(6364136223846793005).wrapping_add(1);
             random
         };
-        let tx = groups.begin().expect("a group");
+        let tx = groups.begin_tx().expect("a group");
         zpl::create_fs(&objset, &tx, new, &mut draw).expect("a new file system");
         drop(tx);
         let (random, promises) = (AtomicU64::new(3), Mutex::default());
@@ -124,7 +124,7 @@ impl TestFs {
     pub(crate) fn sync(&self) -> Blkptr {
         let txg = self.transactions.txgs.quiesce();
         let root = self.memory.sync_objset(&self.objset, txg).expect("sync").root;
-        self.transactions.txgs.finish(txg);
+        self.transactions.txgs.finish_sync(txg);
         root
     }
 
@@ -156,7 +156,7 @@ impl TestFs {
 
     fn reopen_in(&self, memory: Arc<MemoryStore>, root: &Blkptr, settings: WriteSettings) -> Self {
         let objset = open_stored(&memory, &self.objset, root).to_writable();
-        let groups = Groups::new(self.transactions.txgs.synced(), Limits::default());
+        let groups = Txgs::new(self.transactions.txgs.synced_txg(), TxgLimits::default());
         let (random, promises) = (AtomicU64::new(5), Mutex::default());
         let host = Arc::new(TestTransactions {
             txgs: groups,

@@ -30,7 +30,7 @@ fn what_cannot_be_freed_keeps_nobody_from_the_rest() {
     let set = Zap::open(again.objset.object(master.unlinked_set).expect("object")).expect("set");
     // tables are no files, whatever damage says of them
     let tables = [ObjectId::new(1), master.unlinked_set, master.sa_master];
-    let tx = again.transactions.txgs.begin().expect("a group");
+    let tx = again.transactions.txgs.begin_tx().expect("a group");
     for table in tables {
         set.insert_u64(&tx, format!("{:x}", table.get()).as_bytes(), table.get()).expect("insert");
     }
@@ -46,7 +46,7 @@ fn what_cannot_be_freed_keeps_nobody_from_the_rest() {
     let mut wanted = tables.to_vec();
     wanted.sort();
     assert_eq!(left, wanted);
-    let tx = again.transactions.txgs.begin().expect("a group");
+    let tx = again.transactions.txgs.begin_tx().expect("a group");
     for table in tables {
         set.remove(&tx, format!("{:x}", table.get()).as_bytes()).expect("remove");
     }
@@ -54,8 +54,8 @@ fn what_cannot_be_freed_keeps_nobody_from_the_rest() {
     consistency::check_consistency(&again.reopen_read_only());
 }
 
-fn record_kinds(promises: &[zil::Entry]) -> Vec<String> {
-    let kind = |entry: &zil::Entry| {
+fn record_kinds(promises: &[zil::ReplayEntry]) -> Vec<String> {
+    let kind = |entry: &zil::ReplayEntry| {
         let text = format!("{:?}", entry.record.body);
         text.split(['(', ' ']).next().unwrap_or_default().to_owned()
     };

@@ -1,13 +1,13 @@
 //! Volumes of pools that real OpenZFS made, read to their end.
 
-mod live;
 #[path = "../../../zpl/tests/it/open.rs"]
 mod open;
+mod writable;
 
 use std::sync::Arc;
 
 use sha2::{Digest, Sha256};
-use zil::Records;
+use zil::LogReader;
 use zvol::{Error, Volume};
 
 use open::pool;
@@ -29,7 +29,7 @@ fn digest(volume: &Volume) -> String {
 }
 
 /// The ranges of data and the holes between them are the whole volume, and holes are zeros.
-fn ranges_are_whole(volume: &Volume) {
+fn check_ranges(volume: &Volume) {
     let mut at = 0;
     while let Some(start) = volume.next_data(at).expect("data") {
         let end = volume.next_hole(start).expect("a hole");
@@ -42,7 +42,7 @@ fn ranges_are_whole(volume: &Volume) {
     assert_eq!(volume.next_hole(volume.size()).expect("the end"), volume.size());
 }
 
-fn check(name: &str) -> usize {
+fn check_fixture(name: &str) -> usize {
     if !fixtures::has(name) {
         return 0;
     }
@@ -57,12 +57,12 @@ fn check(name: &str) -> usize {
         let objset = tree.find(name).expect("a dataset").open().expect("an object set");
         let header = objset.header().log.clone();
         let (source, key) = (Arc::clone(objset.source()), objset.key().cloned());
-        let mut log = Records::new(source, objset.id(), &header, key, pool.txg());
+        let mut log = LogReader::new(source, objset.id(), &header, key, pool.txg());
         let (volume, replayed) = Volume::open(&objset, Some(&mut log)).expect("a volume");
-        assert_eq!(replayed.strange, None, "{name}");
+        assert_eq!(replayed.unexpected_record, None, "{name}");
         assert_eq!(listed["volume"]["size"].as_u64(), Some(volume.size()), "{name}");
         assert_eq!(listed["volume"]["sha256"].as_str(), Some(&*digest(&volume)), "{name}");
-        ranges_are_whole(&volume);
+        check_ranges(&volume);
         count += 1;
     }
     count
@@ -70,7 +70,7 @@ fn check(name: &str) -> usize {
 
 #[test]
 fn volumes_are_as_openzfs_shows_them() {
-    let total: usize = fixtures::names().iter().map(|name| check(name)).sum();
+    let total: usize = fixtures::names().iter().map(|name| check_fixture(name)).sum();
     assert!(total > 0, "no fixture has a volume");
 }
 

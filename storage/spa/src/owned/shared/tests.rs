@@ -7,10 +7,10 @@ use ondisk::blkptr::{Protection, Regular};
 use ondisk::objset::Kind;
 use ondisk::{Checksum, Compression, Dva, ObjectType, Order};
 use parking_lot::Mutex;
-use txg::{Limits, Tx};
+use txg::{Tx, TxgLimits};
 use units::{Level, Txg, VdevId};
 use vdev::VdevTree;
-use zap::{NewTable, Zap};
+use zap::{NewZap, Zap};
 use zio::{DedupLookup, FreeOutcome, SharedBlocks as _};
 
 use super::{Shared, World};
@@ -30,7 +30,7 @@ impl zio::Random for Noise {
 fn tables(fast: bool) -> Shared {
     let (mos, _) = memory::empty_objset(Kind::Meta);
     let tx = Tx::syncing(Txg::new(4));
-    Zap::create(&mos, &tx, ObjectType::OBJECT_DIRECTORY, &NewTable::default()).unwrap();
+    Zap::create(&mos, &tx, ObjectType::OBJECT_DIRECTORY, &NewZap::default()).unwrap();
     Shared {
         tree: Arc::new(VdevTree::new(Vec::new())),
         clones: Clones::load(&mos, std::iter::empty()).unwrap(),
@@ -40,7 +40,7 @@ fn tables(fast: bool) -> Shared {
             random: Arc::new(Noise),
             now: Arc::new(|| Moment { seconds: 1_700_000_000, nanoseconds: 0 }),
             workers: 1,
-            limits: Limits::default(),
+            limits: TxgLimits::default(),
             cache: arc::MemoryBudget::default(),
         },
         turn: Mutex::new(()),

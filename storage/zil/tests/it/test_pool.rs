@@ -9,9 +9,9 @@ use ondisk::objset::{Kind, LogHeader};
 use ondisk::{Blkptr, ObjectType};
 use parking_lot::Mutex;
 use sim::Storm;
-use txg::{Groups, Limits};
+use txg::{TxgLimits, Txgs};
 use units::{Ashift, ObjectId, ObjsetId, Txg};
-use zil::{Entry, Log, Records, Stop};
+use zil::{IntentLog, LogEnd, LogReader, ReplayEntry};
 use zio::memory::MemoryVdevs;
 use zio::{Key, Sink, Source, WritePolicy, Writer};
 
@@ -20,29 +20,29 @@ pub(crate) const ID: ObjsetId = ObjsetId::new(54);
 pub(crate) const FILE: ObjectId = ObjectId::new(1);
 
 /// Says so when dropped, by a test that fails, too.
-struct Done<'a>(&'a AtomicBool);
+struct DoneOnDrop<'a>(&'a AtomicBool);
 
-impl Drop for Done<'_> {
+impl Drop for DoneOnDrop<'_> {
     fn drop(&mut self) {
         self.0.store(true, Ordering::Relaxed);
     }
 }
 
-pub(crate) struct House {
+pub(crate) struct TestPool {
     storm: Storm,
     ashift: Ashift,
     pub(crate) writer: Arc<Writer>,
-    pub(crate) groups: Groups,
+    pub(crate) txgs: Txgs,
     pub(crate) objset: Objset,
-    pub(crate) log: Log,
+    pub(crate) log: IntentLog,
     /// The txgs on the drives and their roots, with the number of requests until they were.
     roots: Mutex<Vec<(usize, Txg, Blkptr)>>,
 }
 
 /// The dead give their space back.
-struct Frees<'a>(&'a Writer, Txg);
+struct FreeingLedger<'a>(&'a Writer, Txg);
 
-impl BlockLedger for Frees<'_> {
+impl BlockLedger for FreeingLedger<'_> {
     fn block_born(&self, _: &Blkptr) {}
 
     fn block_kill(&self, pointer: &Blkptr) {
@@ -50,14 +50,15 @@ impl BlockLedger for Frees<'_> {
     }
 }
 
-impl House {
+impl TestPool {
     pub(crate) fn new(ashift: Ashift, key: Option<Key>) -> Self {
         let storm = Storm::new(&[MemoryVdevs::device_size(24 << 20); 2]);
         let writer = Arc::new(MemoryVdevs::from_devices(storm.devices(), ashift).writer());
         let source = Arc::clone(writer.reader()) as Arc<dyn Source>;
         let objset = Objset::new_empty(source, ID, Kind::Filesystem, key);
-        let house = Self::over(storm, ashift, writer, objset, LogHeader::default(), Txg::new(4));
-        let tx = house.groups.begin().unwrap();
+        let house =
+            Self::with_log(storm, ashift, writer, objset, LogHeader::default(), Txg::new(4));
+        let tx = house.txgs.begin_tx().unwrap();
         let file = NewObject::new(ObjectType::PLAIN_FILE, 4096);
         house.objset.create_at(&tx, FILE, &file).unwrap();
         drop(tx);
@@ -65,7 +66,7 @@ impl House {
         house
     }
 
-    fn over(
+    fn with_log(
         storm: Storm,
         ashift: Ashift,
         writer: Arc<Writer>,
@@ -73,25 +74,25 @@ impl House {
         claimed: LogHeader,
         synced: Txg,
     ) -> Self {
-        let groups = Groups::new(synced, Limits::default());
+        let txgs = Txgs::new(synced, TxgLimits::default());
         let roots = Mutex::new(vec![(storm.journal().len(), synced, objset.root().clone())]);
-        let (a, b, c) = (Arc::clone(&writer), groups.clone(), objset.clone());
-        let log = Log::new(a, b, c, claimed);
-        Self { storm, ashift, writer, groups, objset, log, roots }
+        let (a, b, c) = (Arc::clone(&writer), txgs.clone(), objset.clone());
+        let log = IntentLog::new(a, b, c, claimed);
+        Self { storm, ashift, writer, txgs, objset, log, roots }
     }
 
     /// Writes the open txg out.
     pub(crate) fn sync(&self) {
-        self.write(self.groups.quiesce());
+        self.write_txg(self.txgs.quiesce());
     }
 
     /// Writes a txg out that is closed.
-    pub(crate) fn write(&self, txg: Txg) {
+    pub(crate) fn write_txg(&self, txg: Txg) {
         let mut root = self.objset.synced().root().clone();
         if self.objset.is_dirty(txg) || self.log.is_dirty(txg) {
             let policy =
                 |_| WritePolicy { key: self.objset.key().cloned(), ..WritePolicy::default() };
-            let ledger = Frees(&self.writer, txg);
+            let ledger = FreeingLedger(&self.writer, txg);
             let sink = &*self.writer;
             let syncing = SyncContext {
                 txg,
@@ -102,17 +103,17 @@ impl House {
                 form: dmu::Form::default(),
             };
             let mut edit = |header: &mut ondisk::objset::ObjsetHeader| {
-                self.log.sync(txg, &mut header.log).unwrap();
+                self.log.sync_header(txg, &mut header.log).unwrap();
             };
             let synced = self.objset.sync(&syncing, &mut edit).unwrap();
             root = synced.root;
         }
-        self.writer.flush(self.groups.synced()).unwrap();
-        self.roots.lock().push((self.requests(), txg, root));
+        self.writer.flush(self.txgs.synced_txg()).unwrap();
+        self.roots.lock().push((self.request_count(), txg, root));
         while !self.writer.allocator().drain_changes(txg).is_empty() {}
         self.writer.allocator().mark_synced(txg);
-        self.log.synced(txg);
-        self.groups.finish(txg);
+        self.log.on_txg_synced(txg);
+        self.txgs.finish_sync(txg);
     }
 
     /// Does something while txgs are written whenever someone waits for one.
@@ -121,12 +122,12 @@ impl House {
         std::thread::scope(|scope| {
             scope.spawn(|| {
                 while !done.load(Ordering::Relaxed) {
-                    if self.groups.wait_due(Duration::from_millis(1)) {
+                    if self.txgs.wait_sync_due(Duration::from_millis(1)) {
                         self.sync();
                     }
                 }
             });
-            let _done = Done(&done);
+            let _done = DoneOnDrop(&done);
             work()
         })
     }
@@ -135,40 +136,40 @@ impl House {
         self.writer.allocator().class_usage(zio::Class::Normal).allocated
     }
 
-    pub(crate) fn lost(&self) -> Vec<zio::Error> {
+    pub(crate) fn lost_blocks(&self) -> Vec<zio::Error> {
         self.writer.drain_leaked_space()
     }
 
     /// How many requests the drives had so far: a point in time.
-    pub(crate) fn requests(&self) -> usize {
+    pub(crate) fn request_count(&self) -> usize {
         self.storm.journal().len()
     }
 
     /// What is on the drives if the power fails at this moment; `seed` chooses among the ways.
-    pub(crate) fn cut(&self, seed: u64) -> Left {
-        self.cut_at(self.requests(), seed)
+    pub(crate) fn cut_power(&self, seed: u64) -> CrashImage {
+        self.cut_power_at(self.request_count(), seed)
     }
 
     /// The same at an earlier one.
-    pub(crate) fn cut_at(&self, at: usize, seed: u64) -> Left {
+    pub(crate) fn cut_power_at(&self, at: usize, seed: u64) -> CrashImage {
         let roots = self.roots.lock().clone();
         let (_, synced, root) = roots.into_iter().rfind(|(known, ..)| *known <= at).unwrap();
         let key = self.objset.key().cloned();
         let storm = Storm::from_memory(self.storm.journal().cut(at, seed));
-        Left { storm, ashift: self.ashift, synced, root, key }
+        CrashImage { storm, ashift: self.ashift, synced_txg: synced, root, key }
     }
 }
 
 /// What is left after a power cut.
-pub(crate) struct Left {
+pub(crate) struct CrashImage {
     storm: Storm,
     ashift: Ashift,
-    pub(crate) synced: Txg,
+    pub(crate) synced_txg: Txg,
     root: Blkptr,
     key: Option<Key>,
 }
 
-impl Left {
+impl CrashImage {
     fn drives(&self) -> MemoryVdevs {
         MemoryVdevs::from_devices(self.storm.devices(), self.ashift)
     }
@@ -179,18 +180,18 @@ impl Left {
     }
 
     /// What the log tells, and why it ends.
-    pub(crate) fn log(&self, header: &LogHeader) -> (Vec<Entry>, Stop) {
+    pub(crate) fn read_log(&self, header: &LogHeader) -> (Vec<ReplayEntry>, LogEnd) {
         let source = self.drives().reader() as Arc<dyn Source>;
-        let mut records = Records::new(source, ID, header, self.key.clone(), self.synced);
+        let mut records = LogReader::new(source, ID, header, self.key.clone(), self.synced_txg);
         let entries = records.by_ref().map(|entry| entry.unwrap()).collect();
-        (entries, records.stop().unwrap().clone())
+        (entries, records.end().unwrap().clone())
     }
 
     /// The same dataset in use again: all it has is claimed, its log too.
-    pub(crate) fn import(self) -> House {
+    pub(crate) fn import(self) -> TestPool {
         let objset = self.objset();
         let writer = Arc::new(self.drives().writer());
-        let first = Txg::new(self.synced.get() + 1);
+        let first = Txg::new(self.synced_txg.get() + 1);
         objset.walk(&dmu::WalkOptions::default(), &mut |place, found| {
             if let dmu::BlockVisit::Pointer(Blkptr::Regular(block)) = found {
                 writer.claim(block, first, place).unwrap();
@@ -199,11 +200,19 @@ impl Left {
         });
         // no space maps here that know of the older ones
         let early = Txg::new(1);
-        let mut claimed = zil::claim(&writer, ID, &objset.header().log, (early, false)).unwrap();
+        let mut claimed =
+            zil::claim_log(&writer, ID, &objset.header().log, (early, false)).unwrap();
         writer.allocator().drain_changes(early);
         if claimed.claim_txg == early {
             claimed.claim_txg = first;
         }
-        House::over(self.storm, self.ashift, writer, objset.to_writable(), claimed, self.synced)
+        TestPool::with_log(
+            self.storm,
+            self.ashift,
+            writer,
+            objset.to_writable(),
+            claimed,
+            self.synced_txg,
+        )
     }
 }

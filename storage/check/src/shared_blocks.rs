@@ -19,29 +19,29 @@ use crate::Error;
 
 /// What a table says of a block, and what was found.
 #[derive(Clone, Copy, Debug, Default)]
-struct Sharing {
+struct RefCounts {
     /// References as a table counts them.
-    told: u64,
+    expected: u64,
     found: u64,
 }
 
 /// The blocks that may be referred to more than once, by their first address.
 #[derive(Default)]
-pub(crate) struct Shared {
-    blocks: Mutex<HashMap<(VdevId, u64), Sharing>>,
+pub(crate) struct RefcountedBlocks {
+    blocks: Mutex<HashMap<(VdevId, u64), RefCounts>>,
     is_empty: bool,
 }
 
 /// A block in a dedup table: the key and what is said of it.
-type Known = HashMap<DedupKey, Vec<((VdevId, u64), u64)>>;
+type DedupEntries = HashMap<DedupKey, Vec<((VdevId, u64), u64)>>;
 
-impl Shared {
+impl RefcountedBlocks {
     /// Reads all tables.
     pub(crate) fn load(pool: &Pool) -> Result<Self, Error> {
         let mut blocks = HashMap::new();
-        dedup(pool.mos(), pool.directory(), &mut blocks)?;
+        load_dedup_tables(pool.mos(), pool.directory(), &mut blocks)?;
         for (vdev, _) in pool.tree().tops() {
-            clones(pool, vdev, &mut blocks)?;
+            load_clone_table(pool, vdev, &mut blocks)?;
         }
         let is_empty = blocks.is_empty();
         Ok(Self { blocks: Mutex::new(blocks), is_empty })
@@ -49,7 +49,7 @@ impl Shared {
 
     /// Notes a reference to a block; gives whether the block may be shared, and how many references
     /// there were before.
-    pub(crate) fn refer(&self, dva: Dva) -> Option<u64> {
+    pub(crate) fn add_reference(&self, dva: Dva) -> Option<u64> {
         if self.is_empty {
             return None;
         }
@@ -61,17 +61,17 @@ impl Shared {
 
     /// How many blocks there are of which a table counts another number of references than were
     /// found, and one of them: its vdev and offset, told, found.
-    pub(crate) fn differences(&self) -> (u64, Option<(VdevId, u64, u64, u64)>) {
+    pub(crate) fn mismatches(&self) -> (u64, Option<(VdevId, u64, u64, u64)>) {
         let blocks = self.blocks.lock();
-        let mut wrong = blocks.iter().filter(|(_, sharing)| sharing.told != sharing.found);
-        let first = wrong.next().map(|((vdev, offset), s)| (*vdev, *offset, s.told, s.found));
+        let mut wrong = blocks.iter().filter(|(_, sharing)| sharing.expected != sharing.found);
+        let first = wrong.next().map(|((vdev, offset), s)| (*vdev, *offset, s.expected, s.found));
         (u64::from(first.is_some()) + wrong.count() as u64, first)
     }
 }
 
-type Blocks = HashMap<(VdevId, u64), Sharing>;
+type RefCountMap = HashMap<(VdevId, u64), RefCounts>;
 
-fn clones(pool: &Pool, vdev: VdevId, blocks: &mut Blocks) -> Result<(), Error> {
+fn load_clone_table(pool: &Pool, vdev: VdevId, blocks: &mut RefCountMap) -> Result<(), Error> {
     let Some(object) = pool.directory().object(&clone_table_name(vdev))? else { return Ok(()) };
     let mut bonus = Reader::new("clone table", object.bonus(), object.bonus_order());
     let table = CloneTable::read(&mut bonus)?;
@@ -86,31 +86,37 @@ fn clones(pool: &Pool, vdev: VdevId, blocks: &mut Blocks) -> Result<(), Error> {
             None => clone_count(entry.value.bytes(), object.bonus_order())?,
         };
         // the table counts the references beyond the first
-        blocks.entry((vdev, offset)).or_default().told += count.saturating_add(1);
+        blocks.entry((vdev, offset)).or_default().expected += count.saturating_add(1);
     }
     Ok(())
 }
 
-fn dedup(mos: &Objset, directory: &Directory, blocks: &mut Blocks) -> Result<(), Error> {
+fn load_dedup_tables(
+    mos: &Objset,
+    directory: &Directory,
+    blocks: &mut RefCountMap,
+) -> Result<(), Error> {
     for entry in directory.table().entries() {
         let entry = entry?;
         let name = String::from_utf8_lossy(&entry.name);
         let Some(id) = entry.value.u64().map(ObjectId::new) else { continue };
-        let mut known = Known::new();
+        let mut known = DedupEntries::new();
         match TableName::parse(&name) {
-            Some(TableName::Table(..)) => table(mos, id, Shape::Traditional, &mut known)?,
-            Some(TableName::Directory(_)) => family(mos, id, &mut known)?,
+            Some(TableName::Table(..)) => {
+                load_dedup_table(mos, id, Shape::Traditional, &mut known)?
+            }
+            Some(TableName::Directory(_)) => load_checksum_tables(mos, id, &mut known)?,
             _ => continue,
         }
         for (at, references) in known.into_values().flatten() {
-            blocks.entry(at).or_default().told += references;
+            blocks.entry(at).or_default().expected += references;
         }
     }
     Ok(())
 }
 
 /// The tables and logs of a checksum.
-fn family(mos: &Objset, id: ObjectId, known: &mut Known) -> Result<(), Error> {
+fn load_checksum_tables(mos: &Objset, id: ObjectId, known: &mut DedupEntries) -> Result<(), Error> {
     let directory = Zap::open(mos.object(id)?)?;
     let shape = Shape::from_flags(directory.lookup_u64(b"flags")?.unwrap_or(0));
     for entry in directory.entries() {
@@ -118,16 +124,21 @@ fn family(mos: &Objset, id: ObjectId, known: &mut Known) -> Result<(), Error> {
         let name = String::from_utf8_lossy(&entry.name);
         if let (Some(TableName::Table(..)), Some(id)) = (TableName::parse(&name), entry.value.u64())
         {
-            table(mos, ObjectId::new(id), shape, known)?;
+            load_dedup_table(mos, ObjectId::new(id), shape, known)?;
         }
     }
     for (words, value) in &DedupLogs::read(mos, &directory)?.entries {
-        known.insert(DedupKey::from_words(words)?, addresses(value));
+        known.insert(DedupKey::from_words(words)?, copy_addresses(value));
     }
     Ok(())
 }
 
-fn table(mos: &Objset, id: ObjectId, shape: Shape, known: &mut Known) -> Result<(), Error> {
+fn load_dedup_table(
+    mos: &Objset,
+    id: ObjectId,
+    shape: Shape,
+    known: &mut DedupEntries,
+) -> Result<(), Error> {
     for entry in Zap::open(mos.object(id)?)?.entries() {
         let entry = entry?;
         let Some(key) = entry.key64.as_deref().and_then(|words| <[u64; 5]>::try_from(words).ok())
@@ -136,12 +147,12 @@ fn table(mos: &Objset, id: ObjectId, shape: Shape, known: &mut Known) -> Result<
         };
         let key = DedupKey::from_words(&key)?;
         let value = DedupValue::parse(entry.value.bytes(), shape)?;
-        known.insert(key, addresses(&value));
+        known.insert(key, copy_addresses(&value));
     }
     Ok(())
 }
 
-fn addresses(value: &DedupValue) -> Vec<((VdevId, u64), u64)> {
+fn copy_addresses(value: &DedupValue) -> Vec<((VdevId, u64), u64)> {
     let address = |copies: &Copies| {
         let dva = copies.dvas.first().copied().flatten()?;
         (copies.references > 0).then_some(((dva.vdev, dva.offset), copies.references))

@@ -6,11 +6,11 @@
 use std::ops::Range;
 
 /// 64-bit words of a chunk.
-const WORDS: usize = 1024;
+const CHUNK_WORDS: usize = 1024;
 /// Bits of a chunk.
-const BITS: u32 = 64 * 1024;
+const CHUNK_BITS: u32 = 64 * 1024;
 /// Sectors of a chunk.
-const CHUNK: u64 = 64 * WORDS as u64;
+const CHUNK_SECTORS: u64 = 64 * CHUNK_WORDS as u64;
 
 #[derive(Clone, Default)]
 enum Chunk {
@@ -18,20 +18,20 @@ enum Chunk {
     Empty,
     Full,
     /// The bits, and how many are set.
-    Mixed(Box<[u64; WORDS]>, u32),
+    Mixed(Box<[u64; CHUNK_WORDS]>, u32),
 }
 
 /// A set of sectors below a limit.
 #[derive(Clone, Default)]
-pub(crate) struct Bits {
+pub(crate) struct SectorSet {
     chunks: Vec<Chunk>,
     limit: u64,
 }
 
-impl Bits {
+impl SectorSet {
     /// The empty set of sectors below `limit`.
     pub(crate) fn new(limit: u64) -> Self {
-        let chunks = usize::try_from(limit.div_ceil(CHUNK)).unwrap_or(0);
+        let chunks = usize::try_from(limit.div_ceil(CHUNK_SECTORS)).unwrap_or(0);
         Self { chunks: vec![Chunk::Empty; chunks], limit }
     }
 
@@ -42,15 +42,15 @@ impl Bits {
 
     /// Puts sectors in, or takes them out; gives how many were so already. What is beyond the limit
     /// is left out.
-    pub(crate) fn put(&mut self, range: Range<u64>, wanted: bool) -> u64 {
+    pub(crate) fn set_range(&mut self, range: Range<u64>, wanted: bool) -> u64 {
         let end = range.end.min(self.limit);
         let mut at = range.start;
         let mut already = 0;
         while at < end {
-            let (index, first) = (at / CHUNK, at % CHUNK);
-            let length = (CHUNK - first).min(end - at);
+            let (index, first) = (at / CHUNK_SECTORS, at % CHUNK_SECTORS);
+            let length = (CHUNK_SECTORS - first).min(end - at);
             if let Some(chunk) = self.chunks.get_mut(usize::try_from(index).unwrap_or(usize::MAX)) {
-                already += chunk.put(first, length, wanted);
+                already += chunk.set_range(first, length, wanted);
             }
             at += length;
         }
@@ -60,7 +60,7 @@ impl Bits {
     /// How many of the sectors are in it.
     pub(crate) fn count(&self, range: Range<u64>) -> u64 {
         let mut found = 0;
-        self.words(range, |word, _, _| found += u64::from(word.count_ones()));
+        self.visit_words(range, |word, _, _| found += u64::from(word.count_ones()));
         found
     }
 
@@ -68,26 +68,26 @@ impl Bits {
     pub(crate) fn total(&self) -> u64 {
         let count = |chunk: &Chunk| match chunk {
             Chunk::Empty => 0,
-            Chunk::Full => CHUNK,
+            Chunk::Full => CHUNK_SECTORS,
             Chunk::Mixed(_, set) => u64::from(*set),
         };
         self.chunks.iter().map(count).sum()
     }
 
     /// Shows the runs of sectors that are in this set and not in the other.
-    pub(crate) fn without(&self, other: &Self, visit: &mut dyn FnMut(Range<u64>)) {
+    pub(crate) fn visit_difference(&self, other: &Self, visit: &mut dyn FnMut(Range<u64>)) {
         let mut run = 0..0;
         for (index, (ours, theirs)) in (0_u64..).zip(self.chunks.iter().zip(&other.chunks)) {
             if matches!(ours, Chunk::Empty) || matches!(theirs, Chunk::Full) {
                 continue;
             }
-            for word in 0..WORDS {
+            for word in 0..CHUNK_WORDS {
                 let mut left = ours.word(word) & !theirs.word(word);
-                let base = index * CHUNK + 64 * word as u64;
+                let base = index * CHUNK_SECTORS + 64 * word as u64;
                 while left != 0 {
                     let first = left.trailing_zeros();
                     let length = (left >> first).trailing_ones();
-                    left &= !mask(first, length);
+                    left &= !bit_mask(first, length);
                     let start = base + u64::from(first);
                     if start != run.end {
                         if !run.is_empty() {
@@ -105,15 +105,16 @@ impl Bits {
     }
 
     /// Shows the words of a range, with bits that are not of it taken out.
-    fn words(&self, range: Range<u64>, mut visit: impl FnMut(u64, u64, u32)) {
+    fn visit_words(&self, range: Range<u64>, mut visit: impl FnMut(u64, u64, u32)) {
         let end = range.end.min(self.limit);
         let mut at = range.start;
         while at < end {
-            let chunk = usize::try_from(at / CHUNK).ok().and_then(|index| self.chunks.get(index));
+            let chunk =
+                usize::try_from(at / CHUNK_SECTORS).ok().and_then(|index| self.chunks.get(index));
             let bit = u32::try_from(at % 64).unwrap_or(0);
             let length = u32::try_from((end - at).min(64 - u64::from(bit))).unwrap_or(64);
-            let index = usize::try_from(at % CHUNK / 64).unwrap_or(0);
-            let word = chunk.map_or(0, |chunk| chunk.word(index)) & mask(bit, length);
+            let index = usize::try_from(at % CHUNK_SECTORS / 64).unwrap_or(0);
+            let word = chunk.map_or(0, |chunk| chunk.word(index)) & bit_mask(bit, length);
             visit(word, at, length);
             at += u64::from(length);
         }
@@ -129,21 +130,21 @@ impl Chunk {
         }
     }
 
-    fn put(&mut self, first: u64, length: u64, wanted: bool) -> u64 {
+    fn set_range(&mut self, first: u64, length: u64, wanted: bool) -> u64 {
         match (&*self, wanted) {
             (Self::Empty, false) | (Self::Full, true) => return length,
-            (_, _) if length == CHUNK => {
+            (_, _) if length == CHUNK_SECTORS => {
                 let set = match self {
                     Self::Empty => 0,
-                    Self::Full => CHUNK,
+                    Self::Full => CHUNK_SECTORS,
                     Self::Mixed(_, set) => u64::from(*set),
                 };
                 *self = if wanted { Self::Full } else { Self::Empty };
-                return if wanted { set } else { CHUNK - set };
+                return if wanted { set } else { CHUNK_SECTORS - set };
             }
-            (Self::Empty, true) => *self = Self::Mixed(Box::new([0; WORDS]), 0),
+            (Self::Empty, true) => *self = Self::Mixed(Box::new([0; CHUNK_WORDS]), 0),
             (Self::Full, false) => {
-                *self = Self::Mixed(Box::new([u64::MAX; WORDS]), BITS);
+                *self = Self::Mixed(Box::new([u64::MAX; CHUNK_WORDS]), CHUNK_BITS);
             }
             (Self::Mixed(..), _) => {}
         }
@@ -153,7 +154,7 @@ impl Chunk {
         while at < end {
             let bit = u32::try_from(at % 64).unwrap_or(0);
             let here = u32::try_from((end - at).min(64 - u64::from(bit))).unwrap_or(64);
-            let mask = mask(bit, here);
+            let mask = bit_mask(bit, here);
             if let Some(word) = words.get_mut(usize::try_from(at / 64).unwrap_or(usize::MAX)) {
                 let had = (*word & mask).count_ones();
                 if wanted {
@@ -170,21 +171,21 @@ impl Chunk {
         }
         match u64::from(*set) {
             0 => *self = Self::Empty,
-            CHUNK => *self = Self::Full,
+            CHUNK_SECTORS => *self = Self::Full,
             _ => {}
         }
         u64::from(already)
     }
 }
 
-fn mask(first: u32, length: u32) -> u64 {
+fn bit_mask(first: u32, length: u32) -> u64 {
     u64::MAX.checked_shr(64 - length).unwrap_or(0).checked_shl(first).unwrap_or(0)
 }
 
 #[cfg(test)]
 #[expect(clippy::cast_possible_truncation, reason = "numbers below 200,000")]
 mod tests {
-    use super::Bits;
+    use super::SectorSet;
 
     proptest::proptest! {
         #[test]
@@ -193,7 +194,7 @@ mod tests {
             others in proptest::collection::vec((0_u64..200_000, 1_u64..90_000), 0..4),
         ) {
             const LIMIT: u64 = 190_001;
-            let mut bits = Bits::new(LIMIT);
+            let mut bits = SectorSet::new(LIMIT);
             let mut plain = vec![false; LIMIT as usize];
             for (start, length, wanted) in steps {
                 let range = start..start + length;
@@ -201,18 +202,18 @@ mod tests {
                 let counted = plain[inside.clone()].iter().filter(|bit| **bit).count();
                 assert_eq!(bits.count(range.clone()), counted as u64);
                 let same = plain[inside.clone()].iter().filter(|bit| **bit == wanted).count();
-                assert_eq!(bits.put(range, wanted), same as u64);
+                assert_eq!(bits.set_range(range, wanted), same as u64);
                 plain[inside].fill(wanted);
             }
             assert_eq!(bits.total(), plain.iter().filter(|bit| **bit).count() as u64);
-            let mut other = Bits::new(LIMIT);
+            let mut other = SectorSet::new(LIMIT);
             for (start, length) in others {
-                other.put(start..start + length, true);
+                other.set_range(start..start + length, true);
                 plain[start.min(LIMIT) as usize..(start + length).min(LIMIT) as usize].fill(false);
             }
             let mut left = vec![false; LIMIT as usize];
             let mut end = None;
-            bits.without(&other, &mut |run| {
+            bits.visit_difference(&other, &mut |run| {
                 assert!(!run.is_empty() && end.is_none_or(|end| end < run.start));
                 end = Some(run.end);
                 left[run.start as usize..run.end as usize].fill(true);

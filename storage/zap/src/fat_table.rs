@@ -4,41 +4,41 @@ use dmu::{Object, RecentBlocks};
 use ondisk::zap::fat::{Header, Table};
 use ondisk::zap::leaf::Leaf;
 use ondisk::zap::{hash, pointers};
-use units::{BlockId, Place};
+use units::{BlockId, Zbookmark};
 use zio::Block;
 
 use crate::{Error, Result};
 
 /// A fat table: its header, and the blocks that were used last.
-pub(crate) struct Fat {
+pub(crate) struct FatTable {
     pub(crate) header: Header,
     pub(crate) block: Block,
     /// Not of a live object set, which knows its blocks itself, and changes them.
-    recent: Option<RecentBlocks<u64, 8>>,
+    recent_blocks: Option<RecentBlocks<u64, 8>>,
 }
 
-impl Fat {
+impl FatTable {
     pub(crate) fn new(header: Header, block: Block, live: bool) -> Self {
-        Self { header, block, recent: (!live).then(RecentBlocks::new) }
+        Self { header, block, recent_blocks: (!live).then(RecentBlocks::new) }
     }
 
     /// The leaf for a place in the pointer table.
-    pub(crate) fn leaf_of(&self, object: &Object, index: u64) -> Result<BlockId> {
+    pub(crate) fn leaf_at_index(&self, object: &Object, index: u64) -> Result<BlockId> {
         match &self.header.table {
             Table::Embedded => {
                 let zero = BlockId::new(0);
-                let missing = Error::Missing { place: object.zbookmark(zero) };
+                let missing = Error::MissingBlock { zbookmark: object.zbookmark(zero) };
                 let Some(word) = self.embedded_word(index) else { return Err(missing) };
                 pointers::pointer(&self.block, self.block.order(), word)
-                    .map_err(|why| corrupt(object, zero, why))
+                    .map_err(|why| corrupt_error(object, zero, why))
             }
             Table::External { first, next, .. } => {
-                let loaded = self.load(object, *first, index);
+                let loaded = self.load_pointer(object, *first, index);
                 let table_block = index.checked_shr(self.header.block_shift).unwrap_or(0);
                 match (loaded, next) {
                     // what has been copied into the larger table stands there twice in a row
                     (Err(_), Some((next, copied))) if table_block < *copied => {
-                        self.load(object, *next, index.saturating_mul(2))
+                        self.load_pointer(object, *next, index.saturating_mul(2))
                     }
                     (loaded, _) => loaded,
                 }
@@ -51,38 +51,38 @@ impl Fat {
         usize::try_from(index).ok()?.checked_add(self.header.embedded_at())
     }
 
-    fn load(&self, object: &Object, first: BlockId, index: u64) -> Result<BlockId> {
-        let (block, word) = seat(&self.header, first, index);
+    fn load_pointer(&self, object: &Object, first: BlockId, index: u64) -> Result<BlockId> {
+        let (block, word) = pointer_position(&self.header, first, index);
         let content = self.block(object, block)?;
         pointers::pointer(&content, content.order(), word)
-            .map_err(|why| corrupt(object, block, why))
+            .map_err(|why| corrupt_error(object, block, why))
     }
 
     /// A block of the table, which must be there.
     pub(crate) fn block(&self, object: &Object, block: BlockId) -> Result<Block> {
-        let Some(recent) = &self.recent else { return block_of(object, block) };
+        let Some(recent) = &self.recent_blocks else { return read_block(object, block) };
         if let Some(known) = recent.get(block.get()) {
             return Ok(known);
         }
-        let read = block_of(object, block)?;
+        let read = read_block(object, block)?;
         recent.insert(block.get(), &read);
         Ok(read)
     }
 
     /// The leaf for a hash, with its block number.
     pub(crate) fn leaf(&self, object: &Object, hash: u64) -> Result<(BlockId, Block)> {
-        let number = self.leaf_of(object, self.index(hash))?;
+        let number = self.leaf_at_index(object, self.index_of_hash(hash))?;
         let block = self.block(object, number)?;
         let leaf = Leaf::parse(&block, block.order());
-        let leaf = leaf.map_err(|why| corrupt(object, number, why))?;
+        let leaf = leaf.map_err(|why| corrupt_error(object, number, why))?;
         if !leaf.covers(hash) {
-            return Err(Error::WrongLeaf { place: object.zbookmark(number), hash });
+            return Err(Error::WrongLeaf { zbookmark: object.zbookmark(number), hash });
         }
         Ok((number, block))
     }
 
     /// The place in the pointer table for a hash.
-    pub(crate) const fn index(&self, hash: u64) -> u64 {
+    pub(crate) const fn index_of_hash(&self, hash: u64) -> u64 {
         hash::index(hash, self.header.table_shift)
     }
 
@@ -95,7 +95,7 @@ impl Fat {
 
     /// The place in the pointer table at which to go on after `index` led to nothing: behind the
     /// places of the table's blocks that are not there at all, or else the next.
-    pub(crate) fn behind_gap(&self, object: &Object, index: u64) -> u64 {
+    pub(crate) fn index_after_gap(&self, object: &Object, index: u64) -> u64 {
         let next = index.saturating_add(1);
         let Table::External { first, blocks, .. } = &self.header.table else { return next };
         let shift = self.header.block_shift;
@@ -112,7 +112,7 @@ impl Fat {
 }
 
 /// The block of an external table and the word in it in which a pointer stands.
-pub(crate) fn seat(header: &Header, first: BlockId, index: u64) -> (BlockId, usize) {
+pub(crate) fn pointer_position(header: &Header, first: BlockId, index: u64) -> (BlockId, usize) {
     let shift = header.block_shift;
     let block = first.get().saturating_add(index.checked_shr(shift).unwrap_or(0));
     let mask = !u64::MAX.checked_shl(shift).unwrap_or(0);
@@ -120,11 +120,11 @@ pub(crate) fn seat(header: &Header, first: BlockId, index: u64) -> (BlockId, usi
 }
 
 /// A block of a table, which must be there.
-pub(crate) fn block_of(object: &Object, block: BlockId) -> Result<Block> {
-    object.block(block)?.ok_or(Error::Missing { place: object.zbookmark(block) })
+pub(crate) fn read_block(object: &Object, block: BlockId) -> Result<Block> {
+    object.block(block)?.ok_or(Error::MissingBlock { zbookmark: object.zbookmark(block) })
 }
 
-pub(crate) fn corrupt(object: &Object, block: BlockId, why: ondisk::Error) -> Error {
-    let place: Place = object.zbookmark(block);
-    Error::Corrupt { place, why }
+pub(crate) fn corrupt_error(object: &Object, block: BlockId, why: ondisk::Error) -> Error {
+    let place: Zbookmark = object.zbookmark(block);
+    Error::Corrupt { zbookmark: place, why }
 }

@@ -6,14 +6,14 @@ use ondisk::blkptr::{Checksum, Regular};
 use ondisk::objset::LogHeader;
 use ondisk::zil::{Body, Chain, Record, Verifier, Write};
 use ondisk::{Blkptr, Reader};
-use units::{BlockId, Level, ObjectId, ObjsetId, Place, Txg};
+use units::{BlockId, Level, ObjectId, ObjsetId, Txg, Zbookmark};
 use zio::{Block, Key, Source};
 
 use crate::Error;
 
 /// A record with its data.
 #[derive(Clone, Debug)]
-pub struct Entry {
+pub struct ReplayEntry {
     /// What was done.
     pub record: Record,
     /// For a write whose data is not in the record: the whole block that has it.
@@ -31,7 +31,7 @@ pub struct WrittenBlock {
 
 /// Where the walk came to its end.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Stop {
+pub enum LogEnd {
     /// There is no log, or nothing in it is to be replayed.
     Empty,
     /// After the last block or record that an import has claimed.
@@ -46,42 +46,42 @@ pub enum Stop {
 /// The records of one dataset's log that are not part of the dataset yet, in their order.
 ///
 /// An error is given out once and ends the walk: what follows depends on what is missing.
-pub struct Records {
+pub struct LogReader {
     source: Arc<dyn Source>,
     key: Option<Key>,
     objset: ObjsetId,
-    limits: Limits,
-    next: Blkptr,
-    blocks: u64,
+    range: ReplayRange,
+    next_pointer: Blkptr,
+    blocks_read: u64,
     /// The number of the last record that was met.
-    last: u64,
-    current: Option<Current>,
-    stop: Option<Stop>,
+    last_seq: u64,
+    current: Option<CurrentBlock>,
+    end: Option<LogEnd>,
 }
 
 #[derive(Clone, Copy)]
-struct Limits {
-    claimed: bool,
+struct ReplayRange {
+    is_claimed: bool,
     last_block: u64,
     last_record: u64,
-    replayed: u64,
+    replayed_seq: u64,
     /// Records of older txgs are in the dataset.
     first_txg: Txg,
 }
 
-struct Current {
+struct CurrentBlock {
     block: Block,
-    place: Place,
-    front: bool,
-    at: usize,
+    zbookmark: Zbookmark,
+    has_leading_header: bool,
+    offset: usize,
 }
 
 /// More blocks than any log has: 512 GiB of the largest.
-const MOST_BLOCKS: u64 = 1 << 22;
+const MAX_LOG_BLOCKS: u64 = 1 << 22;
 
-impl Records {
+impl LogReader {
     /// The level under which log blocks and the blocks of writes are asked for.
-    pub const LEVEL: Level = Level::new(254);
+    pub const LOG_LEVEL: Level = Level::new(254);
 
     /// Walks the log with this header. `synced` is the txg of the uberblock in use.
     pub fn new(
@@ -93,11 +93,11 @@ impl Records {
     ) -> Self {
         let claimed = !header.claim_txg.is_zero();
         let has_last_record = claimed && header.flags & 2 != 0;
-        let limits = Limits {
-            claimed,
+        let range = ReplayRange {
+            is_claimed: claimed,
             last_block: if claimed { header.claim_block_seq } else { u64::MAX },
             last_record: if has_last_record { header.claim_record_seq } else { u64::MAX },
-            replayed: header.replay_seq,
+            replayed_seq: header.replay_seq,
             first_txg: if claimed {
                 header.claim_txg
             } else {
@@ -105,66 +105,82 @@ impl Records {
             },
         };
         let nothing = header.chain.is_hole() || (claimed && !header.replay_needed());
-        let stop = nothing.then_some(Stop::Empty);
-        let next = header.chain.clone();
-        Self { source, key, objset, limits, next, blocks: 0, last: 0, current: None, stop }
+        let end = nothing.then_some(LogEnd::Empty);
+        let next_pointer = header.chain.clone();
+        Self {
+            source,
+            key,
+            objset,
+            range,
+            next_pointer,
+            blocks_read: 0,
+            last_seq: 0,
+            current: None,
+            end,
+        }
     }
 
     /// Why there are no more records; `None` while there may be.
-    pub fn stop(&self) -> Option<&Stop> {
-        self.stop.as_ref()
+    pub fn end(&self) -> Option<&LogEnd> {
+        self.end.as_ref()
     }
 
     /// How many blocks of the log were read.
-    pub fn blocks(&self) -> u64 {
-        self.blocks
+    pub fn blocks_read(&self) -> u64 {
+        self.blocks_read
     }
 
-    fn step(&mut self) -> Result<Option<Entry>, Stop> {
+    fn next_entry(&mut self) -> Result<Option<ReplayEntry>, LogEnd> {
         loop {
             let Some(current) = &mut self.current else {
                 self.current = Some(self.read_block()?);
                 continue;
             };
-            let limits = self.limits;
-            let record = current.next_record(limits, &mut self.last);
-            let Some(record) = record.map_err(|why| limits.ends(why))? else {
-                self.next = current.next_block().map_err(|why| limits.ends(why))?;
+            let limits = self.range;
+            let record = current.next_record(limits, &mut self.last_seq);
+            let Some(record) = record.map_err(|why| limits.classify_error(why))? else {
+                self.next_pointer =
+                    current.next_pointer().map_err(|why| limits.classify_error(why))?;
                 self.current = None;
                 continue;
             };
             if record.seq > limits.last_record {
-                return Err(Stop::Claimed);
+                return Err(LogEnd::Claimed);
             }
-            if record.seq <= limits.replayed || record.txg < limits.first_txg {
+            if record.seq <= limits.replayed_seq || record.txg < limits.first_txg {
                 continue;
             }
             let block = self.written_block(&record)?;
-            return Ok(Some(Entry { record, block }));
+            return Ok(Some(ReplayEntry { record, block }));
         }
     }
 
-    fn read_block(&mut self) -> Result<Current, Stop> {
-        let Blkptr::Regular(pointer) = &self.next else { return Err(Stop::Claimed) };
+    fn read_block(&mut self) -> Result<CurrentBlock, LogEnd> {
+        let Blkptr::Regular(pointer) = &self.next_pointer else { return Err(LogEnd::Claimed) };
         let verifier = Verifier::of(pointer);
-        let place =
-            Place::new(self.objset, ObjectId::META, Self::LEVEL, BlockId::new(verifier.seq));
+        let place = Zbookmark::new(
+            self.objset,
+            ObjectId::META,
+            Self::LOG_LEVEL,
+            BlockId::new(verifier.seq),
+        );
         // the last that was claimed may be one that had room and was not written yet
-        let all = verifier.seq == self.limits.last_block && self.last == self.limits.last_record;
-        if verifier.seq > self.limits.last_block || all {
-            return Err(Stop::Claimed);
+        let all = verifier.seq == self.range.last_block && self.last_seq == self.range.last_record;
+        if verifier.seq > self.range.last_block || all {
+            return Err(LogEnd::Claimed);
         }
-        if self.blocks >= MOST_BLOCKS {
-            return Err(Stop::Failed(Error::Chain { place }));
+        if self.blocks_read >= MAX_LOG_BLOCKS {
+            return Err(LogEnd::Failed(Error::Chain { zbookmark: place }));
         }
-        let block = self.source.read(&self.next, place, self.key.as_ref());
-        let block = block.map_err(|why| self.limits.ends(why.into()))?;
-        self.blocks = self.blocks.saturating_add(1);
-        Current::new(block, pointer, verifier, place).map_err(|why| self.limits.ends(why))
+        let block = self.source.read(&self.next_pointer, place, self.key.as_ref());
+        let block = block.map_err(|why| self.range.classify_error(why.into()))?;
+        self.blocks_read = self.blocks_read.saturating_add(1);
+        CurrentBlock::new(block, pointer, verifier, place)
+            .map_err(|why| self.range.classify_error(why))
     }
 
     /// The block that a write's record points to.
-    fn written_block(&self, record: &Record) -> Result<Option<WrittenBlock>, Stop> {
+    fn written_block(&self, record: &Record) -> Result<Option<WrittenBlock>, LogEnd> {
         let Body::Write(write) = &record.body else { return Ok(None) };
         let Write { data: None, pointer, object, offset, .. } = &**write else { return Ok(None) };
         let size = u64::from(pointer.lsize());
@@ -172,7 +188,7 @@ impl Records {
         if pointer.is_hole() || size == 0 {
             return Ok(None);
         }
-        let place = Place::new(self.objset, *object, Self::LEVEL, BlockId::new(number));
+        let place = Zbookmark::new(self.objset, *object, Self::LOG_LEVEL, BlockId::new(number));
         match self.source.read(pointer, place, self.key.as_ref()) {
             Ok(content) => {
                 // a write of less than a block has the block with what was around it
@@ -181,94 +197,103 @@ impl Records {
                 Ok(Some(WrittenBlock { offset, content }))
             }
             // such a record cannot have been acknowledged
-            Err(why) if pointer.birth() >= self.limits.first_txg => {
-                Err(self.limits.ends(why.into()))
+            Err(why) if pointer.birth() >= self.range.first_txg => {
+                Err(self.range.classify_error(why.into()))
             }
-            Err(why) => Err(Stop::Failed(why.into())),
+            Err(why) => Err(LogEnd::Failed(why.into())),
         }
     }
 }
 
-impl Limits {
+impl ReplayRange {
     /// What it means that the walk cannot go on.
-    fn ends(&self, why: Error) -> Stop {
+    fn classify_error(&self, why: Error) -> LogEnd {
         let locked = matches!(why, Error::Block(zio::Error::KeyNotLoaded { .. }));
         let unknown = matches!(why, Error::Structure { why: ondisk::Error::Unknown { .. }, .. });
-        if self.claimed || locked || unknown { Stop::Failed(why) } else { Stop::NotWritten(why) }
+        if self.is_claimed || locked || unknown {
+            LogEnd::Failed(why)
+        } else {
+            LogEnd::NotWritten(why)
+        }
     }
 }
 
-impl Current {
+impl CurrentBlock {
     fn new(
         block: Block,
         pointer: &Regular,
         verifier: Verifier,
-        place: Place,
+        place: Zbookmark,
     ) -> Result<Self, Error> {
         let front = pointer.checksum == Checksum::Zilog2;
-        let current = Self { block, place, front, at: 0 };
-        let (chain, _) = current.split()?;
+        let current = Self { block, zbookmark: place, has_leading_header: front, offset: 0 };
+        let (chain, _) = current.split_chain()?;
         // the pointer to the next block is made with this block and belongs to its chain
         match &chain.next {
             Blkptr::Regular(next) if Verifier::of(next) == verifier.next() => Ok(current),
-            _ => Err(Error::Chain { place }),
+            _ => Err(Error::Chain { zbookmark: place }),
         }
     }
 
-    fn split(&self) -> Result<(Chain, &[u8]), Error> {
-        Chain::split(&self.block, self.block.order(), self.front).map_err(|why| self.broken(why))
+    fn split_chain(&self) -> Result<(Chain, &[u8]), Error> {
+        Chain::split(&self.block, self.block.order(), self.has_leading_header)
+            .map_err(|why| self.structure_error(why))
     }
 
-    fn next_block(&self) -> Result<Blkptr, Error> {
-        Ok(self.split()?.0.next)
+    fn next_pointer(&self) -> Result<Blkptr, Error> {
+        Ok(self.split_chain()?.0.next)
     }
 
     /// The next record; the bodies of those that are not wanted need not be sound.
-    fn next_record(&mut self, limits: Limits, last: &mut u64) -> Result<Option<Record>, Error> {
+    fn next_record(
+        &mut self,
+        limits: ReplayRange,
+        last: &mut u64,
+    ) -> Result<Option<Record>, Error> {
         loop {
-            let (_, records) = self.split()?;
+            let (_, records) = self.split_chain()?;
             let mut reader = Reader::new("log block", records, self.block.order());
-            reader.seek(self.at);
+            reader.seek(self.offset);
             if reader.left() == 0 {
                 return Ok(None);
             }
-            let (seq, txg) = Record::peek(&reader).map_err(|why| self.broken(why))?;
+            let (seq, txg) = Record::peek(&reader).map_err(|why| self.structure_error(why))?;
             *last = seq;
-            let old = seq <= limits.replayed || txg < limits.first_txg;
+            let old = seq <= limits.replayed_seq || txg < limits.first_txg;
             let record = if old && seq <= limits.last_record {
                 Record::skip(&mut reader).map(|()| None)
             } else {
                 Record::read(&mut reader).map(Some)
             };
-            let record = record.map_err(|why| self.broken(why))?;
-            self.at = reader.at();
+            let record = record.map_err(|why| self.structure_error(why))?;
+            self.offset = reader.at();
             if record.is_some() {
                 return Ok(record);
             }
         }
     }
 
-    fn broken(&self, why: ondisk::Error) -> Error {
-        Error::Structure { place: self.place, why }
+    fn structure_error(&self, why: ondisk::Error) -> Error {
+        Error::Structure { zbookmark: self.zbookmark, why }
     }
 }
 
-impl Iterator for Records {
-    type Item = Result<Entry, Error>;
+impl Iterator for LogReader {
+    type Item = Result<ReplayEntry, Error>;
 
     fn next(&mut self) -> Option<Self::Item> {
-        if self.stop.is_some() {
+        if self.end.is_some() {
             return None;
         }
-        match self.step() {
+        match self.next_entry() {
             Ok(entry) => entry.map(Ok),
             Err(stop) => {
                 let failed = match &stop {
-                    Stop::Failed(why) => Some(Err(why.clone())),
+                    LogEnd::Failed(why) => Some(Err(why.clone())),
                     _ => None,
                 };
                 self.current = None;
-                self.stop = Some(stop);
+                self.end = Some(stop);
                 failed
             }
         }

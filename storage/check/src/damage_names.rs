@@ -8,27 +8,27 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use dmu::Objset;
 use ondisk::ObjectType;
 use ondisk::dnode::Dnode;
-use units::{ObjectId, ObjsetId, Place};
+use units::{ObjectId, ObjsetId, Zbookmark};
 use zpl::{FileType, Fs, FsOptions};
 
-use crate::log::LEVEL;
-use crate::report::{DamagedObject, DamagedRange, Part};
-use crate::tally::Damage;
+use crate::log::LOG_LEVEL;
+use crate::report::{DamagedObject, DamagedPart, DamagedRange};
+use crate::tally::BlockDamage;
 
 /// No path has more parts; deeper nesting is a circle.
-const DEEPEST: usize = 4096;
+const MAX_DEPTH: usize = 4096;
 /// The pool's own object set.
 const MOS: ObjsetId = ObjsetId::new(0);
 
 /// Names what is damaged.
-pub(crate) fn name(
+pub(crate) fn name_damage(
     mos: &Objset,
     names: Option<&dsl::Tree>,
-    damages: Vec<Damage>,
+    damages: Vec<BlockDamage>,
 ) -> Vec<DamagedObject> {
-    let mut by_objset: BTreeMap<ObjsetId, Vec<Damage>> = BTreeMap::new();
+    let mut by_objset: BTreeMap<ObjsetId, Vec<BlockDamage>> = BTreeMap::new();
     for damage in damages {
-        by_objset.entry(damage.place.objset).or_default().push(damage);
+        by_objset.entry(damage.zbookmark.objset).or_default().push(damage);
     }
     let mut all = Vec::new();
     for (id, damages) in by_objset {
@@ -42,37 +42,37 @@ pub(crate) fn name(
             Some(dataset) => dataset.open().or_else(|_| dataset.objset(None)).ok(),
             None => (id == MOS).then(|| mos.clone()),
         };
-        all.extend(of_objset(id, &name, objset, damages));
+        all.extend(name_objset_damage(id, &name, objset, damages));
     }
     all
 }
 
 /// Names blocks that cannot be read any more, and what each lacks.
-pub fn name_lost(
+pub fn name_lost_blocks(
     mos: &Objset,
     names: &dsl::Tree,
-    lost: Vec<(Place, String)>,
+    lost: Vec<(Zbookmark, String)>,
 ) -> Vec<DamagedObject> {
-    let damage = |(place, why)| Damage {
-        place,
+    let damage = |(place, why)| BlockDamage {
+        zbookmark: place,
         kind: ObjectType::NONE,
-        lost: true,
+        is_lost: true,
         leaves: Vec::new(),
         why: Some(why),
     };
-    name(mos, Some(names), lost.into_iter().map(damage).collect())
+    name_damage(mos, Some(names), lost.into_iter().map(damage).collect())
 }
 
-fn of_objset(
+fn name_objset_damage(
     id: ObjsetId,
     dataset: &str,
     objset: Option<Objset>,
-    damages: Vec<Damage>,
+    damages: Vec<BlockDamage>,
 ) -> Vec<DamagedObject> {
-    let mut by_object: BTreeMap<(ObjectId, Part), DamagedObject> = BTreeMap::new();
+    let mut by_object: BTreeMap<(ObjectId, DamagedPart), DamagedObject> = BTreeMap::new();
     let mut dnodes: HashMap<ObjectId, Option<Dnode>> = HashMap::new();
     for damage in damages {
-        let object = damage.place.object;
+        let object = damage.zbookmark.object;
         let dnode = dnodes.entry(object).or_insert_with(|| {
             let objset = objset.as_ref()?;
             match object {
@@ -80,7 +80,7 @@ fn of_objset(
                 _ => objset.dnode(object).ok(),
             }
         });
-        let (part, range) = range(&damage, dnode.as_ref());
+        let (part, range) = damaged_range(&damage, dnode.as_ref());
         let found = by_object.entry((object, part)).or_insert_with(|| DamagedObject {
             dataset: dataset.to_owned(),
             objset: id,
@@ -90,12 +90,12 @@ fn of_objset(
             part,
             ranges: Vec::new(),
         });
-        let Damage { lost, leaves, why, .. } = damage;
-        found.ranges.push(DamagedRange { range, lost, leaves, why });
+        let BlockDamage { is_lost: lost, leaves, why, .. } = damage;
+        found.ranges.push(DamagedRange { range, is_lost: lost, leaves, why });
     }
     let mut found: Vec<DamagedObject> = by_object.into_values().collect();
     for object in &mut found {
-        object.ranges = joined(std::mem::take(&mut object.ranges));
+        object.ranges = merge_ranges(std::mem::take(&mut object.ranges));
     }
     if let Some((fs, _)) =
         objset.and_then(|objset| Fs::open(objset, FsOptions::default(), None).ok())
@@ -106,14 +106,19 @@ fn of_objset(
 }
 
 /// What of an object a block is.
-fn range(damage: &Damage, dnode: Option<&Dnode>) -> (Part, std::ops::Range<u64>) {
-    let place = damage.place;
+fn damaged_range(
+    damage: &BlockDamage,
+    dnode: Option<&Dnode>,
+) -> (DamagedPart, std::ops::Range<u64>) {
+    let place = damage.zbookmark;
     let block = place.block.get();
-    if place.level == LEVEL || place.block == dmu::SPILL_BLOCK || damage.kind == ObjectType::OBJSET
+    if place.level == LOG_LEVEL
+        || place.block == dmu::SPILL_BLOCK
+        || damage.kind == ObjectType::OBJSET
     {
-        return (Part::Rest, 0..0);
+        return (DamagedPart::Other, 0..0);
     }
-    let Some(dnode) = dnode else { return (Part::Content, 0..u64::MAX) };
+    let Some(dnode) = dnode else { return (DamagedPart::Content, 0..u64::MAX) };
     let is_meta = place.object == ObjectId::META;
     let unit = u64::from(dnode.block_size) / if is_meta { 512 } else { 1 };
     let shift = u32::from(dnode.indirect_shift.saturating_sub(7)) * u32::from(place.level.get());
@@ -121,20 +126,20 @@ fn range(damage: &Damage, dnode: Option<&Dnode>) -> (Part, std::ops::Range<u64>)
     let last = dnode.max_block.get().saturating_add(1);
     let start = block.saturating_mul(blocks).min(last);
     let end = start.saturating_add(blocks).min(last).max(start);
-    let part = if is_meta { Part::Objects } else { Part::Content };
+    let part = if is_meta { DamagedPart::ObjectTable } else { DamagedPart::Content };
     (part, start.saturating_mul(unit)..end.saturating_mul(unit))
 }
 
 /// Sorts ranges and joins those that touch and are damaged in the same way.
-fn joined(mut ranges: Vec<DamagedRange>) -> Vec<DamagedRange> {
+fn merge_ranges(mut ranges: Vec<DamagedRange>) -> Vec<DamagedRange> {
     ranges.sort_by_key(|range| (range.range.start, range.range.end));
     let mut all: Vec<DamagedRange> = Vec::new();
     for next in ranges {
         match all.last_mut() {
             Some(last)
                 if last.range.end >= next.range.start
-                    && (last.lost, &last.leaves, &last.why)
-                        == (next.lost, &next.leaves, &next.why) =>
+                    && (last.is_lost, &last.leaves, &last.why)
+                        == (next.is_lost, &next.leaves, &next.why) =>
             {
                 last.range.end = last.range.end.max(next.range.end);
             }
@@ -148,7 +153,7 @@ fn find_paths(fs: &Fs, damaged: &mut [DamagedObject]) {
     let mut directories = HashMap::new();
     let mut unknown = HashSet::new();
     for object in damaged.iter_mut().filter(|object| object.object.exists()) {
-        object.path = upwards(fs, object.object, &mut directories);
+        object.path = path_from_parents(fs, object.object, &mut directories);
         // what is no file has no path
         if object.path.is_none() && fs.attributes(object.object).is_ok() {
             unknown.insert(object.object);
@@ -157,24 +162,24 @@ fn find_paths(fs: &Fs, damaged: &mut [DamagedObject]) {
     if unknown.is_empty() {
         return;
     }
-    let found = downwards(fs, &unknown);
+    let found = search_directories(fs, &unknown);
     for object in damaged.iter_mut().filter(|object| object.path.is_none()) {
         object.path = found.get(&object.object).cloned();
     }
 }
 
 /// The names of all entries of a directory, by their objects.
-type Names = HashMap<ObjectId, Vec<u8>>;
+type EntryNames = HashMap<ObjectId, Vec<u8>>;
 
-fn upwards(
+fn path_from_parents(
     fs: &Fs,
     object: ObjectId,
-    directories: &mut HashMap<ObjectId, Names>,
+    directories: &mut HashMap<ObjectId, EntryNames>,
 ) -> Option<Vec<u8>> {
     let root = fs.master().root;
     let mut parts: Vec<Vec<u8>> = Vec::new();
     let mut at = object;
-    for _ in 0..DEEPEST {
+    for _ in 0..MAX_DEPTH {
         if at == root {
             let mut path = Vec::new();
             for part in parts.iter().rev() {
@@ -188,7 +193,7 @@ fn upwards(
         if above.xattr_dir == at {
             parts.push(b"(extended attributes)".to_vec());
         } else {
-            let names = directories.entry(parent).or_insert_with(|| names(fs, parent));
+            let names = directories.entry(parent).or_insert_with(|| entry_names(fs, parent));
             parts.push(names.get(&at)?.clone());
         }
         at = parent;
@@ -196,8 +201,8 @@ fn upwards(
     None
 }
 
-fn names(fs: &Fs, dir: ObjectId) -> Names {
-    let mut names = Names::new();
+fn entry_names(fs: &Fs, dir: ObjectId) -> EntryNames {
+    let mut names = EntryNames::new();
     if let Ok(node) = fs.inode(dir) {
         // what could be read of a damaged directory is better than nothing
         let _ = fs.read_dir(&node, None, &mut |entry| {
@@ -209,7 +214,7 @@ fn names(fs: &Fs, dir: ObjectId) -> Names {
 }
 
 /// Looks for files in all directories.
-fn downwards(fs: &Fs, wanted: &HashSet<ObjectId>) -> HashMap<ObjectId, Vec<u8>> {
+fn search_directories(fs: &Fs, wanted: &HashSet<ObjectId>) -> HashMap<ObjectId, Vec<u8>> {
     let mut found = HashMap::new();
     let mut seen = HashSet::new();
     let mut waiting = vec![(fs.master().root, Vec::new())];
@@ -239,13 +244,15 @@ fn downwards(fs: &Fs, wanted: &HashSet<ObjectId>) -> HashMap<ObjectId, Vec<u8>> 
 
 #[cfg(test)]
 mod tests {
-    use super::joined;
+    use super::merge_ranges;
     use crate::report::DamagedRange;
 
     #[test]
     fn ranges_that_touch_are_joined_if_alike() {
-        let range = |range, lost| DamagedRange { range, lost, leaves: Vec::new(), why: None };
-        let all = joined(vec![range(20..30, true), range(0..10, false), range(10..20, false)]);
+        let range =
+            |range, lost| DamagedRange { range, is_lost: lost, leaves: Vec::new(), why: None };
+        let all =
+            merge_ranges(vec![range(20..30, true), range(0..10, false), range(10..20, false)]);
         assert_eq!(all, [range(0..20, false), range(20..30, true)]);
     }
 }

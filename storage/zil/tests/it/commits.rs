@@ -6,43 +6,43 @@ use ondisk::zil::{Body, Write};
 use proptest::prelude::*;
 use transform::crypt::{DatasetKey, Suite};
 use units::{Ashift, ObjectId, Txg};
-use zil::{Entry, Item, Stop};
+use zil::{Itx, LogEnd, ReplayEntry};
 use zio::Key;
 
-use crate::house::{FILE, House, Left};
+use crate::test_pool::{CrashImage, FILE, TestPool};
 
 fn key() -> Key {
     DatasetKey::new(Suite::Aes256Gcm, 99, 1, &[3; 32], &[5; 64]).into()
 }
 
-fn house(shift: u64, encrypted: bool) -> House {
-    House::new(Ashift::new(shift).unwrap(), encrypted.then(key))
+fn test_pool(shift: u64, encrypted: bool) -> TestPool {
+    TestPool::new(Ashift::new(shift).unwrap(), encrypted.then(key))
 }
 
 /// A change with a number for a name.
-fn remove(number: u64) -> Item {
+fn remove_itx(number: u64) -> Itx {
     let name = number.to_string().into_bytes();
-    Item::ordered(Body::Remove { dir: ObjectId::new(34), name })
+    Itx::new_ordered(Body::Remove { dir: ObjectId::new(34), name })
 }
 
 /// A write whose data is asked for later, or comes with it.
-fn write(offset: u64, data: &[u8], with_data: bool) -> Item {
+fn write_itx(offset: u64, data: &[u8], with_data: bool) -> Itx {
     let (object, length, pointer) = (FILE, data.len() as u64, Blkptr::EMPTY);
     let data = with_data.then(|| data.to_vec());
-    Item::of_object(Body::Write(Box::new(Write { object, offset, length, pointer, data })))
+    Itx::new_per_object(Body::Write(Box::new(Write { object, offset, length, pointer, data })))
 }
 
-fn number(entry: &Entry) -> Option<u64> {
+fn entry_number(entry: &ReplayEntry) -> Option<u64> {
     let Body::Remove { name, .. } = &entry.record.body else { return None };
     Some(std::str::from_utf8(name).unwrap().parse().unwrap())
 }
 
 /// What the file holds once the log is laid over it.
-fn content(left: &Left, size: usize) -> Vec<u8> {
+fn content(left: &CrashImage, size: usize) -> Vec<u8> {
     let objset = left.objset();
     let mut bytes = vec![0; size];
     objset.object(FILE).unwrap().read(0, &mut bytes).unwrap();
-    for entry in left.log(&objset.header().log).0 {
+    for entry in left.read_log(&objset.header().log).0 {
         if let Body::Write(write) = &entry.record.body {
             let at = usize::try_from(write.offset).unwrap();
             let data = write.data.as_ref().unwrap();
@@ -53,7 +53,7 @@ fn content(left: &Left, size: usize) -> Vec<u8> {
 }
 
 #[derive(Clone, Debug)]
-enum Act {
+enum Operation {
     Remove,
     Write { at: usize, length: usize, byte: u8, with_data: bool },
     CommitFile,
@@ -61,32 +61,34 @@ enum Act {
     Sync,
 }
 
-fn act() -> impl Strategy<Value = Act> {
+fn operation() -> impl Strategy<Value = Operation> {
     let write = (0_usize..200_000, 1_usize..200_000, any::<u8>(), any::<bool>())
-        .prop_map(|(at, length, byte, with_data)| Act::Write { at, length, byte, with_data });
+        .prop_map(|(at, length, byte, with_data)| Operation::Write { at, length, byte, with_data });
     prop_oneof![
-        3 => Just(Act::Remove),
+        3 => Just(Operation::Remove),
         3 => write,
-        1 => Just(Act::CommitFile),
-        2 => Just(Act::CommitAll),
-        1 => Just(Act::Sync),
+        1 => Just(Operation::CommitFile),
+        2 => Just(Operation::CommitAll),
+        1 => Just(Operation::Sync),
     ]
 }
 
 const SIZE: usize = 400_000;
 
 /// Bytes of which no two sectors near each other are alike.
-fn numbered(length: usize, byte: u8) -> Vec<u8> {
+fn numbered_bytes(length: usize, byte: u8) -> Vec<u8> {
     (0_u8..=255).cycle().flat_map(|sector| [sector ^ byte; 512]).take(length).collect()
 }
 
 /// How many of the numbered changes are left: the first so many, in their order.
-fn found(left: &Left, txgs: &[Txg]) -> usize {
-    let (entries, stop) = left.log(&left.objset().header().log);
-    assert!(matches!(stop, Stop::NotWritten(_) | Stop::Empty), "{stop:?}");
-    let on_drives = (0_u64..).zip(txgs).filter(|(_, txg)| **txg <= left.synced);
-    let found: Vec<u64> =
-        on_drives.map(|(number, _)| number).chain(entries.iter().filter_map(number)).collect();
+fn surviving_count(left: &CrashImage, txgs: &[Txg]) -> usize {
+    let (entries, stop) = left.read_log(&left.objset().header().log);
+    assert!(matches!(stop, LogEnd::NotWritten(_) | LogEnd::Empty), "{stop:?}");
+    let on_drives = (0_u64..).zip(txgs).filter(|(_, txg)| **txg <= left.synced_txg);
+    let found: Vec<u64> = on_drives
+        .map(|(number, _)| number)
+        .chain(entries.iter().filter_map(entry_number))
+        .collect();
     assert!(found.iter().copied().eq(0..found.len() as u64), "a gap in {found:?}");
     found.len()
 }
@@ -96,86 +98,86 @@ proptest! {
 
     #[test]
     fn what_was_promised_outlasts_a_cut(
-        acts in proptest::collection::vec(act(), 1..40), encrypted: bool, seed: u64,
+        acts in proptest::collection::vec(operation(), 1..40), encrypted: bool, seed: u64,
         shift in proptest::sample::select(vec![9, 12]),
     ) {
-        let house = house(shift, encrypted);
+        let house = test_pool(shift, encrypted);
         let mut numbers: Vec<Txg> = Vec::new();
         let (mut now, mut promised) = (vec![0; SIZE], vec![0; SIZE]);
         let mut sure = 0;
         for act in &acts {
-            let (before, sure_before) = (house.requests(), sure);
+            let (before, sure_before) = (house.request_count(), sure);
             match act {
-                Act::Remove => {
-                    let tx = house.groups.begin().unwrap();
-                    house.log.add(&tx, remove(numbers.len() as u64));
+                Operation::Remove => {
+                    let tx = house.txgs.begin_tx().unwrap();
+                    house.log.add_itx(&tx, remove_itx(numbers.len() as u64));
                     numbers.push(tx.txg());
                 }
-                Act::Write { at, length, byte, with_data } => {
-                    let data: Vec<u8> = numbered(*length, *byte);
-                    let tx = house.groups.begin().unwrap();
+                Operation::Write { at, length, byte, with_data } => {
+                    let data: Vec<u8> = numbered_bytes(*length, *byte);
+                    let tx = house.txgs.begin_tx().unwrap();
                     let file = house.objset.object(FILE).unwrap();
                     file.write(&tx, *at as u64, &data).unwrap();
-                    house.log.add(&tx, write(*at as u64, &data, *with_data));
+                    house.log.add_itx(&tx, write_itx(*at as u64, &data, *with_data));
                     now[*at..at + length].copy_from_slice(&data);
                 }
-                Act::CommitFile | Act::CommitAll => {
-                    let object = matches!(act, Act::CommitFile).then_some(FILE);
+                Operation::CommitFile | Operation::CommitAll => {
+                    let object = matches!(act, Operation::CommitFile).then_some(FILE);
                     house.while_syncing(|| house.log.commit(object)).unwrap();
                     sure = numbers.len();
                     promised.clone_from(&now);
                 }
-                Act::Sync => {
+                Operation::Sync => {
                     house.sync();
                     promised.clone_from(&now);
                     sure = numbers.len();
                 }
             }
             // a cut during each act, and one after it
-            let requests = house.requests() - before;
+            let requests = house.request_count() - before;
             let during = before + usize::from(seed.to_le_bytes()[1]) * requests / 255;
-            prop_assert!(found(&house.cut_at(during, seed % 7), &numbers) >= sure_before);
-            let left = house.cut(seed % 4);
-            prop_assert!(found(&left, &numbers) >= sure);
+            prop_assert!(surviving_count(&house.cut_power_at(during, seed % 7), &numbers) >= sure_before);
+            let left = house.cut_power(seed % 4);
+            prop_assert!(surviving_count(&left, &numbers) >= sure);
             if sure == numbers.len() && promised == now {
                 prop_assert!(content(&left, SIZE) == now);
             }
         }
-        prop_assert!(house.lost().is_empty());
+        prop_assert!(house.lost_blocks().is_empty());
         // in use again: what was found is claimed, and gives its space back
-        let left = house.cut(seed % 4);
-        let wanted = left.log(&left.objset().header().log).0.len();
+        let left = house.cut_power(seed % 4);
+        let wanted = left.read_log(&left.objset().header().log).0.len();
         let again = left.import();
-        let found = again.log.found();
+        let found = again.log.unreplayed_header();
         if let Some(found) = found {
-            let entries = again.cut(1).log(&found).0;
+            let entries = again.cut_power(1).read_log(&found).0;
             prop_assert_eq!(entries.len(), wanted);
             prop_assert_eq!(found.replay_needed(), wanted > 0);
             again.sync();
             // the claim is on the drives, and the log still tells all
-            let left = again.cut(1);
+            let left = again.cut_power(1);
             let header = left.objset().header().log.clone();
             prop_assert_eq!(&header, &found);
-            prop_assert_eq!(left.log(&header).0.len(), wanted);
-            let tx = again.groups.begin().unwrap();
-            again.log.give_up(&tx);
+            prop_assert_eq!(left.read_log(&header).0.len(), wanted);
+            let tx = again.txgs.begin_tx().unwrap();
+            again.log.finish_replay(&tx);
             drop(tx);
             again.sync();
         }
         for _ in 0..4 {
             again.sync();
         }
-        prop_assert_eq!(again.cut(1).objset().header().log.clone(), LogHeader::default());
-        let lost = again.lost();
+        prop_assert_eq!(again.cut_power(1).objset().header().log.clone(), LogHeader::default());
+        let lost = again.lost_blocks();
         prop_assert!(lost.is_empty(), "{:?}", lost);
         prop_assert_eq!(again.allocated(), tree_bytes(&again));
     }
 }
 
 /// Bytes of all blocks of the dataset.
-fn tree_bytes(house: &House) -> u64 {
+fn tree_bytes(house: &TestPool) -> u64 {
     let mut sum = 0;
-    house.cut(0).objset().walk(&dmu::WalkOptions::default(), &mut |_, found| {
+    house.cut_power(0).objset().walk(&dmu::WalkOptions::default(), &mut |_, found| {
         if let dmu::BlockVisit::Pointer(Blkptr::Regular(block)) = found {
             sum += block.copies().map(|dva| dva.asize).sum::<u64>();
         }
@@ -186,7 +188,7 @@ fn tree_bytes(house: &House) -> u64 {
 
 #[test]
 fn many_may_wait_at_a_time() {
-    let house = house(12, false);
+    let house = test_pool(12, false);
     let next = std::sync::atomic::AtomicU64::new(0);
     house.while_syncing(|| {
         std::thread::scope(|scope| {
@@ -194,15 +196,15 @@ fn many_may_wait_at_a_time() {
                 scope.spawn(|| {
                     for _ in 0..25 {
                         let number = next.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
-                        let tx = house.groups.begin().unwrap();
-                        house.log.add(&tx, remove(number));
+                        let tx = house.txgs.begin_tx().unwrap();
+                        house.log.add_itx(&tx, remove_itx(number));
                         let txg = tx.txg();
                         drop(tx);
                         house.log.commit(None).unwrap();
-                        let left = house.cut(0);
-                        if txg > left.synced {
-                            let entries = left.log(&left.objset().header().log).0;
-                            let found = entries.iter().filter_map(super::promises::number);
+                        let left = house.cut_power(0);
+                        if txg > left.synced_txg {
+                            let entries = left.read_log(&left.objset().header().log).0;
+                            let found = entries.iter().filter_map(super::commits::entry_number);
                             assert!(found.into_iter().any(|found| found == number), "{number}");
                         }
                     }
@@ -215,38 +217,38 @@ fn many_may_wait_at_a_time() {
         house.sync();
     }
     assert_eq!(house.allocated(), tree_bytes(&house));
-    assert!(house.lost().is_empty());
+    assert!(house.lost_blocks().is_empty());
 }
 
 #[test]
 fn what_is_cut_off_while_it_is_promised_is_not_promised_as_zeros() {
     const SIZE: usize = 512 << 10;
-    let house = house(9, false);
+    let house = test_pool(9, false);
     let data = vec![7; SIZE];
     // a chain is there
-    house.log.add(&house.groups.begin().unwrap(), remove(0));
+    house.log.add_itx(&house.txgs.begin_tx().unwrap(), remove_itx(0));
     house.while_syncing(|| house.log.commit(None)).unwrap();
     for round in 0..40 {
-        let tx = house.groups.begin().unwrap();
+        let tx = house.txgs.begin_tx().unwrap();
         house.objset.object(FILE).unwrap().write(&tx, 0, &data).unwrap();
-        house.log.add(&tx, write(0, &data, false));
+        house.log.add_itx(&tx, write_itx(0, &data, false));
         // so much that waits besides that it is better promised than written
-        tx.dirtied(64 << 20);
+        tx.add_dirty(64 << 20);
         drop(tx);
         let cut = || {
             std::thread::sleep(std::time::Duration::from_micros(round * 20));
-            let tx = house.groups.begin().unwrap();
+            let tx = house.txgs.begin_tx().unwrap();
             let body = Body::Truncate { object: FILE, offset: 0, length: 0 };
-            house.log.add(&tx, Item::of_object(body));
+            house.log.add_itx(&tx, Itx::new_per_object(body));
             house.objset.object(FILE).unwrap().free_range(&tx, 0..u64::MAX).unwrap();
         };
         std::thread::scope(|scope| {
             scope.spawn(cut);
             house.while_syncing(|| house.log.commit(Some(FILE))).unwrap();
         });
-        let left = house.cut(round);
+        let left = house.cut_power(round);
         let mut zeros = false;
-        for entry in left.log(&left.objset().header().log).0 {
+        for entry in left.read_log(&left.objset().header().log).0 {
             match &entry.record.body {
                 Body::Write(write) => zeros |= write.data.as_ref().unwrap().contains(&0),
                 _ => zeros = false,
@@ -259,30 +261,30 @@ fn what_is_cut_off_while_it_is_promised_is_not_promised_as_zeros() {
 
 #[test]
 fn what_is_gone_is_not_promised() {
-    let house = house(9, false);
-    let tx = house.groups.begin().unwrap();
-    house.log.add(&tx, remove(0));
+    let house = test_pool(9, false);
+    let tx = house.txgs.begin_tx().unwrap();
+    house.log.add_itx(&tx, remove_itx(0));
     drop(tx);
     house.while_syncing(|| house.log.commit(None)).unwrap();
-    let tx = house.groups.begin().unwrap();
+    let tx = house.txgs.begin_tx().unwrap();
     house.objset.object(FILE).unwrap().write(&tx, 0, &[1; 512]).unwrap();
-    house.log.add(&tx, write(0, &[1; 512], false));
-    house.log.forget(FILE);
-    house.log.add(&tx, write(512, &[1; 512], false));
+    house.log.add_itx(&tx, write_itx(0, &[1; 512], false));
+    house.log.forget_object(FILE);
+    house.log.add_itx(&tx, write_itx(512, &[1; 512], false));
     house.objset.free(&tx, FILE).unwrap();
-    house.log.add(&tx, remove(1));
+    house.log.add_itx(&tx, remove_itx(1));
     drop(tx);
     house.while_syncing(|| house.log.commit(None)).unwrap();
-    let left = house.cut(0);
-    let entries = left.log(&left.objset().header().log).0;
-    assert_eq!(entries.iter().map(number).collect::<Vec<_>>(), [Some(1)]);
+    let left = house.cut_power(0);
+    let entries = left.read_log(&left.objset().header().log).0;
+    assert_eq!(entries.iter().map(entry_number).collect::<Vec<_>>(), [Some(1)]);
 }
 
 #[test]
 fn a_full_pool_waits_for_its_txgs_instead() {
-    let house = house(12, false);
+    let house = test_pool(12, false);
     let before = house.allocated();
-    let tx = house.groups.begin().unwrap();
+    let tx = house.txgs.begin_tx().unwrap();
     let txg = tx.txg();
     let mut taken = Vec::new();
     let want = |size| metaslab::AllocRequest::new(size, txg);
@@ -293,64 +295,64 @@ fn a_full_pool_waits_for_its_txgs_instead() {
     for dva in taken.drain(..200) {
         house.writer.allocator().unallocate(&dva, txg).unwrap();
     }
-    house.log.add(&tx, remove(0));
+    house.log.add_itx(&tx, remove_itx(0));
     drop(tx);
     house.while_syncing(|| house.log.commit(None)).unwrap();
-    let left = house.cut(0);
-    assert!(left.synced >= txg && house.allocated() > before);
+    let left = house.cut_power(0);
+    assert!(left.synced_txg >= txg && house.allocated() > before);
 }
 
 #[test]
 fn a_chain_that_cannot_go_on_keeps_what_was_promised() {
-    let house = house(12, false);
+    let house = test_pool(12, false);
     let add = |number| {
-        let tx = house.groups.begin().unwrap();
-        house.log.add(&tx, remove(number));
+        let tx = house.txgs.begin_tx().unwrap();
+        house.log.add_itx(&tx, remove_itx(number));
         tx.txg()
     };
     add(0);
     house.while_syncing(|| house.log.commit(None)).unwrap();
     // a group waits to be written as the next one is promised something
-    house.objset.object(FILE).unwrap().write(&house.groups.begin().unwrap(), 0, b"1").unwrap();
-    let closed = house.groups.quiesce();
+    house.objset.object(FILE).unwrap().write(&house.txgs.begin_tx().unwrap(), 0, b"1").unwrap();
+    let closed = house.txgs.quiesce();
     let next = add(1);
     assert!(next > closed);
     house.log.commit(None).unwrap();
-    let promised = |left: &Left| {
-        let entries = left.log(&left.objset().header().log).0;
-        entries.iter().any(|entry| number(entry) == Some(1)) || left.synced >= next
+    let promised = |left: &CrashImage| {
+        let entries = left.read_log(&left.objset().header().log).0;
+        entries.iter().any(|entry| entry_number(entry) == Some(1)) || left.synced_txg >= next
     };
-    assert!(promised(&house.cut(0)));
+    assert!(promised(&house.cut_power(0)));
     house.log.close();
-    house.write(closed);
-    assert!(promised(&house.cut(0)), "it is gone with the group before it");
+    house.write_txg(closed);
+    assert!(promised(&house.cut_power(0)), "it is gone with the group before it");
     for _ in 0..4 {
         house.sync();
     }
-    assert_eq!(house.cut(0).objset().header().log.clone(), LogHeader::default());
+    assert_eq!(house.cut_power(0).objset().header().log.clone(), LogHeader::default());
     assert_eq!(house.allocated(), tree_bytes(&house));
-    assert!(house.lost().is_empty());
+    assert!(house.lost_blocks().is_empty());
 }
 
 #[test]
 fn what_takes_several_blocks_is_there_as_a_whole_or_not_at_all() {
-    let house = house(12, false);
-    let commit = |item: Item| {
-        let tx = house.groups.begin().unwrap();
-        house.log.add(&tx, item);
+    let house = test_pool(12, false);
+    let commit = |item: Itx| {
+        let tx = house.txgs.begin_tx().unwrap();
+        house.log.add_itx(&tx, item);
         drop(tx);
         house.while_syncing(|| house.log.commit(None)).unwrap();
     };
     // the first of all waits for its group, which leads to the chain from then on
-    commit(remove(0));
-    commit(remove(1));
-    let before = house.requests();
-    commit(write(0, &vec![7; 300_000], true));
+    commit(remove_itx(0));
+    commit(remove_itx(1));
+    let before = house.request_count();
+    commit(write_itx(0, &vec![7; 300_000], true));
     let mut seen = std::collections::BTreeSet::new();
-    for at in before..=house.requests() {
+    for at in before..=house.request_count() {
         for seed in 0..20 {
-            let left = house.cut_at(at, seed);
-            let entries = left.log(&left.objset().header().log).0;
+            let left = house.cut_power_at(at, seed);
+            let entries = left.read_log(&left.objset().header().log).0;
             let bodies = entries.iter().map(|entry| &entry.record.body);
             let written = bodies.filter_map(|body| match body {
                 Body::Write(write) => Some(write.length),

@@ -4,12 +4,12 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use check::{Check, Report};
+use check::{CheckReport, PoolCheck};
 use job::Job;
 use spa::{Options, Pool};
 
 /// Opens the pool whose images lie in a folder.
-pub(crate) fn open(dir: &Path) -> Pool {
+pub(crate) fn open_pool(dir: &Path) -> Pool {
     let found = device::probe(&[dir.to_owned()]);
     let (mut pools, _) = spa::scan(&found.devices);
     assert_eq!(pools.len(), 1, "{}", dir.display());
@@ -17,20 +17,20 @@ pub(crate) fn open(dir: &Path) -> Pool {
 }
 
 /// All that an examination finds.
-pub(crate) fn examine(dir: &Path, threads: usize) -> Report {
-    examine_pool(&open(dir), threads, &Arc::default())
+pub(crate) fn check_dir(dir: &Path, threads: usize) -> CheckReport {
+    check_pool(&open_pool(dir), threads, &Arc::default())
 }
 
 /// The same of an open pool.
-pub(crate) fn examine_pool(pool: &Pool, threads: usize, job: &Arc<Job>) -> Report {
-    let check = Check::new(pool, Arc::clone(job)).unwrap();
+pub(crate) fn check_pool(pool: &Pool, threads: usize, job: &Arc<Job>) -> CheckReport {
+    let check = PoolCheck::new(pool, Arc::clone(job)).unwrap();
     loop {
         std::thread::scope(|scope| {
             for _ in 0..threads {
-                scope.spawn(|| check.work());
+                scope.spawn(|| check.run_worker());
             }
         });
-        if !check.next_round() {
+        if !check.start_next_round() {
             break;
         }
     }

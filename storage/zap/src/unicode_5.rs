@@ -5,13 +5,13 @@
 //! compared with what today's tables make of them. Proved by: `what_came_later_is_left_alone`.
 
 /// Whether a character is left as it is.
-pub(crate) fn came_later(c: char) -> bool {
-    let behind = LATER.partition_point(|(first, _)| *first <= c);
-    behind.checked_sub(1).and_then(|at| LATER.get(at)).is_some_and(|(_, last)| c <= *last)
+pub(crate) fn is_after_unicode_5(c: char) -> bool {
+    let behind = AFTER_UNICODE_5.partition_point(|(first, _)| *first <= c);
+    behind.checked_sub(1).and_then(|at| AFTER_UNICODE_5.get(at)).is_some_and(|(_, last)| c <= *last)
 }
 
 #[rustfmt::skip]
-const LATER: &[(char, char)] = &[
+const AFTER_UNICODE_5: &[(char, char)] = &[
     ('\u{19b}', '\u{19b}'), ('\u{23f}', '\u{240}'), ('\u{250}', '\u{252}'), ('\u{25c}', '\u{25c}'),
     ('\u{261}', '\u{261}'), ('\u{264}', '\u{266}'), ('\u{26a}', '\u{26a}'), ('\u{26c}', '\u{26c}'),
     ('\u{271}', '\u{271}'), ('\u{282}', '\u{282}'), ('\u{287}', '\u{287}'), ('\u{29d}', '\u{29e}'),

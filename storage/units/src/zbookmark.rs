@@ -4,7 +4,7 @@ use crate::{BlockId, Level, ObjectId, ObjsetId};
 
 /// A block by the place it has in its object (zbookmark): what errors speak of.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
-pub struct Place {
+pub struct Zbookmark {
     /// The object set.
     pub objset: ObjsetId,
     /// The object in it.
@@ -15,7 +15,7 @@ pub struct Place {
     pub block: BlockId,
 }
 
-impl Place {
+impl Zbookmark {
     /// The root block of an object set, which belongs to no object of it.
     pub const fn root(objset: ObjsetId) -> Self {
         Self { objset, object: ObjectId::META, level: Level::new(0), block: BlockId::new(0) }
@@ -27,7 +27,7 @@ impl Place {
     }
 }
 
-impl std::fmt::Display for Place {
+impl std::fmt::Display for Zbookmark {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let Self { objset, object, level, block } = self;
         write!(f, "objset {objset} object {object} level {level} block {block}")

@@ -6,71 +6,72 @@ use std::sync::{Arc, OnceLock};
 use parking_lot::{Condvar, Mutex, MutexGuard};
 use units::Txg;
 
-use crate::Limits;
+use crate::TxgLimits;
 
 /// The transaction groups of a pool. Cheap to clone.
 #[derive(Clone, Debug)]
-pub struct Groups(Arc<Inner>);
+pub struct Txgs(Arc<TxgsInner>);
 
 /// Has the open group written.
-type Driver = Box<dyn Fn() + Send + Sync>;
+type InlineSync = Box<dyn Fn() + Send + Sync>;
 
-struct Inner {
-    limits: Limits,
+struct TxgsInner {
+    limits: TxgLimits,
     /// Writes the open group, on the thread of who waits for that.
-    driver: OnceLock<Driver>,
-    state: Mutex<State>,
+    inline_sync: OnceLock<InlineSync>,
+    state: Mutex<TxgState>,
     /// Something in `state` changed that somebody may wait for.
     changed: Condvar,
 }
 
 #[derive(Debug)]
-struct State {
+struct TxgState {
     open: Txg,
     synced: Txg,
     /// Holds on each group that has any.
     holds: BTreeMap<Txg, usize>,
     /// Dirty bytes of each group that has any.
-    dirty: BTreeMap<Txg, u64>,
+    dirty_bytes: BTreeMap<Txg, u64>,
     /// Bytes of each group that are on the drives already.
-    stored: BTreeMap<Txg, u64>,
+    written_through: BTreeMap<Txg, u64>,
     /// Blocks that are freed with each group, of those who free many.
-    freed: BTreeMap<Txg, u64>,
+    freed_blocks: BTreeMap<Txg, u64>,
     /// A sync of this group was asked for.
-    wanted: Txg,
+    requested: Txg,
     /// How many are there who write groups whenever one is due.
-    writers: usize,
+    sync_threads: usize,
     /// No more groups: everyone who waits goes home.
-    stopped: bool,
+    is_stopped: bool,
     /// No group can be written for now: the same until that is over.
-    halted: bool,
+    is_suspended: bool,
 }
 
-impl State {
-    fn ends(&self) -> bool {
-        self.stopped || self.halted
+impl TxgState {
+    fn is_unavailable(&self) -> bool {
+        self.is_stopped || self.is_suspended
     }
 }
 
-impl std::fmt::Debug for Inner {
+impl std::fmt::Debug for TxgsInner {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "{:?}", self.state.lock())
     }
 }
 
-impl State {
-    fn dirty(&self) -> u64 {
-        self.dirty.values().copied().fold(0, u64::saturating_add)
+impl TxgState {
+    fn total_dirty(&self) -> u64 {
+        self.dirty_bytes.values().copied().fold(0, u64::saturating_add)
     }
 
-    fn stored(&self) -> u64 {
-        self.stored.values().copied().fold(0, u64::saturating_add)
+    fn total_written_through(&self) -> u64 {
+        self.written_through.values().copied().fold(0, u64::saturating_add)
     }
 
     /// What is stored takes no memory, but drives may not have it for good yet: a group that waits
     /// for that is not to take forever.
-    fn is_full(&self, limits: Limits) -> bool {
-        self.dirty() >= limits.dirty || self.stored() >= limits.dirty.saturating_mul(2)
+    fn is_full(&self, limits: TxgLimits) -> bool {
+        self.total_dirty() >= limits.max_dirty
+            || self.total_written_through() >= limits.max_dirty.saturating_mul(2)
     }
 }
 
@@ -78,13 +79,13 @@ impl State {
 #[derive(Debug)]
 pub struct Tx {
     txg: Txg,
-    group: Option<Groups>,
+    txgs: Option<Txgs>,
 }
 
 impl Tx {
     /// The group that is being written, for the one who writes it. No hold.
     pub const fn syncing(txg: Txg) -> Self {
-        Self { txg, group: None }
+        Self { txg, txgs: None }
     }
 
     /// The group.
@@ -93,52 +94,52 @@ impl Tx {
     }
 
     /// Tells that so many bytes more wait to be written with this group.
-    pub fn dirtied(&self, bytes: u64) {
-        if let Some(group) = &self.group {
-            group.dirtied(self.txg, bytes);
+    pub fn add_dirty(&self, bytes: u64) {
+        if let Some(group) = &self.txgs {
+            group.add_dirty(self.txg, bytes);
         }
     }
 
     /// Tells that a block of so many bytes more waits to be written: it counts as what it takes.
-    pub fn dirtied_block(&self, bytes: u64) {
-        self.dirtied(self.on_drive(bytes));
+    pub fn add_dirty_block(&self, bytes: u64) {
+        self.add_dirty(self.allocated_size(bytes));
     }
 
     /// Bytes that a block of so many takes where it is not compressed, parity and copies left aside.
-    pub fn on_drive(&self, bytes: u64) -> u64 {
-        self.group.as_ref().map_or(bytes, |group| group.on_drive(bytes))
+    pub fn allocated_size(&self, bytes: u64) -> u64 {
+        self.txgs.as_ref().map_or(bytes, |group| group.allocated_size(bytes))
     }
 
     /// Tells that so many blocks are freed with this group, of somebody who frees many.
-    pub fn freed(&self, blocks: u64) {
-        if let Some(group) = &self.group {
-            group.freed(self.txg, blocks);
+    pub fn add_freed(&self, blocks: u64) {
+        if let Some(group) = &self.txgs {
+            group.add_freed(self.txg, blocks);
         }
     }
 
     /// Tells that so many bytes more are on the drives before this group is.
-    pub fn stored(&self, bytes: u64) {
-        if let Some(group) = &self.group {
-            group.stored(self.txg, bytes);
+    pub fn add_written_through(&self, bytes: u64) {
+        if let Some(group) = &self.txgs {
+            group.add_written_through(self.txg, bytes);
         }
     }
 }
 
 /// Somebody who writes groups whenever one is due.
 #[derive(Debug)]
-pub struct OnDuty(Groups);
+pub struct SyncThreadGuard(Txgs);
 
-impl Drop for OnDuty {
+impl Drop for SyncThreadGuard {
     fn drop(&mut self) {
         let mut state = self.0.0.state.lock();
-        state.writers = state.writers.saturating_sub(1);
+        state.sync_threads = state.sync_threads.saturating_sub(1);
         self.0.0.changed.notify_all();
     }
 }
 
 impl Drop for Tx {
     fn drop(&mut self) {
-        let Some(group) = &self.group else { return };
+        let Some(group) = &self.txgs else { return };
         let mut state = group.0.state.lock();
         if let Some(holds) = state.holds.get_mut(&self.txg) {
             *holds = holds.saturating_sub(1);
@@ -153,33 +154,33 @@ impl Drop for Tx {
     }
 }
 
-impl Groups {
+impl Txgs {
     /// For a pool in which `synced` was the last group.
-    pub fn new(synced: Txg, limits: Limits) -> Self {
-        let state = State {
-            open: next(synced),
+    pub fn new(synced: Txg, limits: TxgLimits) -> Self {
+        let state = TxgState {
+            open: next_txg(synced),
             synced,
             holds: BTreeMap::new(),
-            dirty: BTreeMap::new(),
-            stored: BTreeMap::new(),
-            freed: BTreeMap::new(),
-            wanted: Txg::ZERO,
-            writers: 0,
-            stopped: false,
-            halted: false,
+            dirty_bytes: BTreeMap::new(),
+            written_through: BTreeMap::new(),
+            freed_blocks: BTreeMap::new(),
+            requested: Txg::ZERO,
+            sync_threads: 0,
+            is_stopped: false,
+            is_suspended: false,
         };
         let (state, changed, driver) = (Mutex::new(state), Condvar::new(), OnceLock::new());
-        Self(Arc::new(Inner { limits, driver, state, changed }))
+        Self(Arc::new(TxgsInner { limits, inline_sync: driver, state, changed }))
     }
 
     /// Tells how the open group is written by whoever cannot wait for another to do it.
-    pub fn set_driver(&self, driver: impl Fn() + Send + Sync + 'static) {
-        let _ = self.0.driver.set(Box::new(driver));
+    pub fn set_inline_sync(&self, driver: impl Fn() + Send + Sync + 'static) {
+        let _ = self.0.inline_sync.set(Box::new(driver));
     }
 
     /// Has something written, or waits until somebody has.
-    fn drive(&self, state: &mut MutexGuard<'_, State>) {
-        match self.0.driver.get().filter(|_| state.writers == 0) {
+    fn sync_or_wait(&self, state: &mut MutexGuard<'_, TxgState>) {
+        match self.0.inline_sync.get().filter(|_| state.sync_threads == 0) {
             Some(driver) => MutexGuard::unlocked(state, driver),
             None => self.0.changed.wait(state),
         }
@@ -187,117 +188,120 @@ impl Groups {
 
     /// Tells that the caller writes a group whenever one is due, until this is dropped: who waits
     /// for one can leave that to the caller.
-    pub fn writer(&self) -> OnDuty {
+    pub fn register_sync_thread(&self) -> SyncThreadGuard {
         let mut state = self.0.state.lock();
-        state.writers = state.writers.saturating_add(1);
-        OnDuty(self.clone())
+        state.sync_threads = state.sync_threads.saturating_add(1);
+        SyncThreadGuard(self.clone())
     }
 
     /// A hold on the open group. Waits while too much waits to be written; `None` once the groups
     /// are stopped, and while they are halted.
-    pub fn begin(&self) -> Option<Tx> {
+    pub fn begin_tx(&self) -> Option<Tx> {
         let mut state = self.0.state.lock();
-        while !state.ends() && state.is_full(self.0.limits) {
-            self.drive(&mut state);
+        while !state.is_unavailable() && state.is_full(self.0.limits) {
+            self.sync_or_wait(&mut state);
         }
-        if state.ends() {
+        if state.is_unavailable() {
             return None;
         }
         let txg = state.open;
         let holds = state.holds.entry(txg).or_default();
         *holds = holds.saturating_add(1);
-        Some(Tx { txg, group: Some(self.clone()) })
+        Some(Tx { txg, txgs: Some(self.clone()) })
     }
 
     /// Waits until many blocks may be freed with the open group; it is written for that. Called before the
     /// [`Tx`] is begun that frees them, and tells of them by [`Tx::freed`].
-    pub fn wait_to_free(&self) {
+    pub fn throttle_frees(&self) {
         let mut state = self.0.state.lock();
-        while !state.ends()
-            && state.freed.get(&state.open).is_some_and(|freed| *freed >= self.0.limits.freed)
+        while !state.is_unavailable()
+            && state
+                .freed_blocks
+                .get(&state.open)
+                .is_some_and(|freed| *freed >= self.0.limits.max_freed_blocks)
         {
-            if state.wanted < state.open {
-                state.wanted = state.open;
+            if state.requested < state.open {
+                state.requested = state.open;
                 self.0.changed.notify_all();
             }
-            self.drive(&mut state);
+            self.sync_or_wait(&mut state);
         }
     }
 
-    fn freed(&self, txg: Txg, blocks: u64) {
+    fn add_freed(&self, txg: Txg, blocks: u64) {
         let mut state = self.0.state.lock();
-        let freed = state.freed.entry(txg).or_default();
+        let freed = state.freed_blocks.entry(txg).or_default();
         *freed = freed.saturating_add(blocks);
     }
 
-    fn dirtied(&self, txg: Txg, bytes: u64) {
+    fn add_dirty(&self, txg: Txg, bytes: u64) {
         let mut state = self.0.state.lock();
-        let before = state.dirty();
-        let dirty = state.dirty.entry(txg).or_default();
+        let before = state.total_dirty();
+        let dirty = state.dirty_bytes.entry(txg).or_default();
         *dirty = dirty.saturating_add(bytes);
         let after = before.saturating_add(bytes);
-        if before < self.0.limits.start && after >= self.0.limits.start {
+        if before < self.0.limits.sync_threshold && after >= self.0.limits.sync_threshold {
             self.0.changed.notify_all();
         }
     }
 
-    fn stored(&self, txg: Txg, bytes: u64) {
+    fn add_written_through(&self, txg: Txg, bytes: u64) {
         if bytes == 0 {
             return;
         }
         let mut state = self.0.state.lock();
-        let was_due = due(&state, self.0.limits);
-        let stored = state.stored.entry(txg).or_default();
+        let was_due = is_sync_due(&state, self.0.limits);
+        let stored = state.written_through.entry(txg).or_default();
         *stored = stored.saturating_add(bytes);
-        if !was_due && due(&state, self.0.limits) {
+        if !was_due && is_sync_due(&state, self.0.limits) {
             self.0.changed.notify_all();
         }
     }
 
     /// Bytes that a block of so many takes where it is not compressed, parity and copies left aside.
-    pub fn on_drive(&self, bytes: u64) -> u64 {
-        bytes.checked_next_multiple_of(self.0.limits.sector).unwrap_or(bytes)
+    pub fn allocated_size(&self, bytes: u64) -> u64 {
+        bytes.checked_next_multiple_of(self.0.limits.sector_size).unwrap_or(bytes)
     }
 
     /// Bytes that wait to be written.
-    pub fn dirty(&self) -> u64 {
-        self.0.state.lock().dirty()
+    pub fn dirty_bytes(&self) -> u64 {
+        self.0.state.lock().total_dirty()
     }
 
     /// Bytes that the last group on the drives knows nothing of: those that wait to be written,
     /// and those that are stored already.
-    pub fn unsynced(&self) -> u64 {
+    pub fn unsynced_bytes(&self) -> u64 {
         let state = self.0.state.lock();
-        state.dirty().saturating_add(state.stored())
+        state.total_dirty().saturating_add(state.total_written_through())
     }
 
     /// The group that is open.
-    pub fn open(&self) -> Txg {
+    pub fn open_txg(&self) -> Txg {
         self.0.state.lock().open
     }
 
     /// The last group that is on the drives.
-    pub fn synced(&self) -> Txg {
+    pub fn synced_txg(&self) -> Txg {
         self.0.state.lock().synced
     }
 
     /// Whether someone waits for a sync, or enough is dirty for one.
-    pub fn is_due(&self) -> bool {
+    pub fn is_sync_due(&self) -> bool {
         let state = self.0.state.lock();
-        due(&state, self.0.limits)
+        is_sync_due(&state, self.0.limits)
     }
 
     /// Waits until a sync is due or the time is over, whichever is first; true if it is due.
-    pub fn wait_due(&self, most: std::time::Duration) -> bool {
+    pub fn wait_sync_due(&self, most: std::time::Duration) -> bool {
         let mut state = self.0.state.lock();
-        if !due(&state, self.0.limits) && !state.stopped {
+        if !is_sync_due(&state, self.0.limits) && !state.is_stopped {
             self.0.changed.wait_while_for(
                 &mut state,
-                |state| !due(state, self.0.limits) && !state.stopped,
+                |state| !is_sync_due(state, self.0.limits) && !state.is_stopped,
                 most,
             );
         }
-        due(&state, self.0.limits)
+        is_sync_due(&state, self.0.limits)
     }
 
     /// Closes the open group and opens the next; gives the closed one when its last hold is gone.
@@ -305,7 +309,7 @@ impl Groups {
     pub fn quiesce(&self) -> Txg {
         let mut state = self.0.state.lock();
         let closed = state.open;
-        state.open = next(closed);
+        state.open = next_txg(closed);
         while state.holds.contains_key(&closed) {
             self.0.changed.wait(&mut state);
         }
@@ -313,41 +317,41 @@ impl Groups {
     }
 
     /// Says that a group is on the drives.
-    pub fn finish(&self, txg: Txg) {
+    pub fn finish_sync(&self, txg: Txg) {
         let mut state = self.0.state.lock();
         state.synced = txg;
-        state.dirty.remove(&txg);
-        state.stored.remove(&txg);
-        state.freed.remove(&txg);
+        state.dirty_bytes.remove(&txg);
+        state.written_through.remove(&txg);
+        state.freed_blocks.remove(&txg);
         self.0.changed.notify_all();
     }
 
     /// Asks for a sync of all that was changed so far, and waits for it. False if the groups were
     /// stopped before.
     pub fn wait_synced(&self) -> bool {
-        let txg = self.open();
-        self.wait_for(txg)
+        let txg = self.open_txg();
+        self.wait_txg_synced(txg)
     }
 
     /// Asks for a sync of a group, and waits for it. False if the groups were stopped or halted
     /// before.
-    pub fn wait_for(&self, txg: Txg) -> bool {
+    pub fn wait_txg_synced(&self, txg: Txg) -> bool {
         let mut state = self.0.state.lock();
-        state.wanted = state.wanted.max(txg);
+        state.requested = state.requested.max(txg);
         self.0.changed.notify_all();
-        while state.synced < txg && !state.ends() {
-            self.drive(&mut state);
+        while state.synced < txg && !state.is_unavailable() {
+            self.sync_or_wait(&mut state);
         }
         state.synced >= txg
     }
 
     /// The same, for as long as there is somebody else who writes groups: `there` says so. True if
     /// it is written; none if nobody is there any more.
-    pub fn wait_while(&self, txg: Txg, there: &dyn Fn() -> bool) -> Option<bool> {
+    pub fn wait_synced_while(&self, txg: Txg, there: &dyn Fn() -> bool) -> Option<bool> {
         let mut state = self.0.state.lock();
-        state.wanted = state.wanted.max(txg);
+        state.requested = state.requested.max(txg);
         self.0.changed.notify_all();
-        while state.synced < txg && !state.ends() {
+        while state.synced < txg && !state.is_unavailable() {
             if !there() {
                 return None;
             }
@@ -357,13 +361,13 @@ impl Groups {
     }
 
     /// No group can be written for now, or again: everyone who waits is let go meanwhile.
-    pub fn halt(&self, halted: bool) {
-        self.0.state.lock().halted = halted;
+    pub fn set_suspended(&self, halted: bool) {
+        self.0.state.lock().is_suspended = halted;
         self.0.changed.notify_all();
     }
 
     /// Everyone who waits looks again.
-    pub fn stir(&self) {
+    pub fn wake_waiters(&self) {
         // under the lock, lest someone who is about to wait miss it
         let _state = self.0.state.lock();
         self.0.changed.notify_all();
@@ -371,21 +375,23 @@ impl Groups {
 
     /// No more groups: everyone who waits is let go.
     pub fn stop(&self) {
-        self.0.state.lock().stopped = true;
+        self.0.state.lock().is_stopped = true;
         self.0.changed.notify_all();
     }
 
     /// Whether they were stopped.
     pub fn is_stopped(&self) -> bool {
-        self.0.state.lock().stopped
+        self.0.state.lock().is_stopped
     }
 }
 
-fn due(state: &State, limits: Limits) -> bool {
-    state.wanted > state.synced || state.dirty() >= limits.start || state.stored() >= limits.dirty
+fn is_sync_due(state: &TxgState, limits: TxgLimits) -> bool {
+    state.requested > state.synced
+        || state.total_dirty() >= limits.sync_threshold
+        || state.total_written_through() >= limits.max_dirty
 }
 
-const fn next(txg: Txg) -> Txg {
+const fn next_txg(txg: Txg) -> Txg {
     Txg::new(txg.get().saturating_add(1))
 }
 
@@ -398,20 +404,20 @@ mod tests {
 
     use units::Txg;
 
-    use super::Groups;
-    use crate::Limits;
+    use super::Txgs;
+    use crate::TxgLimits;
 
     #[test]
     fn a_group_is_not_written_while_it_is_held() {
-        let groups = Groups::new(Txg::new(7), Limits::default());
-        let tx = groups.begin().unwrap();
+        let groups = Txgs::new(Txg::new(7), TxgLimits::default());
+        let tx = groups.begin_tx().unwrap();
         assert_eq!(tx.txg(), Txg::new(8));
         let writer = groups.clone();
         let closing = thread::spawn(move || writer.quiesce());
-        while groups.open() == Txg::new(8) {
+        while groups.open_txg() == Txg::new(8) {
             thread::yield_now();
         }
-        let later = groups.begin().unwrap();
+        let later = groups.begin_tx().unwrap();
         assert_eq!(later.txg(), Txg::new(9));
         assert!(!closing.is_finished());
         drop(tx);
@@ -420,60 +426,61 @@ mod tests {
 
     #[test]
     fn who_asks_for_a_sync_gets_it() {
-        let groups = Groups::new(Txg::new(1), Limits::default());
-        assert!(!groups.is_due());
+        let groups = Txgs::new(Txg::new(1), TxgLimits::default());
+        assert!(!groups.is_sync_due());
         let waiting = thread::spawn({
             let groups = groups.clone();
             move || groups.wait_synced()
         });
-        while !groups.wait_due(Duration::from_secs(1)) {}
+        while !groups.wait_sync_due(Duration::from_secs(1)) {}
         let txg = groups.quiesce();
-        groups.finish(txg);
+        groups.finish_sync(txg);
         assert!(waiting.join().unwrap());
-        assert_eq!(groups.synced(), Txg::new(2));
+        assert_eq!(groups.synced_txg(), Txg::new(2));
     }
 
     #[test]
     fn who_frees_much_goes_on_with_the_next_group() {
-        let groups = Groups::new(Txg::new(1), Limits { freed: 10, ..Limits::default() });
+        let groups =
+            Txgs::new(Txg::new(1), TxgLimits { max_freed_blocks: 10, ..TxgLimits::default() });
         for blocks in [4, 5, 6] {
-            groups.wait_to_free();
-            let tx = groups.begin().unwrap();
+            groups.throttle_frees();
+            let tx = groups.begin_tx().unwrap();
             assert_eq!(tx.txg(), Txg::new(2));
-            tx.freed(blocks);
+            tx.add_freed(blocks);
         }
         let freeing = thread::spawn({
             let groups = groups.clone();
             move || {
-                groups.wait_to_free();
-                groups.begin().unwrap().txg()
+                groups.throttle_frees();
+                groups.begin_tx().unwrap().txg()
             }
         });
-        while !groups.wait_due(Duration::from_secs(1)) {}
+        while !groups.wait_sync_due(Duration::from_secs(1)) {}
         // others need not wait
-        assert_eq!(groups.begin().unwrap().txg(), Txg::new(2));
-        groups.finish(groups.quiesce());
+        assert_eq!(groups.begin_tx().unwrap().txg(), Txg::new(2));
+        groups.finish_sync(groups.quiesce());
         assert_eq!(freeing.join().unwrap(), Txg::new(3));
-        groups.halt(true);
-        groups.wait_to_free();
+        groups.set_suspended(true);
+        groups.throttle_frees();
     }
 
     #[test]
     fn who_waits_writes_only_if_nobody_is_on_duty() {
-        let groups = Groups::new(Txg::new(1), Limits::default());
+        let groups = Txgs::new(Txg::new(1), TxgLimits::default());
         let (driven, own) = (Arc::new(AtomicUsize::new(0)), groups.clone());
         let count = Arc::clone(&driven);
-        groups.set_driver(move || {
+        groups.set_inline_sync(move || {
             count.fetch_add(1, Ordering::Relaxed);
-            own.finish(own.quiesce());
+            own.finish_sync(own.quiesce());
         });
-        let duty = groups.writer();
+        let duty = groups.register_sync_thread();
         let waiting = thread::spawn({
             let groups = groups.clone();
             move || groups.wait_synced()
         });
-        while !groups.wait_due(Duration::from_secs(1)) {}
-        groups.finish(groups.quiesce());
+        while !groups.wait_sync_due(Duration::from_secs(1)) {}
+        groups.finish_sync(groups.quiesce());
         assert!(waiting.join().unwrap());
         assert_eq!(driven.load(Ordering::Relaxed), 0);
         drop(duty);
@@ -483,21 +490,21 @@ mod tests {
 
     #[test]
     fn too_much_that_is_dirty_makes_writers_wait() {
-        let groups = Groups::new(Txg::new(1), Limits::of(300));
-        let tx = groups.begin().unwrap();
-        tx.dirtied(99);
-        assert!(!groups.is_due());
-        tx.dirtied(300);
-        assert!(groups.is_due());
+        let groups = Txgs::new(Txg::new(1), TxgLimits::with_max_dirty(300));
+        let tx = groups.begin_tx().unwrap();
+        tx.add_dirty(99);
+        assert!(!groups.is_sync_due());
+        tx.add_dirty(300);
+        assert!(groups.is_sync_due());
         drop(tx);
         let blocked = thread::spawn({
             let groups = groups.clone();
-            move || groups.begin().map(|tx| tx.txg())
+            move || groups.begin_tx().map(|tx| tx.txg())
         });
         let txg = groups.quiesce();
-        groups.finish(txg);
+        groups.finish_sync(txg);
         assert_eq!(blocked.join().unwrap(), Some(Txg::new(3)));
         groups.stop();
-        assert!(groups.begin().is_none() && !groups.wait_synced());
+        assert!(groups.begin_tx().is_none() && !groups.wait_synced());
     }
 }

@@ -8,13 +8,13 @@ use ondisk::objset::Kind;
 use ondisk::zil::{Body, Write};
 use ondisk::{Blkptr, ObjectType};
 use parking_lot::{Mutex, RwLock};
-use txg::{Groups, Tx};
+use txg::{Tx, Txgs};
 use units::BlockId;
-use zap::{NewTable, Zap};
-use zil::{Entry, Item, Log};
+use zap::{NewZap, Zap};
+use zil::{IntentLog, Itx, ReplayEntry};
 use zio::Block;
 
-use crate::volume::{DATA, PROPERTIES, SIZE};
+use crate::volume::{SIZE_PROPERTY, ZVOL_OBJ, ZVOL_ZAP_OBJ};
 use crate::{Error, Result};
 
 /// What a new volume is to be.
@@ -30,26 +30,26 @@ pub struct NewVolume {
 
 impl NewVolume {
     /// The largest block that there is.
-    pub const MOST: u32 = 16 << 20;
+    pub const MAX_BLOCK_SIZE: u32 = 16 << 20;
 
     /// Makes a volume in a live object set in which nothing is yet.
     pub fn create(&self, objset: &Objset, tx: &Tx) -> Result<()> {
         let block_size = self.block_size;
-        if !block_size.is_power_of_two() || !(512..=Self::MOST).contains(&block_size) {
-            return Err(Error::BlockSize { bytes: block_size });
+        if !block_size.is_power_of_two() || !(512..=Self::MAX_BLOCK_SIZE).contains(&block_size) {
+            return Err(Error::BadBlockSize { bytes: block_size });
         }
-        fitting(self.size, block_size)?;
-        objset.create_at(tx, DATA, &NewObject::new(ObjectType::ZVOL, block_size))?;
-        let new = NewTable { salt: self.salt, ..NewTable::default() };
-        let table = Zap::create_at(objset, tx, PROPERTIES, ObjectType::ZVOL_PROP, &new)?;
-        Ok(table.insert_u64(tx, SIZE, self.size)?)
+        check_size(self.size, block_size)?;
+        objset.create_at(tx, ZVOL_OBJ, &NewObject::new(ObjectType::ZVOL, block_size))?;
+        let new = NewZap { salt: self.salt, ..NewZap::default() };
+        let table = Zap::create_at(objset, tx, ZVOL_ZAP_OBJ, ObjectType::ZVOL_PROP, &new)?;
+        Ok(table.insert_u64(tx, SIZE_PROPERTY, self.size)?)
     }
 }
 
 /// A size must be whole blocks, and some.
-fn fitting(size: u64, block_size: u32) -> Result<()> {
+fn check_size(size: u64, block_size: u32) -> Result<()> {
     if size == 0 || !size.is_multiple_of(block_size.into()) || i64::try_from(size).is_err() {
-        return Err(Error::Size { bytes: size, block_size });
+        return Err(Error::BadSize { bytes: size, block_size });
     }
     Ok(())
 }
@@ -57,35 +57,42 @@ fn fitting(size: u64, block_size: u32) -> Result<()> {
 /// A volume that is being changed. What is written can be read at once; it outlasts a power cut
 /// when its txg is on the drives, or after [`LiveVolume::flush`].
 #[derive(Debug)]
-pub struct LiveVolume {
+pub struct WritableVolume {
     objset: Objset,
     data: Object,
-    groups: Groups,
-    log: Arc<Log>,
+    txgs: Txgs,
+    log: Arc<IntentLog>,
     /// Bytes of it. Writers share the lock; who takes content away has it alone, so that what the
     /// log says of a range is in the order in which it was done.
     size: RwLock<u64>,
     /// Held by who makes it longer or shorter.
-    resizing: Mutex<()>,
+    resize_lock: Mutex<()>,
 }
 
 /// The most that is written with one hold on a txg.
-const STEP: usize = 4 << 20;
+const MAX_TX_BYTES: usize = 4 << 20;
 /// And so many blocks are freed.
-const BLOCKS_AT_ONCE: u64 = 32768;
+const MAX_TX_FREED_BLOCKS: u64 = 32768;
 
-impl LiveVolume {
+impl WritableVolume {
     /// Opens the volume that a live object set holds. What its log has found must be replayed
     /// ([`LiveVolume::replay`]) before anything else is done.
-    pub fn open(objset: Objset, groups: Groups, log: Arc<Log>) -> Result<Self> {
+    pub fn open(objset: Objset, groups: Txgs, log: Arc<IntentLog>) -> Result<Self> {
         let id = objset.id();
         if objset.header().kind != Kind::Volume {
             return Err(Error::NotVolume { objset: id });
         }
-        let table = Zap::open(objset.object(PROPERTIES)?)?;
-        let size = table.lookup_u64(SIZE)?.ok_or(Error::NoSize { objset: id })?;
-        let data = objset.object(DATA)?;
-        Ok(Self { objset, data, groups, log, size: RwLock::new(size), resizing: Mutex::default() })
+        let table = Zap::open(objset.object(ZVOL_ZAP_OBJ)?)?;
+        let size = table.lookup_u64(SIZE_PROPERTY)?.ok_or(Error::MissingSize { objset: id })?;
+        let data = objset.object(ZVOL_OBJ)?;
+        Ok(Self {
+            objset,
+            data,
+            txgs: groups,
+            log,
+            size: RwLock::new(size),
+            resize_lock: Mutex::default(),
+        })
     }
 
     /// Bytes of it (volsize).
@@ -98,8 +105,8 @@ impl LiveVolume {
         self.data.block_size()
     }
 
-    fn begin(&self) -> Result<Tx> {
-        self.groups.begin().ok_or(Error::Stopped)
+    fn begin_tx(&self) -> Result<Tx> {
+        self.txgs.begin_tx().ok_or(Error::Stopped)
     }
 
     /// Reads from byte `offset` on; gives how many bytes it were, less than asked for at the end.
@@ -115,26 +122,26 @@ impl LiveVolume {
     pub fn write(&self, offset: u64, bytes: &[u8]) -> Result<()> {
         let _long = self.objset.begin_long_write(bytes.len());
         let size = self.size.read();
-        let mut at = self.within(offset, bytes.len(), *size)?;
-        for part in bytes.chunks(STEP) {
+        let mut at = self.check_range(offset, bytes.len(), *size)?;
+        for part in bytes.chunks(MAX_TX_BYTES) {
             let length = u64::try_from(part.len()).unwrap_or(u64::MAX);
-            let tx = self.begin()?;
+            let tx = self.begin_tx()?;
             self.data.write(&tx, at, part)?;
             // the data is asked for when it is promised: many writes are never
-            let (object, pointer, data) = (DATA, Blkptr::EMPTY, None);
+            let (object, pointer, data) = (ZVOL_OBJ, Blkptr::EMPTY, None);
             let write = Write { object, offset: at, length, pointer, data };
-            self.log.add(&tx, Item::of_object(Body::Write(Box::new(write))));
+            self.log.add_itx(&tx, Itx::new_per_object(Body::Write(Box::new(write))));
             at = at.saturating_add(length);
         }
         Ok(())
     }
 
     /// The start of a range that must be within the volume.
-    fn within(&self, offset: u64, length: usize, size: u64) -> Result<u64> {
+    fn check_range(&self, offset: u64, length: usize, size: u64) -> Result<u64> {
         let end = u64::try_from(length).ok().and_then(|length| offset.checked_add(length));
         match end {
             Some(end) if end <= size => Ok(offset),
-            _ => Err(Error::Outside { objset: self.objset.id(), offset }),
+            _ => Err(Error::OutOfRange { objset: self.objset.id(), offset }),
         }
     }
 
@@ -145,33 +152,36 @@ impl LiveVolume {
         let end = range.end.min(*self.size.read());
         let Some(start) = range.start.checked_next_multiple_of(block) else { return Ok(()) };
         let end = end.saturating_sub(end.checked_rem(block).unwrap_or(0));
-        self.free(start, end, true)
+        self.free_range(start, end, true)
     }
 
     /// Makes zeros of a range, as holes where whole blocks are in it.
     pub fn write_zeros(&self, range: Range<u64>) -> Result<()> {
         let length = usize::try_from(range.end.saturating_sub(range.start)).unwrap_or(usize::MAX);
-        self.within(range.start, length, *self.size.read())?;
-        self.free(range.start, range.end, true)
+        self.check_range(range.start, length, *self.size.read())?;
+        self.free_range(range.start, range.end, true)
     }
 
     /// Makes a hole, a bit at a time: others read and write meanwhile, and no group frees too much.
     /// `is_told`: the log tells of it.
-    fn free(&self, mut start: u64, end: u64, is_told: bool) -> Result<()> {
-        let step = u64::from(self.block_size()).saturating_mul(BLOCKS_AT_ONCE);
+    fn free_range(&self, mut start: u64, end: u64, is_told: bool) -> Result<()> {
+        let step = u64::from(self.block_size()).saturating_mul(MAX_TX_FREED_BLOCKS);
         while let Some(from) = self.data.next_data(start)?
             && from < end
         {
-            self.groups.wait_to_free();
+            self.txgs.throttle_frees();
             // nobody writes a part of a block meanwhile
             let _size = self.size.write();
             let next = self.data.next_data(from.saturating_add(step))?.unwrap_or(end);
             let to = next.min(end);
-            let tx = self.begin()?;
-            tx.freed(BLOCKS_AT_ONCE);
+            let tx = self.begin_tx()?;
+            tx.add_freed(MAX_TX_FREED_BLOCKS);
             if is_told {
-                let (object, length) = (DATA, to.saturating_sub(from));
-                self.log.add(&tx, Item::of_object(Body::Truncate { object, offset: from, length }));
+                let (object, length) = (ZVOL_OBJ, to.saturating_sub(from));
+                self.log.add_itx(
+                    &tx,
+                    Itx::new_per_object(Body::Truncate { object, offset: from, length }),
+                );
             }
             self.data.free_range(&tx, from..to)?;
             start = to;
@@ -182,52 +192,52 @@ impl LiveVolume {
     /// Makes it longer or shorter; what is beyond a shorter end is gone. Returns when that is on
     /// the drives, for the log does not tell of it.
     pub fn resize(&self, bytes: u64) -> Result<()> {
-        fitting(bytes, self.block_size())?;
-        let _one = self.resizing.lock();
+        check_size(bytes, self.block_size())?;
+        let _one = self.resize_lock.lock();
         // what lies beyond the end: a power cut may have left it there when the volume became shorter
         let end = *self.size.read();
-        self.free(end, u64::MAX, false)?;
+        self.free_range(end, u64::MAX, false)?;
         let mut size = self.size.write();
-        let tx = self.begin()?;
-        Zap::open(self.objset.object(PROPERTIES)?)?.update_u64(&tx, SIZE, bytes)?;
+        let tx = self.begin_tx()?;
+        Zap::open(self.objset.object(ZVOL_ZAP_OBJ)?)?.update_u64(&tx, SIZE_PROPERTY, bytes)?;
         let txg = tx.txg();
         drop(tx);
         *size = bytes;
         drop(size);
-        self.free(bytes, u64::MAX, false)?;
-        if self.groups.wait_for(txg) { Ok(()) } else { Err(Error::Stopped) }
+        self.free_range(bytes, u64::MAX, false)?;
+        if self.txgs.wait_txg_synced(txg) { Ok(()) } else { Err(Error::Stopped) }
     }
 
     /// Returns when all that was written will outlast a power cut.
     pub fn flush(&self) -> Result<()> {
-        Ok(self.log.commit(Some(DATA))?)
+        Ok(self.log.commit(Some(ZVOL_OBJ))?)
     }
 
     /// Does again what a log tells that an import has found, and gives the log up. Gives the number
     /// of records; an error leaves the rest for another time.
-    pub fn replay(&self, records: &mut zil::Records) -> Result<u64> {
+    pub fn replay_log(&self, records: &mut zil::LogReader) -> Result<u64> {
         let mut count = 0_u64;
         for entry in &mut *records {
             let entry = entry?;
-            let tx = self.begin()?;
-            self.again(&tx, &entry)?;
-            self.log.replayed(&tx, entry.record.seq);
+            let tx = self.begin_tx()?;
+            self.replay_entry(&tx, &entry)?;
+            self.log.record_replayed(&tx, entry.record.seq);
             count = count.saturating_add(1);
         }
-        let tx = self.begin()?;
-        self.log.give_up(&tx);
+        let tx = self.begin_tx()?;
+        self.log.finish_replay(&tx);
         Ok(count)
     }
 
     /// A block that was cloned. It is copied: that it was shared is not told again.
-    fn cloned(&self, pointer: &Blkptr, at: u64) -> Result<Block> {
+    fn read_cloned_block(&self, pointer: &Blkptr, at: u64) -> Result<Block> {
         let number = at.checked_div(self.block_size().into()).unwrap_or(0);
         let place = self.data.zbookmark(BlockId::new(number));
         let block = self.objset.source().read(pointer, place, self.objset.key());
         Ok(block.map_err(dmu::Error::from)?)
     }
 
-    fn again(&self, tx: &Tx, entry: &Entry) -> Result<()> {
+    fn replay_entry(&self, tx: &Tx, entry: &ReplayEntry) -> Result<()> {
         let size = self.size.read();
         let put = |offset: u64, bytes: &[u8]| {
             // the volume may have become shorter since
@@ -249,12 +259,17 @@ impl LiveVolume {
             Body::Clone { offset, block_size, pointers, .. } => {
                 let mut at = *offset;
                 for pointer in pointers {
-                    put(at, &self.cloned(pointer, at)?)?;
+                    put(at, &self.read_cloned_block(pointer, at)?)?;
                     at = at.saturating_add(*block_size);
                 }
             }
             Body::WritePlaced { .. } => {}
-            _ => return Err(Error::Strange { objset: self.objset.id(), seq: entry.record.seq }),
+            _ => {
+                return Err(Error::UnexpectedRecord {
+                    objset: self.objset.id(),
+                    seq: entry.record.seq,
+                });
+            }
         }
         Ok(())
     }
