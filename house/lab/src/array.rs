@@ -23,7 +23,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-pub use engine::pool::{Groups, Shape};
+pub use engine::pool::{DraidLayout, VdevLayout};
 use serde_json::{Map, Value, json};
 use units::human_bytes;
 
@@ -53,7 +53,7 @@ pub struct Layout {
     /// What people call it: `raidz2 6`.
     pub words: String,
     /// Its top-level vdevs: how the drives of each stand together, and how many they are.
-    pub vdevs: Vec<(Shape, usize)>,
+    pub vdevs: Vec<(VdevLayout, usize)>,
     /// log2 of its sector.
     pub ashift: u64,
     /// What it gets of each drive.
@@ -68,10 +68,10 @@ impl Layout {
 
     /// The first drive whose loss its vdev bears.
     fn spare(&self) -> Option<usize> {
-        let bears = |shape: Shape, width: usize| match shape {
-            Shape::Single => false,
-            Shape::Mirror => width > 1,
-            Shape::Raidz(_) | Shape::Draid(_) => true,
+        let bears = |shape: VdevLayout, width: usize| match shape {
+            VdevLayout::Single => false,
+            VdevLayout::Mirror => width > 1,
+            VdevLayout::Raidz(_) | VdevLayout::Draid(_) => true,
         };
         let at = self.vdevs.iter().position(|&(shape, width)| bears(shape, width))?;
         Some(self.vdevs[..at].iter().map(|vdev| vdev.1).sum())
@@ -80,7 +80,7 @@ impl Layout {
     /// How many drives hold the same, if all its vdevs are mirrors alike.
     fn copies(&self) -> u64 {
         match self.vdevs.first() {
-            Some(&(Shape::Mirror, width)) if self.vdevs.iter().all(|v| v.1 == width) => {
+            Some(&(VdevLayout::Mirror, width)) if self.vdevs.iter().all(|v| v.1 == width) => {
                 width as u64
             }
             _ => 1,

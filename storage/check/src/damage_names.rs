@@ -23,7 +23,7 @@ const MOS: ObjsetId = ObjsetId::new(0);
 /// Names what is damaged.
 pub(crate) fn name_damage(
     mos: &Objset,
-    names: Option<&dsl::Tree>,
+    names: Option<&dsl::DatasetTree>,
     damages: Vec<BlockDamage>,
 ) -> Vec<DamagedObject> {
     let mut by_objset: BTreeMap<ObjsetId, Vec<BlockDamage>> = BTreeMap::new();
@@ -39,7 +39,7 @@ pub(crate) fn name_damage(
             None => format!("dataset {id}"),
         };
         let objset = match &dataset {
-            Some(dataset) => dataset.open().or_else(|_| dataset.objset(None)).ok(),
+            Some(dataset) => dataset.open_objset().or_else(|_| dataset.objset(None)).ok(),
             None => (id == MOS).then(|| mos.clone()),
         };
         all.extend(name_objset_damage(id, &name, objset, damages));
@@ -50,7 +50,7 @@ pub(crate) fn name_damage(
 /// Names blocks that cannot be read any more, and what each lacks.
 pub fn name_lost_blocks(
     mos: &Objset,
-    names: &dsl::Tree,
+    names: &dsl::DatasetTree,
     lost: Vec<(Zbookmark, String)>,
 ) -> Vec<DamagedObject> {
     let damage = |(place, why)| BlockDamage {

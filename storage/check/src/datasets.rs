@@ -6,10 +6,10 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
 use dmu::Objset;
-use dsl::lists;
+use dsl::block_lists;
 use ondisk::dsl::Dataset;
 use ondisk::{Blkptr, ObjectType};
-use spa::{DedupLogs, Directory};
+use spa::{DedupLogs, PoolDirectory};
 use units::{BlockId, Level, ObjectId, ObjsetId, Txg, Zbookmark};
 use zap::Zap;
 
@@ -104,17 +104,19 @@ impl CheckInner {
 
     /// What waits to be freed: allocated, and nobody's.
     fn add_pending_frees(&self, mos: &Objset, tasks: &mut Vec<ObjsetTask>) -> Result<(), Error> {
-        let directory = Directory::open(mos.clone())?;
+        let directory = PoolDirectory::open(mos.clone())?;
         let mut tally = Tally::default();
         for name in ["sync_bplist", "free_bpobj"] {
-            let Some(list) = directory.number(name)?.filter(|list| *list != 0) else { continue };
-            let _ = lists::walk_bpobj(mos, ObjectId::new(list), &mut |listed| {
+            let Some(list) = directory.lookup_u64(name)?.filter(|list| *list != 0) else {
+                continue;
+            };
+            let _ = block_lists::walk_bpobj(mos, ObjectId::new(list), &mut |listed| {
                 self.count_pending_free(listed.pointer, &mut tally);
                 ControlFlow::Continue(())
             })?;
         }
-        if let Some(list) = directory.number("bptree_obj")?.filter(|list| *list != 0) {
-            for entry in lists::bptree(mos, ObjectId::new(list))?.1 {
+        if let Some(list) = directory.lookup_u64("bptree_obj")?.filter(|list| *list != 0) {
+            for entry in block_lists::read_bptree(mos, ObjectId::new(list))?.1 {
                 let [objset, object, level, block] = entry.resume;
                 let level = Level::new(u8::try_from(level).unwrap_or(0));
                 let id = ObjsetId::new(objset);
@@ -136,9 +138,9 @@ impl CheckInner {
                 self.add_livelist(mos, ObjectId::new(list), &mut tally)?;
             }
         }
-        for (checksum, mut logs) in DedupLogs::all(mos, &directory)? {
+        for (checksum, mut logs) in DedupLogs::read_all(mos, &directory)? {
             // they are freed only when the log is emptied
-            for pointer in logs.take_unreferenced(checksum)? {
+            for pointer in logs.drain_unreferenced(checksum)? {
                 self.count_pending_free(&pointer, &mut tally);
             }
         }
@@ -148,8 +150,10 @@ impl CheckInner {
 
     /// The blocks of a destroyed clone: those of which a birth was listed, and no death.
     fn add_livelist(&self, mos: &Objset, id: ObjectId, tally: &mut Tally) -> Result<(), Error> {
-        for (_, part) in lists::deadlist_parts(mos, id)? {
-            lists::living(mos, part, &mut |pointer| self.count_pending_free(pointer, tally))?;
+        for (_, part) in block_lists::deadlist_entries(mos, id)? {
+            block_lists::visit_live_blocks(mos, part, &mut |pointer| {
+                self.count_pending_free(pointer, tally)
+            })?;
         }
         Ok(())
     }

@@ -140,7 +140,7 @@ impl FeatureUsage {
         }
         for feature in FEATURES.iter().filter(|feature| feature.per_dataset) {
             let state = pool.iter().find(|state| state.guid == feature.guid);
-            let counted = state.map_or(0, |state| state.uses);
+            let counted = state.map_or(0, |state| state.refcount);
             let is_declared = |set: &&FeatureSet| set.iter().any(|known| known == feature);
             let found = self.declared.values().filter(is_declared).count() as u64;
             if counted != found {
@@ -165,7 +165,12 @@ mod tests {
 
     fn feature_state(guid: &str, uses: u64) -> FeatureState {
         let (read_only_compatible, known) = (false, true);
-        FeatureState { guid: guid.to_owned(), uses, read_only_compatible, known }
+        FeatureState {
+            guid: guid.to_owned(),
+            refcount: uses,
+            read_only_compatible,
+            is_supported: known,
+        }
     }
 
     #[test]

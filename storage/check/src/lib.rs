@@ -121,7 +121,7 @@ impl PoolCheck {
                 name: pool.name().to_owned(),
                 guid: pool.guid(),
                 txg: pool.txg(),
-                allocated_txg: pool.taken_back().unwrap_or_else(|| pool.txg()),
+                allocated_txg: pool.rewound_to().unwrap_or_else(|| pool.txg()),
                 root: pool.uberblock().root.clone(),
                 mos: pool.mos().clone(),
                 tree: Arc::clone(pool.tree()),
@@ -164,7 +164,7 @@ impl PoolCheck {
     /// tree of datasets, with such keys as there are.
     pub fn report(
         &self,
-        names: Option<&dsl::Tree>,
+        names: Option<&dsl::DatasetTree>,
         elapsed: Duration,
         threads: usize,
     ) -> CheckReport {

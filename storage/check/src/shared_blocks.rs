@@ -11,7 +11,7 @@ use ondisk::dedup::{
 };
 use ondisk::{Dva, Reader};
 use parking_lot::Mutex;
-use spa::{DedupLogs, Directory, Pool};
+use spa::{DedupLogs, Pool, PoolDirectory};
 use units::{ObjectId, VdevId};
 use zap::Zap;
 
@@ -93,10 +93,10 @@ fn load_clone_table(pool: &Pool, vdev: VdevId, blocks: &mut RefCountMap) -> Resu
 
 fn load_dedup_tables(
     mos: &Objset,
-    directory: &Directory,
+    directory: &PoolDirectory,
     blocks: &mut RefCountMap,
 ) -> Result<(), Error> {
-    for entry in directory.table().entries() {
+    for entry in directory.zap().entries() {
         let entry = entry?;
         let name = String::from_utf8_lossy(&entry.name);
         let Some(id) = entry.value.u64().map(ObjectId::new) else { continue };

@@ -10,7 +10,7 @@ use dmu::Objset;
 use ondisk::spacemap::{Action, Entry, unflushed};
 use ondisk::{Blkptr, Dva};
 use parking_lot::Mutex;
-use spa::{Pool, TopSpace, space_map_entries};
+use spa::{Pool, VdevSpace, space_map_entries};
 use units::{Ashift, BlockId, ObjectId, Txg, VdevId, Zbookmark};
 use vdev::{NodeKind, VdevTree};
 use zap::Zap;
@@ -41,7 +41,7 @@ pub(crate) struct Extent {
 
 /// The space of one top-level vdev.
 struct VdevSectors {
-    vdev_space: TopSpace,
+    vdev_space: VdevSpace,
     ashift: u32,
     allocated: SectorSet,
     referenced: Mutex<SectorSet>,
@@ -68,7 +68,7 @@ impl SpaceMapCheck {
     /// Reads all space maps, and the log of those changes that are not in them yet.
     pub(crate) fn load(pool: &Pool) -> Result<Self, Error> {
         let mut space = Self { vdevs: HashMap::new(), errors: Mutex::default() };
-        for top in pool.space()? {
+        for top in pool.vdev_space()? {
             let area = VdevSectors::load(pool, top)?;
             space.vdevs.insert(area.vdev_space.vdev, area);
         }
@@ -239,7 +239,7 @@ impl From<Extent> for ClaimedRange {
 }
 
 impl VdevSectors {
-    fn load(pool: &Pool, top: TopSpace) -> Result<Self, Error> {
+    fn load(pool: &Pool, top: VdevSpace) -> Result<Self, Error> {
         let config = pool.config().tree.as_ref();
         let config = config.and_then(|root| root.children.iter().find(|c| c.id == top.vdev));
         let shift = config.and_then(|config| config.ashift).and_then(Ashift::new);
@@ -256,7 +256,7 @@ impl VdevSectors {
         // on a dRAID metaslabs begin with a group of columns
         let draid = config.and_then(|config| Some((config.draid?.data, config.nparity?)));
         let group = draid.map_or(1, |(data, parity)| data.saturating_add(parity) << shift);
-        for (index, map) in (0_u64..).zip(area.vdev_space.maps.clone()) {
+        for (index, map) in (0_u64..).zip(area.vdev_space.space_maps.clone()) {
             let Some(map) = map else { continue };
             let start = (index << area.vdev_space.metaslab_shift).next_multiple_of(group);
             space_map_entries(&pool.mos().object(map)?, &mut |entry| {

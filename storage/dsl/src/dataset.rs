@@ -9,12 +9,12 @@ use units::{Guid, ObjectId, ObjsetId, Txg};
 use zap::{Matching, Normalization, Zap, ZapEntry, ZapValue, normalize};
 use zio::Key;
 
-use crate::dir::{Dir, dataset_record, extension, table};
-use crate::{Error, Result, Tree, lists};
+use crate::dir::{Dir, dataset_record, open_zap, read_zap_field};
+use crate::{DatasetTree, Error, Result, block_lists};
 
 /// What a dataset is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash, PartialOrd, Ord)]
-pub enum Kind {
+pub enum DatasetKind {
     /// A file system.
     Filesystem,
     /// A block device.
@@ -25,7 +25,7 @@ pub enum Kind {
     Bookmark,
 }
 
-impl Kind {
+impl DatasetKind {
     /// The word that the field's tools print.
     pub const fn name(self) -> &'static str {
         match self {
@@ -49,32 +49,37 @@ pub struct Hold {
 /// A dataset of a pool. Cheap to clone.
 #[derive(Clone, Debug)]
 pub struct Dataset {
-    tree: Tree,
+    tree: DatasetTree,
     dir: Arc<Dir>,
     /// After `@` or `#`.
-    part: Option<String>,
-    what: What,
+    short_name: Option<String>,
+    record: DatasetRecord,
 }
 
 #[derive(Clone, Debug)]
-pub(crate) enum What {
+pub(crate) enum DatasetRecord {
     Stored { id: ObjsetId, object: Box<Object>, phys: Arc<DatasetPhys> },
     Bookmark(Bookmark),
 }
 
 impl Dataset {
-    pub(crate) fn head(tree: &Tree, dir: &Arc<Dir>) -> Result<Self> {
+    pub(crate) fn head(tree: &DatasetTree, dir: &Arc<Dir>) -> Result<Self> {
         let (object, phys) = dir.head()?;
         let id = ObjsetId::new(dir.phys().head.get());
-        Ok(Self::new(tree, dir, None, stored(id, object, phys)))
+        Ok(Self::new(tree, dir, None, stored_record(id, object, phys)))
     }
 
-    fn new(tree: &Tree, dir: &Arc<Dir>, part: Option<String>, what: What) -> Self {
-        Self { tree: tree.clone(), dir: Arc::clone(dir), part, what }
+    fn new(
+        tree: &DatasetTree,
+        dir: &Arc<Dir>,
+        short_name: Option<String>,
+        record: DatasetRecord,
+    ) -> Self {
+        Self { tree: tree.clone(), dir: Arc::clone(dir), short_name, record }
     }
 
     pub(crate) fn from_record(
-        tree: &Tree,
+        tree: &DatasetTree,
         dir: &Arc<Dir>,
         id: ObjsetId,
         object: Object,
@@ -87,11 +92,11 @@ impl Dataset {
         } else {
             None
         };
-        Ok(Self::new(tree, dir, part, stored(id, object, phys)))
+        Ok(Self::new(tree, dir, part, stored_record(id, object, phys)))
     }
 
     /// The tree that it is of.
-    pub fn tree(&self) -> &Tree {
+    pub fn tree(&self) -> &DatasetTree {
         &self.tree
     }
 
@@ -102,47 +107,47 @@ impl Dataset {
 
     /// Its full name.
     pub fn name(&self) -> String {
-        match (&self.part, &self.what) {
-            (Some(part), What::Bookmark(_)) => format!("{}#{part}", self.dir.path()),
-            (Some(part), What::Stored { .. }) => format!("{}@{part}", self.dir.path()),
+        match (&self.short_name, &self.record) {
+            (Some(part), DatasetRecord::Bookmark(_)) => format!("{}#{part}", self.dir.path()),
+            (Some(part), DatasetRecord::Stored { .. }) => format!("{}@{part}", self.dir.path()),
             (None, _) => self.dir.path().to_owned(),
         }
     }
 
     /// The part of a snapshot's or bookmark's name after `@` or `#`.
-    pub fn part(&self) -> Option<&str> {
-        self.part.as_deref()
+    pub fn short_name(&self) -> Option<&str> {
+        self.short_name.as_deref()
     }
 
     /// Its object in the MOS; a bookmark has none.
     pub fn id(&self) -> Option<ObjsetId> {
-        match &self.what {
-            What::Stored { id, .. } => Some(*id),
-            What::Bookmark(_) => None,
+        match &self.record {
+            DatasetRecord::Stored { id, .. } => Some(*id),
+            DatasetRecord::Bookmark(_) => None,
         }
     }
 
     /// Its record; a bookmark has another.
     pub fn phys(&self) -> Option<&DatasetPhys> {
-        match &self.what {
-            What::Stored { phys, .. } => Some(phys),
-            What::Bookmark(_) => None,
+        match &self.record {
+            DatasetRecord::Stored { phys, .. } => Some(phys),
+            DatasetRecord::Bookmark(_) => None,
         }
     }
 
     /// A bookmark's record.
     pub fn bookmark_record(&self) -> Option<&Bookmark> {
-        match &self.what {
-            What::Stored { .. } => None,
-            What::Bookmark(mark) => Some(mark),
+        match &self.record {
+            DatasetRecord::Stored { .. } => None,
+            DatasetRecord::Bookmark(mark) => Some(mark),
         }
     }
 
     /// Its identity.
     pub fn guid(&self) -> Guid {
-        match &self.what {
-            What::Stored { phys, .. } => phys.guid,
-            What::Bookmark(mark) => mark.guid,
+        match &self.record {
+            DatasetRecord::Stored { phys, .. } => phys.guid,
+            DatasetRecord::Bookmark(mark) => mark.guid,
         }
     }
 
@@ -158,28 +163,28 @@ impl Dataset {
 
     /// Whether blocks may be missing that whoever sent it left out.
     pub fn is_redacted(&self) -> Result<bool> {
-        Ok(self.field(DatasetPhys::REDACTED_SNAPS)?.is_some())
+        Ok(self.zap_field(DatasetPhys::REDACTED_SNAPS)?.is_some())
     }
 
     /// What it is. To tell file systems and volumes apart its content is looked at.
-    pub fn kind(&self) -> Result<Kind> {
-        match &self.what {
-            What::Bookmark(_) => Ok(Kind::Bookmark),
-            What::Stored { .. } if self.is_snapshot() => Ok(Kind::Snapshot),
-            What::Stored { .. } => Ok(match self.content_kind()? {
-                objset::Kind::Volume => Kind::Volume,
-                _ => Kind::Filesystem,
+    pub fn kind(&self) -> Result<DatasetKind> {
+        match &self.record {
+            DatasetRecord::Bookmark(_) => Ok(DatasetKind::Bookmark),
+            DatasetRecord::Stored { .. } if self.is_snapshot() => Ok(DatasetKind::Snapshot),
+            DatasetRecord::Stored { .. } => Ok(match self.objset_kind()? {
+                objset::Kind::Volume => DatasetKind::Volume,
+                _ => DatasetKind::Filesystem,
             }),
         }
     }
 
     /// What its content is made of, which is the same for all datasets of a directory.
-    pub fn content_kind(&self) -> Result<objset::Kind> {
-        if let Some(known) = self.dir.content.get() {
+    pub fn objset_kind(&self) -> Result<objset::Kind> {
+        if let Some(known) = self.dir.objset_kind.get() {
             return Ok(*known);
         }
         match self.objset(None) {
-            Ok(objset) => Ok(*self.dir.content.get_or_init(|| objset.header().kind)),
+            Ok(objset) => Ok(*self.dir.objset_kind.get_or_init(|| objset.header().kind)),
             Err(Error::Object(why)) if why.is_not_found() => Ok(objset::Kind::None),
             Err(why) => Err(why),
         }
@@ -187,19 +192,19 @@ impl Dataset {
 
     /// Its content; `key` is needed for all but the root block of an encrypted dataset.
     pub fn objset(&self, key: Option<Key>) -> Result<Objset> {
-        match &self.what {
-            What::Stored { id, phys, .. } => {
+        match &self.record {
+            DatasetRecord::Stored { id, phys, .. } => {
                 let source = Arc::clone(self.tree.mos().source());
                 Ok(Objset::open(source, *id, &phys.root, key)?)
             }
-            What::Bookmark(_) => Err(Error::NoContent { name: self.name() }),
+            DatasetRecord::Bookmark(_) => Err(Error::NoContent { name: self.name() }),
         }
     }
 
     /// Its content, with the key if it is encrypted and was unlocked.
-    pub fn open(&self) -> Result<Objset> {
-        let key = if self.crypto_key()?.is_some() {
-            Some(self.key()?.ok_or_else(|| Error::Locked { name: self.name() })?)
+    pub fn open_objset(&self) -> Result<Objset> {
+        let key = if self.key_object()?.is_some() {
+            Some(self.key()?.ok_or_else(|| Error::KeyNotLoaded { name: self.name() })?)
         } else {
             None
         };
@@ -207,10 +212,10 @@ impl Dataset {
     }
 
     /// One of the newer fields, which stand in a ZAP.
-    pub fn field(&self, name: &str) -> Result<Option<ZapValue>> {
-        match &self.what {
-            What::Stored { object, .. } => extension(object, name),
-            What::Bookmark(_) => Ok(None),
+    pub fn zap_field(&self, name: &str) -> Result<Option<ZapValue>> {
+        match &self.record {
+            DatasetRecord::Stored { object, .. } => read_zap_field(object, name),
+            DatasetRecord::Bookmark(_) => Ok(None),
         }
     }
 
@@ -219,11 +224,11 @@ impl Dataset {
         let all = self.dir.snapshots()?;
         let mut found = Vec::with_capacity(all.by_id.len());
         for (id, name) in &all.by_id {
-            found.push(self.snapshot_of(*id, name)?);
+            found.push(self.open_snapshot(*id, name)?);
         }
         found.sort_by_cached_key(|snapshot| {
             let txg = snapshot.phys().map_or(Txg::ZERO, |phys| phys.creation_txg);
-            (txg, snapshot.part.clone())
+            (txg, snapshot.short_name.clone())
         });
         Ok(found)
     }
@@ -232,58 +237,61 @@ impl Dataset {
     pub fn snapshot(&self, name: &str) -> Result<Option<Self>> {
         let all = self.dir.snapshots()?;
         if let Some(id) = all.by_name.get(name) {
-            return self.snapshot_of(*id, name).map(Some);
+            return self.open_snapshot(*id, name).map(Some);
         }
         let mut others = all.by_name.iter();
-        let found = others.find(|(other, _)| self.is_caseless() && same_without_case(name, other));
-        found.map(|(name, id)| self.snapshot_of(*id, name)).transpose()
+        let found = others
+            .find(|(other, _)| self.is_case_insensitive() && equals_ignoring_case(name, other));
+        found.map(|(name, id)| self.open_snapshot(*id, name)).transpose()
     }
 
     /// Whether names are compared without case: those of files, and of snapshots and bookmarks.
-    fn is_caseless(&self) -> bool {
+    fn is_case_insensitive(&self) -> bool {
         self.phys().is_some_and(|phys| phys.flags & DatasetPhys::CASELESS != 0)
     }
 
-    fn snapshot_of(&self, id: ObjsetId, name: &str) -> Result<Self> {
+    fn open_snapshot(&self, id: ObjsetId, name: &str) -> Result<Self> {
         let (object, phys) = dataset_record(self.tree.mos(), id)?;
-        let what = stored(id, object, phys);
+        let what = stored_record(id, object, phys);
         Ok(Self::new(&self.tree, &self.dir, Some(name.to_owned()), what))
     }
 
-    fn bookmark_table(&self) -> Result<Option<Zap>> {
-        let id = self.field(DatasetPhys::BOOKMARKS)?.and_then(|value| value.u64());
-        table(self.tree.mos(), ObjectId::new(id.unwrap_or(0)))
+    fn bookmark_zap(&self) -> Result<Option<Zap>> {
+        let id = self.zap_field(DatasetPhys::BOOKMARKS)?.and_then(|value| value.u64());
+        open_zap(self.tree.mos(), ObjectId::new(id.unwrap_or(0)))
     }
 
     /// The bookmarks of a head, oldest first.
     pub fn bookmarks(&self) -> Result<Vec<Self>> {
         let mut found = Vec::new();
-        for entry in self.bookmark_table()?.iter().flat_map(Zap::entries) {
+        for entry in self.bookmark_zap()?.iter().flat_map(Zap::entries) {
             let entry = entry?;
-            found.push(self.bookmark_of(&String::from_utf8_lossy(&entry.name), &entry.value)?);
+            found.push(self.open_bookmark(&String::from_utf8_lossy(&entry.name), &entry.value)?);
         }
         found.sort_by_cached_key(|mark| {
             let txg = mark.bookmark_record().map_or(Txg::ZERO, |mark| mark.creation_txg);
-            (txg, mark.part.clone())
+            (txg, mark.short_name.clone())
         });
         Ok(found)
     }
 
     /// A bookmark of a head by the part after `#`.
     pub fn bookmark(&self, name: &str) -> Result<Option<Self>> {
-        let Some(table) = self.bookmark_table()? else { return Ok(None) };
-        let matching = if self.is_caseless() { Matching::Normalized } else { Matching::Exact };
+        let Some(table) = self.bookmark_zap()? else { return Ok(None) };
+        let matching =
+            if self.is_case_insensitive() { Matching::Normalized } else { Matching::Exact };
         let found = table.lookup_normalized(name.as_bytes(), matching)?;
-        let made =
-            |entry: ZapEntry| self.bookmark_of(&String::from_utf8_lossy(&entry.name), &entry.value);
+        let made = |entry: ZapEntry| {
+            self.open_bookmark(&String::from_utf8_lossy(&entry.name), &entry.value)
+        };
         found.map(made).transpose()
     }
 
-    fn bookmark_of(&self, name: &str, value: &ZapValue) -> Result<Self> {
+    fn open_bookmark(&self, name: &str, value: &ZapValue) -> Result<Self> {
         let object = ObjectId::new(self.id().map_or(0, ObjsetId::get));
         let mark =
-            Bookmark::from_words(&value.u64s()).map_err(|why| Error::Structure { object, why })?;
-        Ok(Self::new(&self.tree, &self.dir, Some(name.to_owned()), What::Bookmark(mark)))
+            Bookmark::from_words(&value.u64s()).map_err(|why| Error::Corrupt { object, why })?;
+        Ok(Self::new(&self.tree, &self.dir, Some(name.to_owned()), DatasetRecord::Bookmark(mark)))
     }
 
     /// What a redaction bookmark leaves out.
@@ -297,7 +305,7 @@ impl Dataset {
             Some(spill) => RedactionList::parse(&spill, spill.order()),
             None => RedactionList::parse(object.bonus(), object.bonus_order()),
         };
-        list.map(Some).map_err(|why| Error::Structure { object: id, why })
+        list.map(Some).map_err(|why| Error::Corrupt { object: id, why })
     }
 
     /// The snapshot that it is a clone of.
@@ -320,7 +328,7 @@ impl Dataset {
         };
         let mut names = Vec::new();
         let mut count = 0_u64;
-        let clones = table(self.tree.mos(), phys.next_clones)?;
+        let clones = open_zap(self.tree.mos(), phys.next_clones)?;
         for entry in clones.iter().flat_map(Zap::entries) {
             let Some(id) = entry?.value.u64() else { continue };
             count = count.saturating_add(1);
@@ -335,7 +343,7 @@ impl Dataset {
     pub fn holds(&self) -> Result<Vec<Hold>> {
         let id = self.phys().map_or(ObjectId::META, |phys| phys.holds);
         let mut holds = Vec::new();
-        for entry in table(self.tree.mos(), id)?.iter().flat_map(Zap::entries) {
+        for entry in open_zap(self.tree.mos(), id)?.iter().flat_map(Zap::entries) {
             let entry = entry?;
             let tag = String::from_utf8_lossy(&entry.name).into_owned();
             holds.push(Hold { tag, time: entry.value.u64().unwrap_or(0) });
@@ -367,23 +375,23 @@ impl Dataset {
         let mut at = phys.clone();
         // each step goes to an older txg, so that this ends
         while at.previous_txg > before.creation_txg {
-            let range = lists::deadlist_bytes_until(mos, at.deadlist, before.creation_txg)?;
+            let range = block_lists::deadlist_bytes_until(mos, at.deadlist, before.creation_txg)?;
             written = written.wrapping_add(range);
             let (_, older) = dataset_record(mos, ObjsetId::new(at.previous.get()))?;
             if older.previous_txg >= at.previous_txg {
-                return Err(Error::Circle { object: at.previous, what: "snapshots" });
+                return Err(Error::Cycle { object: at.previous, links: "snapshots" });
             }
             at = older;
         }
-        Ok(written.wrapping_add(lists::deadlist_bytes(mos, at.deadlist)?))
+        Ok(written.wrapping_add(block_lists::deadlist_bytes(mos, at.deadlist)?))
     }
 }
 
-fn same_without_case(a: &str, b: &str) -> bool {
+fn equals_ignoring_case(a: &str, b: &str) -> bool {
     let [a, b] = [a, b].map(|name| normalize(name.as_bytes(), Normalization::UPPER));
     a == b
 }
 
-fn stored(id: ObjsetId, object: Object, phys: DatasetPhys) -> What {
-    What::Stored { id, object: Box::new(object), phys: Arc::new(phys) }
+fn stored_record(id: ObjsetId, object: Object, phys: DatasetPhys) -> DatasetRecord {
+    DatasetRecord::Stored { id, object: Box::new(object), phys: Arc::new(phys) }
 }

@@ -9,7 +9,7 @@ use ondisk::object_type::Content;
 use units::{ObjectId, ObjsetId};
 use zap::{Zap, ZapValue};
 
-use crate::settings::Settings;
+use crate::local_properties::LocalProperties;
 use crate::{Error, Result};
 
 /// A directory: what a file system or volume shares with its snapshots.
@@ -20,15 +20,15 @@ pub struct Dir {
     parent: Option<Arc<Dir>>,
     object: Object,
     phys: DirPhys,
-    settings: OnceLock<Arc<Settings>>,
-    snapshots: OnceLock<Arc<Snapshots>>,
+    local_properties: OnceLock<Arc<LocalProperties>>,
+    snapshots: OnceLock<Arc<SnapshotIndex>>,
     /// What the content of its datasets is made of.
-    pub(crate) content: OnceLock<ondisk::objset::Kind>,
+    pub(crate) objset_kind: OnceLock<ondisk::objset::Kind>,
 }
 
 /// The snapshots of a directory by name and by object.
 #[derive(Debug, Default)]
-pub(crate) struct Snapshots {
+pub(crate) struct SnapshotIndex {
     pub(crate) by_name: HashMap<String, ObjsetId>,
     pub(crate) by_id: HashMap<ObjsetId, String>,
 }
@@ -42,10 +42,19 @@ impl Dir {
     ) -> Result<Self> {
         let object = mos.object(id)?;
         let phys = DirPhys::parse(object.bonus(), object.bonus_order())
-            .map_err(|why| Error::Structure { object: id, why })?;
+            .map_err(|why| Error::Corrupt { object: id, why })?;
         let (settings, snapshots) = (OnceLock::new(), OnceLock::new());
         let content = OnceLock::new();
-        Ok(Self { id, path, parent, object, phys, settings, snapshots, content })
+        Ok(Self {
+            id,
+            path,
+            parent,
+            object,
+            phys,
+            local_properties: settings,
+            snapshots,
+            objset_kind: content,
+        })
     }
 
     /// Its object in the MOS.
@@ -69,7 +78,7 @@ impl Dir {
     }
 
     /// Itself and all above, upwards.
-    pub(crate) fn upwards(&self) -> impl Iterator<Item = &Self> {
+    pub(crate) fn ancestors(&self) -> impl Iterator<Item = &Self> {
         std::iter::successors(Some(self), |dir| dir.parent.as_deref())
     }
 
@@ -79,23 +88,23 @@ impl Dir {
     }
 
     /// One of the newer fields, which stand in a ZAP.
-    pub fn field(&self, name: &str) -> Result<Option<ZapValue>> {
-        extension(&self.object, name)
+    pub fn zap_field(&self, name: &str) -> Result<Option<ZapValue>> {
+        read_zap_field(&self.object, name)
     }
 
     /// The object that one of the newer fields names.
-    pub(crate) fn field_object(&self, name: &str) -> Result<Option<ObjectId>> {
-        let id = self.field(name)?.and_then(|value| value.u64());
+    pub(crate) fn zap_field_object(&self, name: &str) -> Result<Option<ObjectId>> {
+        let id = self.zap_field(name)?.and_then(|value| value.u64());
         Ok(id.map(ObjectId::new).filter(|id| id.exists()))
     }
 
     /// What is set here.
-    pub(crate) fn settings(&self) -> Result<Arc<Settings>> {
-        if let Some(known) = self.settings.get() {
+    pub(crate) fn local_properties(&self) -> Result<Arc<LocalProperties>> {
+        if let Some(known) = self.local_properties.get() {
             return Ok(Arc::clone(known));
         }
-        let read = Arc::new(Settings::read(self.object.objset(), self.phys.properties)?);
-        Ok(Arc::clone(self.settings.get_or_init(|| read)))
+        let read = Arc::new(LocalProperties::read(self.object.objset(), self.phys.properties)?);
+        Ok(Arc::clone(self.local_properties.get_or_init(|| read)))
     }
 
     /// The record of its head.
@@ -107,14 +116,14 @@ impl Dir {
     }
 
     /// Its snapshots.
-    pub(crate) fn snapshots(&self) -> Result<Arc<Snapshots>> {
+    pub(crate) fn snapshots(&self) -> Result<Arc<SnapshotIndex>> {
         if let Some(known) = self.snapshots.get() {
             return Ok(Arc::clone(known));
         }
-        let mut found = Snapshots::default();
+        let mut found = SnapshotIndex::default();
         if self.phys.head.exists() {
             let names = self.head()?.1.snapshot_names;
-            for entry in table(self.object.objset(), names)?.iter().flat_map(Zap::entries) {
+            for entry in open_zap(self.object.objset(), names)?.iter().flat_map(Zap::entries) {
                 let entry = entry?;
                 let Some(id) = entry.value.u64() else { continue };
                 let name = String::from_utf8_lossy(&entry.name).into_owned();
@@ -131,12 +140,12 @@ pub(crate) fn dataset_record(mos: &Objset, id: ObjsetId) -> Result<(Object, Data
     let id = ObjectId::new(id.get());
     let object = mos.object(id)?;
     let phys = DatasetPhys::parse(object.bonus(), object.bonus_order())
-        .map_err(|why| Error::Structure { object: id, why })?;
+        .map_err(|why| Error::Corrupt { object: id, why })?;
     Ok((object, phys))
 }
 
 /// The table in an object of the MOS; `None` where the field that names it is 0.
-pub(crate) fn table(mos: &Objset, id: ObjectId) -> Result<Option<Zap>> {
+pub(crate) fn open_zap(mos: &Objset, id: ObjectId) -> Result<Option<Zap>> {
     if !id.exists() {
         return Ok(None);
     }
@@ -144,7 +153,7 @@ pub(crate) fn table(mos: &Objset, id: ObjectId) -> Result<Option<Zap>> {
 }
 
 /// A newer field of a directory or dataset: those that have any have a ZAP for their data.
-pub(crate) fn extension(object: &Object, name: &str) -> Result<Option<ZapValue>> {
+pub(crate) fn read_zap_field(object: &Object, name: &str) -> Result<Option<ZapValue>> {
     if object.dnode().kind.content() != Content::Zap {
         return Ok(None);
     }

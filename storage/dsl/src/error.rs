@@ -10,10 +10,10 @@ pub enum Error {
     Object(#[from] dmu::Error),
     /// A table could not be read.
     #[error(transparent)]
-    Table(#[from] zap::Error),
+    Zap(#[from] zap::Error),
     /// A structure breaks a rule of the format (Corrupt).
     #[error("pool object {object}: {why}")]
-    Structure {
+    Corrupt {
         /// The object of the MOS that has it.
         object: ObjectId,
         /// The rule.
@@ -21,17 +21,17 @@ pub enum Error {
     },
     /// The pool's directory lacks an entry that every pool has (Corrupt).
     #[error("the pool's directory has no {name}")]
-    Missing {
+    NoDirectoryEntry {
         /// The entry.
         name: &'static str,
     },
     /// Links between objects go in circles or nest deeper than they can (Corrupt).
-    #[error("pool object {object}: {what} go in circles")]
-    Circle {
+    #[error("pool object {object}: {links} go in circles")]
+    Cycle {
         /// Where it was noticed.
         object: ObjectId,
         /// What is linked.
-        what: &'static str,
+        links: &'static str,
     },
     /// There is no dataset of this name.
     #[error("there is no dataset {name}")]
@@ -53,7 +53,7 @@ pub enum Error {
     },
     /// The dataset is encrypted and no key was given.
     #[error("{name} is locked: no key was given")]
-    Locked {
+    KeyNotLoaded {
         /// Its name.
         name: String,
     },
@@ -89,23 +89,23 @@ pub enum Error {
     },
     /// A name that no dataset can have.
     #[error("{name} cannot be a name: {why}")]
-    BadName {
+    InvalidName {
         /// The name.
         name: String,
         /// Why not.
         why: &'static str,
     },
     /// There is no room for it, or it is more than a quota allows.
-    #[error("{needed} bytes are needed, and there is room for {left}")]
-    NoRoom {
+    #[error("{needed} bytes are needed, and there is room for {available}")]
+    NoSpace {
         /// Bytes that it takes.
         needed: u64,
         /// Bytes that there are.
-        left: u64,
+        available: u64,
     },
     /// There was a snapshot in this transaction group already; the next will do.
     #[error("{name}: its last snapshot is of this very moment")]
-    TooSoon {
+    SnapshotInSameTxg {
         /// The dataset.
         name: String,
     },
@@ -129,13 +129,13 @@ pub enum Error {
     },
     /// The snapshot is not one of this dataset, nor one that it is made from.
     #[error("{name}: the snapshot is of another dataset")]
-    NotOfThis {
+    WrongDataset {
         /// The bookmark.
         name: String,
     },
     /// It would come to depend on another key, or lose its own.
     #[error("{name}: its key does not go there")]
-    OtherKey {
+    EncryptionRootMismatch {
         /// The dataset.
         name: String,
     },
@@ -147,7 +147,7 @@ pub enum Error {
     },
     /// The pool's version is older than what is asked for (Unsupported).
     #[error("this requires pool version {needed}, and the pool has version {version}")]
-    OldPool {
+    UnsupportedPoolVersion {
         /// The pool's version.
         version: u64,
         /// The first version that has what is asked for.
@@ -155,7 +155,7 @@ pub enum Error {
     },
     /// A deadlist has no stretch where it must have one (Corrupt).
     #[error("pool object {object}: a deadlist without a stretch from txg {txg} on")]
-    NoStretch {
+    NoDeadlistEntry {
         /// The deadlist.
         object: ObjectId,
         /// Where it should begin.
@@ -163,7 +163,7 @@ pub enum Error {
     },
     /// A property that cannot be set.
     #[error("{property} cannot be set: {why}")]
-    BadProperty {
+    InvalidProperty {
         /// The property.
         property: String,
         /// Why not.
@@ -171,7 +171,7 @@ pub enum Error {
     },
     /// A value that a property cannot have.
     #[error("{value} is no value for {property}: {why}")]
-    BadValue {
+    InvalidValue {
         /// The property.
         property: String,
         /// The value.
@@ -183,10 +183,10 @@ pub enum Error {
 
 impl Error {
     /// Where the fault is, if it is in a block.
-    pub const fn place(&self) -> Option<Zbookmark> {
+    pub const fn zbookmark(&self) -> Option<Zbookmark> {
         match self {
             Self::Object(why) => Some(why.zbookmark()),
-            Self::Table(why) => Some(why.zbookmark()),
+            Self::Zap(why) => Some(why.zbookmark()),
             _ => None,
         }
     }
@@ -200,17 +200,17 @@ impl Error {
             self,
             Self::Exists { .. }
                 | Self::Busy { .. }
-                | Self::BadName { .. }
-                | Self::NoRoom { .. }
-                | Self::TooSoon { .. }
+                | Self::InvalidName { .. }
+                | Self::NoSpace { .. }
+                | Self::SnapshotInSameTxg { .. }
                 | Self::NotLatest { .. }
                 | Self::NotAClone { .. }
-                | Self::NotOfThis { .. }
-                | Self::OtherKey { .. }
+                | Self::WrongDataset { .. }
+                | Self::EncryptionRootMismatch { .. }
                 | Self::FeatureDisabled { .. }
-                | Self::OldPool { .. }
-                | Self::BadProperty { .. }
-                | Self::BadValue { .. }
+                | Self::UnsupportedPoolVersion { .. }
+                | Self::InvalidProperty { .. }
+                | Self::InvalidValue { .. }
         )
     }
 }

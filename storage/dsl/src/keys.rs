@@ -22,7 +22,7 @@ use units::ObjectId;
 use zap::Zap;
 use zio::Key;
 
-use crate::{Dataset, Error, Result, Tree};
+use crate::{Dataset, DatasetTree, Error, Result};
 
 /// The form of a user's key.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -37,7 +37,7 @@ pub enum KeyFormat {
 
 /// How a passphrase is stretched; zeros for other keys.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct Stretching {
+pub struct Pbkdf2Params {
     /// With what.
     pub salt: u64,
     /// How often.
@@ -47,10 +47,10 @@ pub struct Stretching {
 impl KeyFormat {
     /// From what the user has, to the key that closes and opens datasets: the passphrase, the
     /// hexadecimal digits (a line's end after either is ignored) or the raw bytes.
-    pub fn wrapping(
+    pub fn derive_wrapping_key(
         self,
         secret: &[u8],
-        stretching: Stretching,
+        stretching: Pbkdf2Params,
     ) -> std::result::Result<WrappingKey, transform::Error> {
         let line = secret.strip_suffix(b"\n").unwrap_or(secret);
         let line = line.strip_suffix(b"\r").unwrap_or(line);
@@ -58,14 +58,14 @@ impl KeyFormat {
             Self::Raw => WrappingKey::from_raw(secret),
             Self::Hex => WrappingKey::from_hex(line),
             Self::Passphrase => {
-                let Stretching { salt, iterations } = stretching;
+                let Pbkdf2Params { salt, iterations } = stretching;
                 WrappingKey::from_passphrase(line, salt, iterations)
             }
         }
     }
 
     /// The form of that name.
-    pub fn by_name(name: &str) -> Option<Self> {
+    pub fn from_name(name: &str) -> Option<Self> {
         match name {
             "raw" => Some(Self::Raw),
             "hex" => Some(Self::Hex),
@@ -86,13 +86,13 @@ pub enum KeyStatus {
 
 /// What the record of an encrypted dataset's key says.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct KeyFacts {
+pub struct KeyInfo {
     /// The record's object.
     pub record: ObjectId,
     /// The encryption root's directory.
-    pub root: ObjectId,
+    pub encryption_root: ObjectId,
     /// The code of the cipher suite.
-    pub suite: u64,
+    pub suite_code: u64,
     /// The key's identity.
     pub guid: u64,
     /// The form of the user's key; `None` for a number that is not known.
@@ -106,14 +106,14 @@ pub struct KeyFacts {
 /// The keys of a pool that were unlocked. Trees of the pool, as it is at different times, can share
 /// them.
 #[derive(Debug, Default)]
-pub struct Keys {
+pub struct Keyring {
     /// By the encryption root's directory.
-    wrapping: Mutex<HashMap<ObjectId, Arc<WrappingKey>>>,
+    wrapping_keys: Mutex<HashMap<ObjectId, Arc<WrappingKey>>>,
     /// By the key's record.
-    datasets: Mutex<HashMap<ObjectId, Key>>,
+    dataset_keys: Mutex<HashMap<ObjectId, Key>>,
 }
 
-impl KeyFacts {
+impl KeyInfo {
     fn read(mos: &Objset, record: ObjectId) -> Result<Self> {
         let table = Zap::open(mos.object(record)?)?;
         let number = |entry: &'static str| {
@@ -122,8 +122,8 @@ impl KeyFacts {
         };
         Ok(Self {
             record,
-            root: ObjectId::new(number("DSL_CRYPTO_ROOT_DDOBJ")?),
-            suite: number("DSL_CRYPTO_SUITE")?,
+            encryption_root: ObjectId::new(number("DSL_CRYPTO_ROOT_DDOBJ")?),
+            suite_code: number("DSL_CRYPTO_SUITE")?,
             guid: number("DSL_CRYPTO_GUID")?,
             format: match table.lookup_u64(b"keyformat")? {
                 Some(1) => Some(KeyFormat::Raw),
@@ -139,27 +139,27 @@ impl KeyFacts {
 
 impl Dataset {
     /// The record of its key; `None` if it is not encrypted.
-    pub fn crypto_key(&self) -> Result<Option<ObjectId>> {
+    pub fn key_object(&self) -> Result<Option<ObjectId>> {
         if self.bookmark_record().is_some() {
             return Ok(None);
         }
-        self.dir().field_object(DirPhys::CRYPTO_KEY)
+        self.dir().zap_field_object(DirPhys::CRYPTO_KEY)
     }
 
     /// What that record says.
-    pub fn key_facts(&self) -> Result<Option<KeyFacts>> {
-        let record = self.crypto_key()?;
-        record.map(|record| KeyFacts::read(self.tree().mos(), record)).transpose()
+    pub fn key_info(&self) -> Result<Option<KeyInfo>> {
+        let record = self.key_object()?;
+        record.map(|record| KeyInfo::read(self.tree().mos(), record)).transpose()
     }
 
     /// Its key, if its encryption root was unlocked.
     pub fn key(&self) -> Result<Option<Key>> {
-        let Some(record) = self.crypto_key()? else { return Ok(None) };
-        let keys = self.tree().keys();
-        let facts = KeyFacts::read(self.tree().mos(), record)?;
+        let Some(record) = self.key_object()? else { return Ok(None) };
+        let keys = self.tree().loaded_keys();
+        let facts = KeyInfo::read(self.tree().mos(), record)?;
         // the record of a dataset that is no more may have left its number to another
-        let known = keys.datasets.lock().get(&record).map(Arc::clone);
-        let wrapping = keys.wrapping.lock().get(&facts.root).cloned();
+        let known = keys.dataset_keys.lock().get(&record).map(Arc::clone);
+        let wrapping = keys.wrapping_keys.lock().get(&facts.encryption_root).cloned();
         if let Some(key) = known.filter(|key| wrapping.is_some() && key.guid() == facts.guid) {
             return Ok(Some(key));
         }
@@ -168,13 +168,13 @@ impl Dataset {
             Err(Error::Key { why: transform::Error::WrongKey, .. }) => return Ok(None),
             other => other?,
         };
-        keys.datasets.lock().insert(record, Arc::clone(&key));
+        keys.dataset_keys.lock().insert(record, Arc::clone(&key));
         Ok(Some(key))
     }
 
     /// Whether its key is at hand; `None` if it is not encrypted.
     pub fn key_status(&self) -> Result<Option<KeyStatus>> {
-        if self.crypto_key()?.is_none() {
+        if self.key_object()?.is_none() {
             return Ok(None);
         }
         let key = self.key().unwrap_or(None);
@@ -206,15 +206,19 @@ pub(crate) fn wrapped_key(table: &Zap, record: ObjectId, name: &str) -> Result<W
         suite: suite.map_err(|why| Error::Key { name: name.to_owned(), why })?,
         guid: number("DSL_CRYPTO_GUID")?.ok_or(lacks("DSL_CRYPTO_GUID"))?,
         version: number("DSL_CRYPTO_VERSION")?.unwrap_or(0),
-        iv: bytes(table, record, "DSL_CRYPTO_IV")?,
-        mac: bytes(table, record, "DSL_CRYPTO_MAC")?,
-        master: bytes(table, record, "DSL_CRYPTO_MASTER_KEY_1")?,
-        hmac: bytes(table, record, "DSL_CRYPTO_HMAC_KEY_1")?,
+        iv: read_bytes(table, record, "DSL_CRYPTO_IV")?,
+        mac: read_bytes(table, record, "DSL_CRYPTO_MAC")?,
+        master: read_bytes(table, record, "DSL_CRYPTO_MASTER_KEY_1")?,
+        hmac: read_bytes(table, record, "DSL_CRYPTO_HMAC_KEY_1")?,
     })
 }
 
 /// The bytes of an entry; those that it lacks are zeros.
-fn bytes<const N: usize>(table: &Zap, object: ObjectId, entry: &'static str) -> Result<[u8; N]> {
+fn read_bytes<const N: usize>(
+    table: &Zap,
+    object: ObjectId,
+    entry: &'static str,
+) -> Result<[u8; N]> {
     let value = table.lookup(entry.as_bytes())?.filter(|value| value.int_size() == 1);
     let value = value.ok_or(Error::KeyEntry { object, entry })?;
     let mut out = [0; N];
@@ -224,61 +228,61 @@ fn bytes<const N: usize>(table: &Zap, object: ObjectId, entry: &'static str) -> 
     Ok(out)
 }
 
-impl Tree {
+impl DatasetTree {
     /// Unlocks the encryption root of `dataset`, and so all that is under it, with the secret as
     /// the user gave it: the passphrase, the hexadecimal digits (a line's end after either is
     /// ignored) or the raw bytes.
-    pub fn unlock(&self, dataset: &Dataset, secret: &[u8]) -> Result<Key> {
+    pub fn load_key(&self, dataset: &Dataset, secret: &[u8]) -> Result<Key> {
         let not_encrypted = || Error::NotEncrypted { name: dataset.name() };
-        let own = dataset.key_facts()?.ok_or_else(not_encrypted)?;
+        let own = dataset.key_info()?.ok_or_else(not_encrypted)?;
         // the root's record says how its key is made; where it is gone, the dataset's own does
-        let root = self.dir(own.root).map(|dir| Dataset::head(self, dir));
+        let root = self.dir(own.encryption_root).map(|dir| Dataset::head(self, dir));
         let root = match root {
-            Some(Ok(root)) => root.key_facts()?,
+            Some(Ok(root)) => root.key_info()?,
             _ => None,
         };
         let facts = root.as_ref().unwrap_or(&own);
-        let wrapping = wrapping_key(facts, secret).map_err(|why| dataset.key_error(why))?;
+        let wrapping = derive_wrapping_key(facts, secret).map_err(|why| dataset.key_error(why))?;
         let key = dataset.unwrap_with(own.record, &wrapping)?;
-        self.keys().wrapping.lock().insert(own.root, Arc::new(wrapping));
-        self.keys().datasets.lock().insert(own.record, Arc::clone(&key));
+        self.loaded_keys().wrapping_keys.lock().insert(own.encryption_root, Arc::new(wrapping));
+        self.loaded_keys().dataset_keys.lock().insert(own.record, Arc::clone(&key));
         Ok(key)
     }
 
     /// The user's key that opens `dataset`, if it was given.
-    pub fn wrapping(&self, dataset: &Dataset) -> Result<Option<Arc<WrappingKey>>> {
-        let Some(facts) = dataset.key_facts()? else { return Ok(None) };
-        Ok(self.keys().wrapping.lock().get(&facts.root).cloned())
+    pub fn wrapping_key(&self, dataset: &Dataset) -> Result<Option<Arc<WrappingKey>>> {
+        let Some(facts) = dataset.key_info()? else { return Ok(None) };
+        Ok(self.loaded_keys().wrapping_keys.lock().get(&facts.encryption_root).cloned())
     }
 
     /// Keeps the user's key of an encryption root that was just made.
-    pub fn remember(&self, root: &Dataset, wrapping: Arc<WrappingKey>) -> Result<()> {
-        let facts = root.key_facts()?;
+    pub fn store_wrapping_key(&self, root: &Dataset, wrapping: Arc<WrappingKey>) -> Result<()> {
+        let facts = root.key_info()?;
         let facts = facts.ok_or_else(|| Error::NotEncrypted { name: root.name() })?;
-        self.keys().wrapping.lock().insert(facts.root, wrapping);
+        self.loaded_keys().wrapping_keys.lock().insert(facts.encryption_root, wrapping);
         Ok(())
     }
 
     /// Forgets the key of the encryption root of `dataset`: all under it are locked again.
-    pub fn lock(&self, dataset: &Dataset) -> Result<()> {
-        let facts = dataset.key_facts()?;
+    pub fn unload_key(&self, dataset: &Dataset) -> Result<()> {
+        let facts = dataset.key_info()?;
         let facts = facts.ok_or_else(|| Error::NotEncrypted { name: dataset.name() })?;
-        self.keys().wrapping.lock().remove(&facts.root);
+        self.loaded_keys().wrapping_keys.lock().remove(&facts.encryption_root);
         Ok(())
     }
 
     /// The head whose user's key opens `dataset`; `None` if that is not encrypted.
     pub fn encryption_root(&self, dataset: &Dataset) -> Result<Option<Dataset>> {
-        let Some(facts) = dataset.key_facts()? else { return Ok(None) };
-        self.dir(facts.root).map(|dir| Dataset::head(self, dir)).transpose()
+        let Some(facts) = dataset.key_info()? else { return Ok(None) };
+        self.dir(facts.encryption_root).map(|dir| Dataset::head(self, dir)).transpose()
     }
 }
 
-fn wrapping_key(
-    facts: &KeyFacts,
+fn derive_wrapping_key(
+    facts: &KeyInfo,
     secret: &[u8],
 ) -> std::result::Result<WrappingKey, transform::Error> {
     let unknown = transform::Error::Unsupported { feature: "key format", code: 0 };
-    let stretching = Stretching { salt: facts.salt, iterations: facts.iterations };
-    facts.format.ok_or(unknown)?.wrapping(secret, stretching)
+    let stretching = Pbkdf2Params { salt: facts.salt, iterations: facts.iterations };
+    facts.format.ok_or(unknown)?.derive_wrapping_key(secret, stretching)
 }

@@ -16,26 +16,26 @@
     deny(clippy::unwrap_used, clippy::indexing_slicing, clippy::arithmetic_side_effects)
 )]
 
+pub mod block_lists;
 mod dataset;
 mod dir;
 mod error;
 mod keys;
-pub mod lists;
+mod local_properties;
 mod owners;
 pub mod property;
 mod resume;
-mod settings;
 mod tree;
 pub mod write;
 
-pub use dataset::{Dataset, Hold, Kind};
+pub use dataset::{Dataset, DatasetKind, Hold};
 pub use dir::Dir;
 pub use error::Error;
-pub use keys::{KeyFacts, KeyFormat, KeyStatus, Keys, Stretching};
-pub use owners::{OwnerKind, OwnerRow, Owners};
-pub use property::{Property, Source};
-pub use settings::Setting;
-pub use tree::{PoolFacts, Tree};
+pub use keys::{KeyFormat, KeyInfo, KeyStatus, Keyring, Pbkdf2Params};
+pub use local_properties::PropertyValue;
+pub use owners::{OwnerKind, OwnerUsage, SpaceByOwner};
+pub use property::{Property, PropertySource};
+pub use tree::{DatasetTree, PoolInfo};
 
 /// What asking for something of a dataset gives.
 pub type Result<T> = std::result::Result<T, Error>;

@@ -46,7 +46,7 @@ impl OwnerKind {
 
 /// What one owner uses.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct OwnerRow {
+pub struct OwnerUsage {
     /// What the owner is.
     pub kind: OwnerKind,
     /// The number; of an owner of a domain, the domain and the number.
@@ -62,19 +62,27 @@ pub struct OwnerRow {
     pub object_quota: Option<u64>,
 }
 
-impl OwnerRow {
+impl OwnerUsage {
     /// None where nothing is told of the owner, as of one that has a limit of objects where they are not
     /// counted.
-    fn new(kind: OwnerKind, name: String, counts: Counts, counts_objects: bool) -> Option<Self> {
-        let (used, quota) = both(counts.used, counts.quota);
-        let (objects, object_quota) =
-            if counts_objects { both(counts.objects, counts.object_quota) } else { (None, None) };
+    fn new(
+        kind: OwnerKind,
+        name: String,
+        counts: OwnerCounts,
+        counts_objects: bool,
+    ) -> Option<Self> {
+        let (used, quota) = used_and_quota(counts.used, counts.quota);
+        let (objects, object_quota) = if counts_objects {
+            used_and_quota(counts.objects, counts.object_quota)
+        } else {
+            (None, None)
+        };
         used.or(objects)?;
         Some(Self { kind, name, used, quota, objects, object_quota })
     }
 
     /// The row as `zfs userspace -Hpn -o type,name,used,quota,objused,objquota` prints it.
-    pub fn cells(&self) -> [String; 6] {
+    pub fn columns(&self) -> [String; 6] {
         let or_dash = |count: Option<u64>| count.map_or("-".to_owned(), |count| count.to_string());
         [
             self.kind.name().to_owned(),
@@ -89,18 +97,18 @@ impl OwnerRow {
 
 /// What all owners of a file system use.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub struct Owners {
+pub struct SpaceByOwner {
     /// By user.
-    pub users: Vec<OwnerRow>,
+    pub users: Vec<OwnerUsage>,
     /// By group.
-    pub groups: Vec<OwnerRow>,
+    pub groups: Vec<OwnerUsage>,
     /// By project.
-    pub projects: Vec<OwnerRow>,
+    pub projects: Vec<OwnerUsage>,
 }
 
 /// What the tables have of an owner.
 #[derive(Default, Clone, Copy)]
-struct Counts {
+struct OwnerCounts {
     used: Option<u64>,
     quota: Option<u64>,
     objects: Option<u64>,
@@ -108,14 +116,14 @@ struct Counts {
 }
 
 /// Use and limit: where one is known, the other is 0 at least.
-fn both(used: Option<u64>, quota: Option<u64>) -> (Option<u64>, Option<u64>) {
+fn used_and_quota(used: Option<u64>, quota: Option<u64>) -> (Option<u64>, Option<u64>) {
     (used.or(quota.map(|_| 0)), quota.or(used.map(|_| 0)))
 }
 
 /// A domain's index and a number in it.
-type Owner = (u32, u32);
+type OwnerId = (u32, u32);
 
-impl Owners {
+impl SpaceByOwner {
     /// Of a file system's content.
     pub fn read(objset: &Objset) -> Result<Self> {
         use OwnerKind::{PosixGroup, PosixUser, Project, SmbGroup, SmbUser};
@@ -124,23 +132,23 @@ impl Owners {
             return Ok(Self::default());
         }
         let master = Zap::open(objset.object(ObjectId::new(1))?)?;
-        let domains = Domains::read(objset, &master)?;
+        let domains = FuidDomains::read(objset, &master)?;
         let count_objects = flags.objects_accounted();
         let rows = |special, [quota, object_quota]: [&str; 2], posix, smb, projects: bool| {
             let mut all = BTreeMap::new();
             add_used(objset, special, &mut all)?;
             add_quota(objset, &master, quota, &mut all, |counts| &mut counts.quota)?;
             add_quota(objset, &master, object_quota, &mut all, |counts| &mut counts.object_quota)?;
-            let row = |(owner, counts): (Owner, Counts)| {
+            let row = |(owner, counts): (OwnerId, OwnerCounts)| {
                 let (domain, number) = owner;
-                let (kind, name) = match domains.name(domain).filter(|_| !projects) {
+                let (kind, name) = match domains.domain_name(domain).filter(|_| !projects) {
                     Some(domain) => (smb, format!("{domain}-{number}")),
                     None if projects => {
                         (posix, ((u64::from(domain) << 32) | u64::from(number)).to_string())
                     }
                     None => (posix, number.to_string()),
                 };
-                OwnerRow::new(kind, name, counts, count_objects || projects)
+                OwnerUsage::new(kind, name, counts, count_objects || projects)
             };
             Ok::<_, Error>(all.into_iter().filter_map(row).collect::<Vec<_>>())
         };
@@ -162,16 +170,17 @@ impl Owners {
 impl Dataset {
     /// What its owners use. As for OpenZFS's own tools it is nothing for a redacted dataset,
     /// whose accounting is that of what it was made from, and for what is no file system.
-    pub fn owners(&self) -> Result<Owners> {
-        let redacted = self.field(DatasetPhys::REDACTED_SNAPS)?.is_some_and(|it| it.count() > 0);
-        if redacted || self.content_kind()? != Kind::Filesystem {
-            return Ok(Owners::default());
+    pub fn space_by_owner(&self) -> Result<SpaceByOwner> {
+        let redacted =
+            self.zap_field(DatasetPhys::REDACTED_SNAPS)?.is_some_and(|it| it.count() > 0);
+        if redacted || self.objset_kind()? != Kind::Filesystem {
+            return Ok(SpaceByOwner::default());
         }
-        Owners::read(&self.open()?)
+        SpaceByOwner::read(&self.open_objset()?)
     }
 }
 
-fn owner(name: &[u8]) -> Option<Owner> {
+fn parse_owner(name: &[u8]) -> Option<OwnerId> {
     let digits = std::str::from_utf8(name).ok()?;
     let number = u64::from_str_radix(digits, 16).ok()?;
     let low = u32::try_from(number & 0xffff_ffff).ok()?;
@@ -181,7 +190,7 @@ fn owner(name: &[u8]) -> Option<Owner> {
 fn add_used(
     objset: &Objset,
     which: SpecialObject,
-    all: &mut BTreeMap<Owner, Counts>,
+    all: &mut BTreeMap<OwnerId, OwnerCounts>,
 ) -> Result<()> {
     let Some(object) = objset.special_object(which) else { return Ok(()) };
     for entry in Zap::open(object)?.entries() {
@@ -190,8 +199,8 @@ fn add_used(
             Some(name) => (name, true),
             None => (&entry.name[..], false),
         };
-        let (Some(owner), Some(count)) = (owner(name), entry.value.u64()) else { continue };
-        let counts: &mut Counts = all.entry(owner).or_default();
+        let (Some(owner), Some(count)) = (parse_owner(name), entry.value.u64()) else { continue };
+        let counts: &mut OwnerCounts = all.entry(owner).or_default();
         *(if objects { &mut counts.objects } else { &mut counts.used }) = Some(count);
     }
     Ok(())
@@ -201,36 +210,38 @@ fn add_quota(
     objset: &Objset,
     master: &Zap,
     name: &str,
-    all: &mut BTreeMap<Owner, Counts>,
-    field: impl Fn(&mut Counts) -> &mut Option<u64>,
+    all: &mut BTreeMap<OwnerId, OwnerCounts>,
+    field: impl Fn(&mut OwnerCounts) -> &mut Option<u64>,
 ) -> Result<()> {
     let Some(id) = master.lookup_u64(name.as_bytes())?.filter(|id| *id != 0) else {
         return Ok(());
     };
     for entry in Zap::open(objset.object(ObjectId::new(id))?)?.entries() {
         let entry = entry?;
-        let (Some(owner), Some(limit)) = (owner(&entry.name), entry.value.u64()) else { continue };
+        let (Some(owner), Some(limit)) = (parse_owner(&entry.name), entry.value.u64()) else {
+            continue;
+        };
         *field(all.entry(owner).or_default()) = Some(limit);
     }
     Ok(())
 }
 
 /// The domains that owners' numbers refer to.
-struct Domains(Vec<(u64, String)>);
+struct FuidDomains(Vec<(u64, String)>);
 
 /// No table of domains is longer.
-const LONGEST: u64 = 16 << 20;
+const MAX_TABLE_SIZE: u64 = 16 << 20;
 
-impl Domains {
+impl FuidDomains {
     fn read(objset: &Objset, master: &Zap) -> Result<Self> {
         let Some(id) = master.lookup_u64(b"FUID")?.filter(|id| *id != 0) else {
             return Ok(Self(Vec::new()));
         };
         let id = ObjectId::new(id);
-        let broken = |why| Error::Structure { object: id, why };
+        let broken = |why| Error::Corrupt { object: id, why };
         let object = objset.object(id)?;
         let mut size = Reader::new("domain table's size", object.bonus(), object.bonus_order());
-        let size = size.u64().map_err(broken)?.min(LONGEST);
+        let size = size.u64().map_err(broken)?.min(MAX_TABLE_SIZE);
         let mut bytes = vec![0; usize::try_from(size).unwrap_or(0)];
         object.read(0, &mut bytes)?;
         let list = Nvlist::decode(&bytes).map_err(broken)?;
@@ -239,7 +250,7 @@ impl Domains {
         Ok(Self(list.nvlists("fuid_nvlist").iter().filter_map(domain).collect()))
     }
 
-    fn name(&self, index: u32) -> Option<&str> {
+    fn domain_name(&self, index: u32) -> Option<&str> {
         let found = self.0.iter().find(|(known, _)| *known == u64::from(index));
         found.filter(|_| index != 0).map(|(_, name)| &**name)
     }
@@ -247,20 +258,20 @@ impl Domains {
 
 #[cfg(test)]
 mod tests {
-    use super::{Counts, OwnerKind, OwnerRow};
+    use super::{OwnerCounts, OwnerKind, OwnerUsage};
 
-    fn cells(counts: Counts, counts_objects: bool) -> [String; 4] {
-        let row = OwnerRow::new(OwnerKind::PosixUser, "1001".to_owned(), counts, counts_objects);
-        let [_, _, cells @ ..] = row.unwrap().cells();
+    fn cells(counts: OwnerCounts, counts_objects: bool) -> [String; 4] {
+        let row = OwnerUsage::new(OwnerKind::PosixUser, "1001".to_owned(), counts, counts_objects);
+        let [_, _, cells @ ..] = row.unwrap().columns();
         cells
     }
 
     /// As OpenZFS shows a user of whom it knows a limit and nothing else.
     #[test]
     fn what_is_not_known_of_an_owner_is_a_dash() {
-        let limited = Counts { quota: Some(20_971_520), ..Counts::default() };
+        let limited = OwnerCounts { quota: Some(20_971_520), ..OwnerCounts::default() };
         assert_eq!(cells(limited, true), ["0", "20971520", "-", "-"]);
-        let used = Counts { used: Some(512), objects: Some(1), ..Counts::default() };
+        let used = OwnerCounts { used: Some(512), objects: Some(1), ..OwnerCounts::default() };
         assert_eq!(cells(used, true), ["512", "0", "1", "0"]);
         assert_eq!(cells(used, false), ["512", "0", "-", "-"]);
     }
@@ -268,9 +279,9 @@ mod tests {
     /// As in a pool of OpenZFS without `userobj_accounting`.
     #[test]
     fn a_limit_of_what_is_not_counted_is_no_row() {
-        let counts = Counts { object_quota: Some(300), ..Counts::default() };
-        let row = |counted| OwnerRow::new(OwnerKind::PosixGroup, "7".to_owned(), counts, counted);
+        let counts = OwnerCounts { object_quota: Some(300), ..OwnerCounts::default() };
+        let row = |counted| OwnerUsage::new(OwnerKind::PosixGroup, "7".to_owned(), counts, counted);
         assert_eq!(row(false), None);
-        assert_eq!(row(true).unwrap().cells()[2..], ["-", "-", "0", "300"]);
+        assert_eq!(row(true).unwrap().columns()[2..], ["-", "-", "0", "300"]);
     }
 }

@@ -16,20 +16,20 @@ use ondisk::nvlist::{Encoding, Nvlist, Value};
 
 use crate::{Dataset, Result};
 
-const NUMBERS: [(&str, &str); 5] = [
+const NUMBER_FIELDS: [(&str, &str); 5] = [
     (Phys::RESUME_FROM_GUID, "fromguid"),
     (Phys::RESUME_OBJECT, "object"),
     (Phys::RESUME_OFFSET, "offset"),
     (Phys::RESUME_BYTES, "bytes"),
     (Phys::RESUME_TO_GUID, "toguid"),
 ];
-const FLAGS: [(&str, &str); 4] = [
+const FLAG_FIELDS: [(&str, &str); 4] = [
     (Phys::RESUME_LARGE_BLOCKS, "largeblockok"),
     (Phys::RESUME_EMBEDDED, "embedok"),
     (Phys::RESUME_COMPRESSED, "compressok"),
     (Phys::RESUME_RAW, "rawok"),
 ];
-const LISTS: [(&str, &str); 2] =
+const LIST_FIELDS: [(&str, &str); 2] =
     [(Phys::REDACTED_SNAPS, "redact_snaps"), (Phys::RESUME_REDACT_SNAPS, "book_redact_snaps")];
 
 impl Dataset {
@@ -49,38 +49,38 @@ impl Dataset {
     }
 
     /// Whether a receive into it was stopped and can go on; so it may be if that cannot be read.
-    pub(crate) fn can_be_resumed(&self) -> bool {
-        !matches!(self.field(Phys::RESUME_TO_GUID), Ok(None))
+    pub(crate) fn can_resume_receive(&self) -> bool {
+        !matches!(self.zap_field(Phys::RESUME_TO_GUID), Ok(None))
     }
 
     fn own_resume_token(&self) -> Result<Option<String>> {
-        if self.field(Phys::RESUME_TO_GUID)?.is_none() {
+        if self.zap_field(Phys::RESUME_TO_GUID)?.is_none() {
             return Ok(None);
         }
         let mut list = Nvlist::new();
-        for (field, name) in NUMBERS {
-            if let Some(number) = self.field(field)?.and_then(|value| value.u64()) {
+        for (field, name) in NUMBER_FIELDS {
+            if let Some(number) = self.zap_field(field)?.and_then(|value| value.u64()) {
                 list.push(name, Value::U64(number));
             }
         }
-        if let Some(value) = self.field(Phys::RESUME_TO_NAME)? {
+        if let Some(value) = self.zap_field(Phys::RESUME_TO_NAME)? {
             list.push("toname", Value::Str(value.as_str().unwrap_or_default().into()));
         }
-        for (field, name) in FLAGS {
-            if self.field(field)?.is_some() {
+        for (field, name) in FLAG_FIELDS {
+            if self.zap_field(field)?.is_some() {
                 list.push(name, Value::Flag);
             }
         }
-        for (field, name) in LISTS {
-            if let Some(value) = self.field(field)? {
+        for (field, name) in LIST_FIELDS {
+            if let Some(value) = self.zap_field(field)? {
                 list.push(name, Value::U64s(value.u64s()));
             }
         }
-        Ok(token(&list.encode(Encoding::Native(Order::Little))))
+        Ok(encode_token(&list.encode(Encoding::Native(Order::Little))))
     }
 }
 
-fn token(packed: &[u8]) -> Option<String> {
+fn encode_token(packed: &[u8]) -> Option<String> {
     let gzip = Compression::Gzip(6);
     let limit = packed.len().saturating_add(64);
     let squeezed = transform::compress::compress(gzip, 6, packed, limit)?;

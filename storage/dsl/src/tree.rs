@@ -11,63 +11,72 @@ use dmu::Objset;
 use units::{ObjectId, ObjsetId};
 use zap::Zap;
 
-use crate::dir::{Dir, dataset_record, table};
-use crate::keys::Keys;
+use crate::dir::{Dir, dataset_record, open_zap};
+use crate::keys::Keyring;
 use crate::{Dataset, Error, Result};
 
 /// What the tree must know of the pool.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct PoolFacts {
+pub struct PoolInfo {
     /// Its name, with which all names in the tree begin.
     pub name: String,
     /// Bytes that the root directory has used and available together: the pool's deflated space
     /// and what dedup and cloning save, less what is kept back and what is held.
-    pub usable: u64,
+    pub usable_space: u64,
 }
 
 /// The pool's tree of directories and datasets. Cheap to clone.
 #[derive(Clone, Debug)]
-pub struct Tree(Arc<Inner>);
+pub struct DatasetTree(Arc<TreeInner>);
 
 #[derive(Debug)]
-struct Inner {
+struct TreeInner {
     mos: Objset,
-    facts: PoolFacts,
+    pool_info: PoolInfo,
     root: ObjectId,
-    origin: Option<ObjsetId>,
+    origin_snapshot: Option<ObjsetId>,
     by_path: BTreeMap<String, Arc<Dir>>,
     by_id: HashMap<ObjectId, Arc<Dir>>,
-    faults: Vec<(String, Error)>,
-    keys: Arc<Keys>,
+    errors: Vec<(String, Error)>,
+    loaded_keys: Arc<Keyring>,
 }
 
 /// No name has more parts; deeper nesting is a circle.
-const DEEPEST: usize = 256;
+const MAX_DEPTH: usize = 256;
 
-impl Tree {
+impl DatasetTree {
     /// The directory object of the MOS.
-    const DIRECTORY: ObjectId = ObjectId::new(1);
-    const ROOT: &'static str = "root_dataset";
+    const POOL_DIRECTORY: ObjectId = ObjectId::new(1);
+    const ROOT_DATASET: &'static str = "root_dataset";
 
     /// Reads all directories.
-    pub fn open(mos: Objset, facts: PoolFacts) -> Result<Self> {
-        Self::open_with(mos, facts, Arc::default())
+    pub fn open(mos: Objset, facts: PoolInfo) -> Result<Self> {
+        Self::open_with_keys(mos, facts, Arc::default())
     }
 
     /// The same, with keys that were unlocked before.
-    pub fn open_with(mos: Objset, facts: PoolFacts, keys: Arc<Keys>) -> Result<Self> {
-        let directory = Zap::open(mos.object(Self::DIRECTORY)?)?;
-        let root = directory.lookup_u64(Self::ROOT.as_bytes())?;
-        let root = ObjectId::new(root.ok_or(Error::Missing { name: Self::ROOT })?);
-        let mut walk = Walk::default();
+    pub fn open_with_keys(mos: Objset, facts: PoolInfo, keys: Arc<Keyring>) -> Result<Self> {
+        let directory = Zap::open(mos.object(Self::POOL_DIRECTORY)?)?;
+        let root = directory.lookup_u64(Self::ROOT_DATASET.as_bytes())?;
+        let root = ObjectId::new(root.ok_or(Error::NoDirectoryEntry { name: Self::ROOT_DATASET })?);
+        let mut walk = DirWalk::default();
         walk.visit(&mos, root, facts.name.clone(), None, 0);
-        if let (None, Some((_, why))) = (walk.by_path.get(&facts.name), walk.faults.first()) {
+        if let (None, Some((_, why))) = (walk.by_path.get(&facts.name), walk.errors.first()) {
             return Err(why.clone());
         }
-        let Walk { by_path, by_id, faults, .. } = walk;
+        let DirWalk { by_path, by_id, errors: faults, .. } = walk;
         let origin = None;
-        let mut inner = Inner { mos, facts, root, origin, by_path, by_id, faults, keys };
-        inner.origin = inner.find_origin();
+        let mut inner = TreeInner {
+            mos,
+            pool_info: facts,
+            root,
+            origin_snapshot: origin,
+            by_path,
+            by_id,
+            errors: faults,
+            loaded_keys: keys,
+        };
+        inner.origin_snapshot = inner.find_origin_snapshot();
         Ok(Self(Arc::new(inner)))
     }
 
@@ -77,8 +86,8 @@ impl Tree {
     }
 
     /// What it was opened with.
-    pub fn facts(&self) -> &PoolFacts {
-        &self.0.facts
+    pub fn pool_info(&self) -> &PoolInfo {
+        &self.0.pool_info
     }
 
     /// The topmost directory's object.
@@ -87,8 +96,8 @@ impl Tree {
     }
 
     /// Directories that could not be read, by name.
-    pub fn faults(&self) -> &[(String, Error)] {
-        &self.0.faults
+    pub fn errors(&self) -> &[(String, Error)] {
+        &self.0.errors
     }
 
     /// All directories, the pool's own and half received ones too, by name.
@@ -101,13 +110,13 @@ impl Tree {
         self.0.by_id.get(&id)
     }
 
-    pub(crate) fn keys(&self) -> &Keys {
-        &self.0.keys
+    pub(crate) fn loaded_keys(&self) -> &Keyring {
+        &self.0.loaded_keys
     }
 
     /// The snapshot that is every dataset's first, of nothing (`$ORIGIN@$ORIGIN`).
     pub fn origin_snapshot(&self) -> Option<ObjsetId> {
-        self.0.origin
+        self.0.origin_snapshot
     }
 
     /// The file systems and volumes that users see, by name.
@@ -117,7 +126,7 @@ impl Tree {
     }
 
     /// The same, but only those whose names are chosen: no records of others are read.
-    pub fn heads_named<'a>(
+    pub fn heads_matching<'a>(
         &'a self,
         chosen: &'a dyn Fn(&str) -> bool,
     ) -> impl Iterator<Item = Result<Dataset>> + 'a {
@@ -127,11 +136,11 @@ impl Tree {
     }
 
     /// The paths of all heads, hidden ones too, that were received in part and cannot be gone on with.
-    pub fn lost_receives(&self) -> Vec<String> {
+    pub fn abandoned_receives(&self) -> Vec<String> {
         let all = self.dirs().filter(|dir| dir.phys().head.exists());
         // one that cannot be read is nobody's to destroy
         let heads = all.filter_map(|dir| Dataset::head(self, dir).ok());
-        let lost = heads.filter(|head| head.is_inconsistent() && !head.can_be_resumed());
+        let lost = heads.filter(|head| head.is_inconsistent() && !head.can_resume_receive());
         lost.map(|head| head.dir().path().to_owned()).collect()
     }
 
@@ -179,23 +188,23 @@ impl Tree {
     }
 }
 
-impl Inner {
-    fn find_origin(&self) -> Option<ObjsetId> {
-        let dir = self.by_path.get(&format!("{}/$ORIGIN", self.facts.name))?;
+impl TreeInner {
+    fn find_origin_snapshot(&self) -> Option<ObjsetId> {
+        let dir = self.by_path.get(&format!("{}/$ORIGIN", self.pool_info.name))?;
         let (_, head) = dir.head().ok()?;
         head.previous.exists().then(|| ObjsetId::new(head.previous.get()))
     }
 }
 
 #[derive(Default)]
-struct Walk {
+struct DirWalk {
     by_path: BTreeMap<String, Arc<Dir>>,
     by_id: HashMap<ObjectId, Arc<Dir>>,
-    seen: HashSet<ObjectId>,
-    faults: Vec<(String, Error)>,
+    visited: HashSet<ObjectId>,
+    errors: Vec<(String, Error)>,
 }
 
-impl Walk {
+impl DirWalk {
     fn visit(
         &mut self,
         mos: &Objset,
@@ -204,20 +213,20 @@ impl Walk {
         parent: Option<&Arc<Dir>>,
         depth: usize,
     ) {
-        if depth > DEEPEST || !self.seen.insert(id) {
-            let why = Error::Circle { object: id, what: "directories" };
-            self.faults.push((path, why));
+        if depth > MAX_DEPTH || !self.visited.insert(id) {
+            let why = Error::Cycle { object: id, links: "directories" };
+            self.errors.push((path, why));
             return;
         }
         let dir = match Dir::read(mos, id, path.clone(), parent.cloned()) {
             Ok(dir) => Arc::new(dir),
-            Err(why) => return self.faults.push((path, why)),
+            Err(why) => return self.errors.push((path, why)),
         };
         self.by_id.insert(id, Arc::clone(&dir));
         self.by_path.insert(path.clone(), Arc::clone(&dir));
-        let children = match table(mos, dir.phys().children) {
+        let children = match open_zap(mos, dir.phys().children) {
             Ok(children) => children,
-            Err(why) => return self.faults.push((path, why)),
+            Err(why) => return self.errors.push((path, why)),
         };
         for entry in children.iter().flat_map(Zap::entries) {
             match entry {
@@ -226,7 +235,7 @@ impl Walk {
                     let id = ObjectId::new(entry.value.u64().unwrap_or(0));
                     self.visit(mos, id, child, Some(&dir), depth.saturating_add(1));
                 }
-                Err(why) => self.faults.push((path.clone(), why.into())),
+                Err(why) => self.errors.push((path.clone(), why.into())),
             }
         }
     }

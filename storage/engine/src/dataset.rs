@@ -1,6 +1,6 @@
 //! Datasets and their properties, as plain data.
 
-use dsl::Kind;
+use dsl::DatasetKind;
 
 use crate::keys::{KeyState, key_state};
 use crate::{Error, Event, RescuePool, Result, owner_properties};
@@ -56,7 +56,7 @@ pub fn is_property(name: &str) -> bool {
 
 /// Whether users may set that property on datasets of a kind ("filesystem", "volume").
 pub fn is_settable(name: &str, kind: &str) -> bool {
-    let kind = if kind == "volume" { Kind::Volume } else { Kind::Filesystem };
+    let kind = if kind == "volume" { DatasetKind::Volume } else { DatasetKind::Filesystem };
     dsl::property::is_settable(name, kind).is_ok()
 }
 
@@ -84,7 +84,7 @@ impl RescuePool {
 
 /// Shows the dataset `target` and all below it.
 pub(crate) fn list_datasets(
-    tree: &dsl::Tree,
+    tree: &dsl::DatasetTree,
     target: &str,
     wanted: &DatasetQuery,
     show: &mut dyn FnMut(Dataset),
@@ -96,7 +96,7 @@ pub(crate) fn list_datasets(
         return Ok(());
     }
     let is_wanted = |path: &str| is_within(path, target, wanted.depth);
-    for head in tree.heads_named(&is_wanted) {
+    for head in tree.heads_matching(&is_wanted) {
         let head = match head {
             Ok(head) => head,
             Err(error) => {
@@ -105,13 +105,16 @@ pub(crate) fn list_datasets(
                 continue;
             }
         };
-        if wanted.matches_kind(Kind::Filesystem) || wanted.matches_kind(Kind::Volume) {
+        if wanted.matches_kind(DatasetKind::Filesystem) || wanted.matches_kind(DatasetKind::Volume)
+        {
             list_one(&head, wanted, show, trouble);
         }
         // the records of thousands of snapshots are not read for nothing
         let lists = |kind| wanted.matches_kind(kind) && is_wanted(&format!("{}@", head.name()));
-        let snapshots = if lists(Kind::Snapshot) { head.snapshots() } else { Ok(Vec::new()) };
-        let bookmarks = if lists(Kind::Bookmark) { head.bookmarks() } else { Ok(Vec::new()) };
+        let snapshots =
+            if lists(DatasetKind::Snapshot) { head.snapshots() } else { Ok(Vec::new()) };
+        let bookmarks =
+            if lists(DatasetKind::Bookmark) { head.bookmarks() } else { Ok(Vec::new()) };
         for found in [snapshots, bookmarks] {
             match found {
                 Ok(found) => {
@@ -148,7 +151,7 @@ fn list_one(
 }
 
 impl DatasetQuery {
-    fn matches_kind(&self, kind: Kind) -> bool {
+    fn matches_kind(&self, kind: DatasetKind) -> bool {
         self.kinds.is_empty() || self.kinds.iter().any(|wanted| wanted == kind.name())
     }
 }
@@ -169,7 +172,7 @@ fn describe_dataset(dataset: &dsl::Dataset, wanted: &DatasetQuery) -> Result<Dat
         dataset.properties().map_err(failed)?
     } else {
         let names: Vec<&str> = wanted.properties.iter().map(String::as_str).collect();
-        dataset.select(&names).map_err(failed)?.into_iter().flatten().collect()
+        dataset.select_properties(&names).map_err(failed)?.into_iter().flatten().collect()
     };
     let owners =
         wanted.properties.iter().filter_map(|name| Some((name, owner_properties::parse(name)?)));

@@ -420,7 +420,7 @@ impl Error {
         match error {
             dsl::Error::NoSuchDataset { name } => Self::NoSuchDataset { name: name.clone() },
             dsl::Error::NotEncrypted { name } => Self::NotEncrypted { dataset: name.clone() },
-            dsl::Error::Locked { name } => {
+            dsl::Error::KeyNotLoaded { name } => {
                 Self::Locked { dataset: name.clone(), root: name.clone() }
             }
             dsl::Error::Key { name, why: transform::Error::WrongKey } => {

@@ -79,6 +79,6 @@ pub enum Event {
 impl Event {
     pub(crate) fn from_duplicate(duplicate: &spa::Duplicate) -> Self {
         let path = duplicate.device.device.name().to_owned();
-        Self::DuplicateDevice { path, used: duplicate.used.clone() }
+        Self::DuplicateDevice { path, used: duplicate.used_device.clone() }
     }
 }

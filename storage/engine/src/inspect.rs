@@ -30,8 +30,8 @@ impl RescuePool {
         // "pool/" is the pool's root dataset, as the pool's name alone is the pool
         let name = name.strip_suffix('/').unwrap_or(&name);
         let dataset = self.find_dataset(name)?;
-        let opened = match dataset.open() {
-            Err(dsl::Error::Locked { .. }) => dataset.objset(None),
+        let opened = match dataset.open_objset() {
+            Err(dsl::Error::KeyNotLoaded { .. }) => dataset.objset(None),
             other => other,
         };
         opened.map_err(|error| Error::from_dsl_error(name, &error))

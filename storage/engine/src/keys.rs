@@ -1,6 +1,6 @@
 //! Keys of encrypted datasets.
 
-use dsl::{Dataset, KeyFormat, KeyStatus, Tree};
+use dsl::{Dataset, DatasetTree, KeyFormat, KeyStatus};
 
 use crate::{Error, RescuePool, Result};
 
@@ -41,7 +41,7 @@ impl RescuePool {
     pub fn load_key(&self, dataset: &str, secret: &[u8]) -> Result<()> {
         let found = self.find_dataset(dataset)?;
         self.tree()
-            .unlock(&found, secret)
+            .load_key(&found, secret)
             .map_err(|error| Error::from_dsl_error(dataset, &error))?;
         Ok(())
     }
@@ -63,7 +63,7 @@ pub(crate) fn locked_error(dataset: &Dataset) -> Error {
 }
 
 /// The encryption roots in a tree of datasets, by name.
-pub(crate) fn encryption_roots(tree: &Tree) -> Vec<EncryptionRoot> {
+pub(crate) fn encryption_roots(tree: &DatasetTree) -> Vec<EncryptionRoot> {
     let mut roots: Vec<EncryptionRoot> = Vec::new();
     for head in tree.heads() {
         let Ok(head) = head else { continue };
@@ -71,7 +71,7 @@ pub(crate) fn encryption_roots(tree: &Tree) -> Vec<EncryptionRoot> {
         if roots.iter().any(|known| known.name == root.name()) {
             continue;
         }
-        let format = format_name(root.key_facts().ok().flatten().and_then(|facts| facts.format));
+        let format = format_name(root.key_info().ok().flatten().and_then(|facts| facts.format));
         let location = root.property("keylocation").ok().flatten();
         roots.push(EncryptionRoot {
             name: root.name(),

@@ -1,7 +1,7 @@
 //! What users, groups and projects use of a file system, and may use, as properties: `userused@1000`,
 //! `groupobjquota@100`. Owners go by their numbers here.
 
-use dsl::Kind;
+use dsl::DatasetKind;
 use zpl::QuotaOwner;
 
 use crate::dataset::Property;
@@ -47,12 +47,12 @@ pub(crate) fn read_owner_property(
 ) -> Result<Option<Property>> {
     let failed = |error: dsl::Error| Error::from_dsl_error(&dataset.name(), &error);
     let locked = dataset.key_status().map_err(failed)? == Some(dsl::KeyStatus::Unavailable);
-    let has_files = dataset.kind().map_err(failed)? != Kind::Bookmark
-        && dataset.content_kind().map_err(failed)? == ondisk::objset::Kind::Filesystem;
+    let has_files = dataset.kind().map_err(failed)? != DatasetKind::Bookmark
+        && dataset.objset_kind().map_err(failed)? == ondisk::objset::Kind::Filesystem;
     if locked || !has_files {
         return Ok(None);
     }
-    let objset = dataset.open().map_err(failed)?;
+    let objset = dataset.open_objset().map_err(failed)?;
     let OwnerProperty { owner, is_objects: objects, is_quota: limit } = fact;
     let read = if limit { zpl::read_quota } else { zpl::read_usage };
     let number = read(&objset, owner, objects).map_err(|why| Error::Unreadable {

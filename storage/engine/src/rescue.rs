@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use dsl::Tree;
+use dsl::DatasetTree;
 use units::Txg;
 
 use crate::{Error, Event, Result};
@@ -31,14 +31,14 @@ pub struct OpenOptions {
 }
 
 impl OpenOptions {
-    pub(crate) fn to_spa(self) -> spa::Options {
+    pub(crate) fn to_spa(self) -> spa::PoolOpenOptions {
         let choice = match self.import_point {
-            ImportPoint::Newest => spa::Choice::Newest,
-            ImportPoint::Txg(txg) => spa::Choice::Txg(Txg::new(txg)),
-            ImportPoint::Rewind => spa::Choice::Rewind,
-            ImportPoint::Checkpoint => spa::Choice::Checkpoint,
+            ImportPoint::Newest => spa::ImportPoint::Newest,
+            ImportPoint::Txg(txg) => spa::ImportPoint::Txg(Txg::new(txg)),
+            ImportPoint::Rewind => spa::ImportPoint::Rewind,
+            ImportPoint::Checkpoint => spa::ImportPoint::Checkpoint,
         };
-        spa::Options { choice, ..spa::Options::default() }
+        spa::PoolOpenOptions { import_point: choice, ..spa::PoolOpenOptions::default() }
     }
 }
 
@@ -49,7 +49,7 @@ pub struct RescuePool(Arc<Inner>);
 #[derive(Debug)]
 struct Inner {
     pool: spa::Pool,
-    tree: Tree,
+    tree: DatasetTree,
     events: Vec<Event>,
     no_zil: bool,
 }
@@ -57,11 +57,11 @@ struct Inner {
 impl RescuePool {
     pub(crate) fn new(
         pool: spa::Pool,
-        tree: Tree,
+        tree: DatasetTree,
         mut events: Vec<Event>,
         options: &OpenOptions,
     ) -> Self {
-        for (dataset, why) in tree.faults() {
+        for (dataset, why) in tree.errors() {
             events
                 .push(Event::UnreadableDataset { dataset: dataset.clone(), why: why.to_string() });
         }
@@ -92,7 +92,7 @@ impl RescuePool {
 
     /// Whether intent logs are left out: that is wanted, or what they promise was done to later states.
     pub fn ignores_logs(&self) -> bool {
-        self.0.no_zil || self.0.pool.taken_back().is_some()
+        self.0.no_zil || self.0.pool.rewound_to().is_some()
     }
 
     /// What the user should know of it.
@@ -104,7 +104,7 @@ impl RescuePool {
         &self.0.pool
     }
 
-    pub(crate) fn tree(&self) -> &Tree {
+    pub(crate) fn tree(&self) -> &DatasetTree {
         &self.0.tree
     }
 

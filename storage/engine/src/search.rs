@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use device::Device;
 use ondisk::label::PoolState;
-use spa::{Candidate, Labelled};
+use spa::{Candidate, LabeledDevice};
 use units::{Guid, Txg};
 
 use crate::rescue::RescuePool;
@@ -18,7 +18,7 @@ pub struct Search {
     paths: Vec<PathBuf>,
     probed: device::ProbeResult,
     candidates: Vec<Candidate>,
-    auxiliary: Vec<Labelled>,
+    auxiliary: Vec<LabeledDevice>,
 }
 
 /// Looks for pools at paths: folders, images, disks, partitions.
@@ -34,14 +34,14 @@ pub fn search_devices(devices: &[Arc<dyn Device>]) -> Search {
 
 impl Search {
     fn from_probed(paths: Vec<PathBuf>, probed: device::ProbeResult) -> Self {
-        let (candidates, auxiliary) = spa::scan(&probed.devices);
+        let (candidates, auxiliary) = spa::scan_devices(&probed.devices);
         Self { paths, probed, candidates, auxiliary }
     }
 
     /// Only those pools that were destroyed, or only those that were not.
     pub(crate) fn filter_destroyed(mut self, destroyed: bool) -> Self {
         self.candidates.retain(|pool| {
-            let newest = pool.devices.iter().max_by_key(|device| device.synced());
+            let newest = pool.devices.iter().max_by_key(|device| device.newest_txg());
             let state = newest.map(|device| device.config.pool.state);
             (state == Some(PoolState::Destroyed)) == destroyed
         });
@@ -62,7 +62,7 @@ impl Search {
     }
 
     /// The same with their labels.
-    pub(crate) fn labelled_auxiliary(&self) -> &[Labelled] {
+    pub(crate) fn labelled_auxiliary(&self) -> &[LabeledDevice] {
         &self.auxiliary
     }
 
@@ -189,9 +189,9 @@ impl Search {
         let opened = candidate.open(&options.to_spa());
         let opened = opened.map_err(|error| explain_error(candidate, error))?;
         let name = opened.name().to_owned();
-        let usable = spa::capacity::usable(&opened);
-        let facts = dsl::PoolFacts { name: name.clone(), usable };
-        let tree = dsl::Tree::open(opened.mos().clone(), facts)
+        let usable = spa::capacity::usable_space(&opened);
+        let facts = dsl::PoolInfo { name: name.clone(), usable_space: usable };
+        let tree = dsl::DatasetTree::open(opened.mos().clone(), facts)
             .map_err(|error| Error::DamagedPool { pool: name, why: error.to_string() })?;
         let events = open_events(candidate, &opened);
         Ok(RescuePool::new(opened, tree, events, options))
@@ -220,12 +220,12 @@ fn open_events(candidate: &Candidate, pool: &spa::Pool) -> Vec<Event> {
         let member = summary::top_vdevs(candidate, Some(pool))
             .iter()
             .any(|tree| tree.leaves().any(|leaf| leaf.guid == device.guid()));
-        if member && device.synced() < newest && device.synced() != Txg::ZERO {
-            events.push(Event::StaleDevice { path, txg: device.synced().get() });
+        if member && device.newest_txg() < newest && device.newest_txg() != Txg::ZERO {
+            events.push(Event::StaleDevice { path, txg: device.newest_txg().get() });
         }
     }
     events.extend(candidate.duplicates.iter().map(Event::from_duplicate));
-    let newest = candidate.newest().map_or(0, |uberblock| uberblock.txg.get());
+    let newest = candidate.newest_uberblock().map_or(0, |uberblock| uberblock.txg.get());
     if pool.txg().get() < newest {
         events.push(Event::OlderTxg { txg: pool.txg().get(), newest });
     }
@@ -236,10 +236,12 @@ fn open_events(candidate: &Candidate, pool: &spa::Pool) -> Vec<Event> {
 pub(crate) fn explain_error(candidate: &Candidate, error: spa::Error) -> Error {
     let pool = candidate.name().to_owned();
     match error {
-        spa::Error::Version { version } => Error::UnsupportedVersion { pool, version },
-        spa::Error::Features { guids } => Error::UnsupportedFeatures { pool, features: guids },
+        spa::Error::UnsupportedVersion { version } => Error::UnsupportedVersion { pool, version },
+        spa::Error::UnsupportedFeatures { guids } => {
+            Error::UnsupportedFeatures { pool, features: guids }
+        }
         spa::Error::NoCheckpoint => Error::NoCheckpoint { pool },
-        spa::Error::NoUberblock { wanted: Some(txg) } => {
+        spa::Error::NoUberblock { requested: Some(txg) } => {
             let standing = candidate.uberblocks().iter().map(|found| found.txg.get()).collect();
             Error::NoSuchTxg { pool, txg: txg.get(), available: standing }
         }

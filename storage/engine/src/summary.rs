@@ -4,7 +4,7 @@ mod vdevs;
 
 use ondisk::feature::FEATURES;
 use ondisk::label::{Bias, VdevConfig};
-use spa::{Candidate, Labelled};
+use spa::{Candidate, LabeledDevice};
 
 pub(crate) use vdevs::{
     newest_sibling_txg, top_vdevs, truncation, unavailable_vdev, unavailable_vdevs, vdev_name,
@@ -157,7 +157,7 @@ pub struct AuxiliarySummary {
     pub guid: u64,
 }
 
-pub(crate) fn summarize_found_auxiliary(labelled: &Labelled) -> AuxiliarySummary {
+pub(crate) fn summarize_found_auxiliary(labelled: &LabeledDevice) -> AuxiliarySummary {
     AuxiliarySummary {
         path: labelled.device.name().to_owned(),
         kind: labelled.config.pool.state.to_string(),
@@ -168,7 +168,7 @@ pub(crate) fn summarize_found_auxiliary(labelled: &Labelled) -> AuxiliarySummary
 /// Describes a pool, with what came of opening it.
 pub(crate) fn summarize_pool(
     candidate: &Candidate,
-    others: &[Labelled],
+    others: &[LabeledDevice],
     opened: &Result<RescuePool>,
 ) -> PoolSummary {
     let pool = opened.as_ref().ok().map(RescuePool::spa);
@@ -177,13 +177,13 @@ pub(crate) fn summarize_pool(
     let mut trees = top_vdevs(candidate, pool);
     if let Some(pool) = pool {
         for top in &mut trees {
-            top.bias = spa::capacity::bias(pool, top);
+            top.bias = spa::capacity::allocation_bias(pool, top);
         }
     }
     let states: Vec<RewindPoint> = candidate.uberblocks().into_iter().map(rewind_point).collect();
     let now =
         pool.map_or_else(|| states.first().cloned(), |pool| Some(rewind_point(pool.uberblock())));
-    let space = pool.and_then(|pool| pool.space().ok());
+    let space = pool.and_then(|pool| pool.vdev_space().ok());
     let has_log = |top: &VdevConfig| top.is_log || top.bias == Some(Bias::Log);
     PoolSummary {
         name: candidate.name().to_owned(),
@@ -204,7 +204,7 @@ pub(crate) fn summarize_pool(
             pool.events().iter().any(|event| matches!(event, Event::MissingVdev { .. }))
         }),
         reason: failure.map(ToString::to_string),
-        read_only_reason: pool.and_then(spa::Pool::why_only_read),
+        read_only_reason: pool.and_then(spa::Pool::read_only_reason),
         status: failure.map_or(0, crate::Error::exit_status),
         warnings: opened.as_ref().map_or_else(
             |_| Vec::new(),
@@ -232,15 +232,15 @@ fn rewind_point(uberblock: &ondisk::uberblock::Uberblock) -> RewindPoint {
 }
 
 /// The devices that an entry of the pool's directory lists: spares, caches.
-fn auxiliary_vdevs(pool: Option<&spa::Pool>, entry: &str, others: &[Labelled]) -> Vec<Vdev> {
-    let list = pool.and_then(|pool| pool.directory().list(entry).ok().flatten());
+fn auxiliary_vdevs(pool: Option<&spa::Pool>, entry: &str, others: &[LabeledDevice]) -> Vec<Vdev> {
+    let list = pool.and_then(|pool| pool.directory().nvlist(entry).ok().flatten());
     let Some(list) = list else { return Vec::new() };
     let configs = list.nvlists(entry).iter().filter_map(|each| VdevConfig::parse(each).ok());
     configs.map(|config| vdevs::summarize_auxiliary(&config, others)).collect()
 }
 
 fn find_former_devices(candidate: &Candidate, trees: &[VdevConfig]) -> Vec<String> {
-    let known = |device: &&Labelled| {
+    let known = |device: &&LabeledDevice| {
         let guid = device.guid();
         trees.iter().any(|tree| tree.leaves().any(|leaf| leaf.guid == guid))
     };
@@ -255,9 +255,9 @@ fn features(pool: &spa::Pool) -> Vec<Feature> {
         Feature {
             name: known.map_or(name, |known| known.name).to_owned(),
             guid: feature.guid.clone(),
-            uses: feature.uses,
+            uses: feature.refcount,
             read_only_compatible: feature.read_only_compatible,
-            known: feature.known,
+            known: feature.is_supported,
         }
     };
     pool.features().iter().map(plain).collect()

@@ -14,21 +14,21 @@
 use std::sync::Arc;
 
 use device::Device;
-use dsl::write::Change;
+use dsl::write::SyncTaskContext;
 use ondisk::l2arc;
 use ondisk::label::{self, PoolState, VdevConfig, VdevKind, config_field};
 use ondisk::nvlist::{Nvlist, Value};
 use units::{Ashift, Guid};
 
-use crate::commit::seal_copy;
-use crate::create::FIRST;
-use crate::design::Drive;
-use crate::owned::{World, put_packed};
-use crate::{Directory, Error};
+use crate::active::{Environment, write_packed_nvlist};
+use crate::commit::encode_label;
+use crate::create::INITIAL_TXG;
+use crate::vdev_layout::DeviceSpec;
+use crate::{Error, PoolDirectory};
 
 /// What a drive is there for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Role {
+pub enum AuxiliaryRole {
     /// To take the place of a drive that fails.
     Spare,
     /// To keep what is often read.
@@ -37,26 +37,26 @@ pub enum Role {
 
 /// A drive that is part of no vdev.
 #[derive(Clone)]
-pub struct Auxiliary {
+pub struct AuxiliaryDevice {
     /// What it is there for.
-    pub role: Role,
+    pub role: AuxiliaryRole,
     /// Its path.
-    pub drive: Drive,
+    pub spec: DeviceSpec,
     /// The drive itself.
     pub device: Arc<dyn Device>,
 }
 
-impl std::fmt::Debug for Auxiliary {
+impl std::fmt::Debug for AuxiliaryDevice {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{:?}('{}')", self.role, self.drive.path)
+        write!(f, "{:?}('{}')", self.role, self.spec.path)
     }
 }
 
 /// A drive that a pool names and that is part of no vdev; also a spare that a dRAID has in itself.
 #[derive(Clone, Debug)]
-pub struct Named {
+pub struct AuxiliaryEntry {
     /// What it is there for.
-    pub role: Role,
+    pub role: AuxiliaryRole,
     /// Its identity.
     pub guid: Guid,
     /// What it is called: its path.
@@ -66,162 +66,167 @@ pub struct Named {
     /// Whether it is room in the drives of a dRAID.
     pub is_distributed: bool,
     /// What the pool says of it.
-    list: Nvlist,
+    nvlist: Nvlist,
 }
 
-impl Named {
-    fn new(role: Role, list: Nvlist) -> Self {
+impl AuxiliaryEntry {
+    fn new(role: AuxiliaryRole, nvlist: Nvlist) -> Self {
         Self {
             role,
-            guid: Guid::new(list.u64("guid").unwrap_or(0)),
-            path: list.text("path").unwrap_or_default(),
-            ashift: list.u64("ashift").and_then(Ashift::new),
-            is_distributed: list.text("type").as_deref() == Some(VdevKind::DraidSpare.name()),
-            list,
+            guid: Guid::new(nvlist.u64("guid").unwrap_or(0)),
+            path: nvlist.text("path").unwrap_or_default(),
+            ashift: nvlist.u64("ashift").and_then(Ashift::new),
+            is_distributed: nvlist.text("type").as_deref() == Some(VdevKind::DraidSpare.name()),
+            nvlist,
         }
     }
 }
 
 /// Where the pool's directory has them.
-const ENTRIES: [(Role, &str); 2] = [(Role::Spare, "spares"), (Role::Cache, "l2cache")];
+const DIRECTORY_ENTRIES: [(AuxiliaryRole, &str); 2] =
+    [(AuxiliaryRole::Spare, "spares"), (AuxiliaryRole::Cache, "l2cache")];
 
 /// Those that a pool names.
-pub(crate) fn named(directory: &Directory) -> Result<Vec<Named>, Error> {
+pub(crate) fn read_entries(directory: &PoolDirectory) -> Result<Vec<AuxiliaryEntry>, Error> {
     let mut all = Vec::new();
-    for (role, entry) in ENTRIES {
-        let list = directory.list(entry)?;
+    for (role, entry) in DIRECTORY_ENTRIES {
+        let list = directory.nvlist(entry)?;
         let lists = list.iter().flat_map(|list| list.nvlists(entry));
-        all.extend(lists.map(|list| Named::new(role, list.clone())));
+        all.extend(lists.map(|list| AuxiliaryEntry::new(role, list.clone())));
     }
     Ok(all)
 }
 
 /// Has the pool name these, and no others.
-pub(crate) fn put(change: &Change<'_>, named: &[Named]) -> Result<(), Error> {
-    for (role, entry) in ENTRIES {
+pub(crate) fn write_entries(
+    change: &SyncTaskContext<'_>,
+    named: &[AuxiliaryEntry],
+) -> Result<(), Error> {
+    for (role, entry) in DIRECTORY_ENTRIES {
         let own = named.iter().filter(|named| named.role == role);
-        let lists: Vec<Nvlist> = own.map(|named| named.list.clone()).collect();
+        let lists: Vec<Nvlist> = own.map(|named| named.nvlist.clone()).collect();
         // a pool that never had any has no list of them
-        if lists.is_empty() && Directory::open(change.mos.clone())?.object(entry)?.is_none() {
+        if lists.is_empty() && PoolDirectory::open(change.mos.clone())?.object(entry)?.is_none() {
             continue;
         }
         let mut list = Nvlist::new();
         list.push(entry, Value::Lists(lists));
-        put_packed(change.mos, change.tx, entry, &list)?;
+        write_packed_nvlist(change.mos, change.tx, entry, &list)?;
     }
     Ok(())
 }
 
 /// A drive whose label is to be written.
-pub(crate) struct Labelled {
-    pub(crate) named: Named,
+pub(crate) struct AuxiliaryLabel {
+    pub(crate) entry: AuxiliaryEntry,
     pub(crate) device: Arc<dyn Device>,
-    list: Nvlist,
+    label: Nvlist,
 }
 
 /// In which sectors they are written: the largest of the pool's vdevs.
-pub(crate) fn ashift_of(tops: &[VdevConfig]) -> u64 {
+pub(crate) fn max_ashift(tops: &[VdevConfig]) -> u64 {
     tops.iter().filter_map(|top| top.ashift).max().unwrap_or(0)
 }
 
 /// Names a new pool's spares and drives of the cache in it.
-pub(crate) fn note(
-    change: &Change<'_>,
+pub(crate) fn register_auxiliary(
+    change: &SyncTaskContext<'_>,
     tops: &[VdevConfig],
-    drives: &[Auxiliary],
-    world: &World,
-) -> Result<Vec<Labelled>, Error> {
-    let ashift = ashift_of(tops);
-    let labels: Vec<_> = drives.iter().map(|each| Labelled::new(each, world, ashift)).collect();
-    let mut all: Vec<Named> = labels.iter().map(|label| label.named.clone()).collect();
+    drives: &[AuxiliaryDevice],
+    world: &Environment,
+) -> Result<Vec<AuxiliaryLabel>, Error> {
+    let ashift = max_ashift(tops);
+    let labels: Vec<_> =
+        drives.iter().map(|each| AuxiliaryLabel::new(each, world, ashift)).collect();
+    let mut all: Vec<AuxiliaryEntry> = labels.iter().map(|label| label.entry.clone()).collect();
     for top in tops {
-        let spares = distributed(top, world).into_iter();
-        all.extend(spares.map(|list| Named::new(Role::Spare, list)));
+        let spares = distributed_spares(top, world).into_iter();
+        all.extend(spares.map(|list| AuxiliaryEntry::new(AuxiliaryRole::Spare, list)));
     }
-    put(change, &all)?;
+    write_entries(change, &all)?;
     Ok(labels)
 }
 
-fn text(text: &str) -> Value {
+fn string_value(text: &str) -> Value {
     Value::Str(text.as_bytes().to_vec())
 }
 
 /// What the pool says of a drive.
-fn of_pool(each: &Auxiliary, guid: Guid, ashift: u64) -> Nvlist {
+fn pool_nvlist(each: &AuxiliaryDevice, guid: Guid, ashift: u64) -> Nvlist {
     let mut list = Nvlist::new();
-    let kind = if each.drive.is_disk { VdevKind::Disk } else { VdevKind::File };
-    list.push("type", text(kind.name()));
+    let kind = if each.spec.is_disk { VdevKind::Disk } else { VdevKind::File };
+    list.push("type", string_value(kind.name()));
     list.push("guid", Value::U64(guid.get()));
-    list.push("path", text(&each.drive.path));
-    if each.drive.is_disk {
+    list.push("path", string_value(&each.spec.path));
+    if each.spec.is_disk {
         list.push("whole_disk", Value::U64(0));
     }
-    if each.role == Role::Spare {
+    if each.role == AuxiliaryRole::Spare {
         list.push("is_spare", Value::U64(1));
     }
     list.push("ashift", Value::U64(ashift));
-    list.push("create_txg", Value::U64(FIRST.get()));
+    list.push("create_txg", Value::U64(INITIAL_TXG.get()));
     list
 }
 
 /// What the pool says of the spares that a dRAID has in itself.
-fn distributed(top: &VdevConfig, world: &World) -> Vec<Nvlist> {
+fn distributed_spares(top: &VdevConfig, world: &Environment) -> Vec<Nvlist> {
     let (Some(draid), Some(parity)) = (&top.draid, top.nparity) else { return Vec::new() };
     let spare = |number: u64| {
         let mut list = Nvlist::new();
-        list.push("type", text(VdevKind::DraidSpare.name()));
-        list.push("guid", Value::U64(world.number().max(1)));
-        list.push("path", text(&format!("draid{parity}-{}-{number}", top.id)));
+        list.push("type", string_value(VdevKind::DraidSpare.name()));
+        list.push("guid", Value::U64(world.random_u64().max(1)));
+        list.push("path", string_value(&format!("draid{parity}-{}-{number}", top.id)));
         list.push("top_guid", Value::U64(top.guid.get()));
         list.push("spareid", Value::U64(number));
         list.push("whole_disk", Value::U64(1));
         list.push("is_spare", Value::U64(1));
         list.push("ashift", Value::U64(top.ashift.unwrap_or(0)));
-        list.push("create_txg", Value::U64(FIRST.get()));
+        list.push("create_txg", Value::U64(INITIAL_TXG.get()));
         list
     };
     (0..draid.spares).map(spare).collect()
 }
 
 /// What a drive says of itself.
-fn of_label(each: &Auxiliary, guid: Guid, ashift: u64) -> Nvlist {
+fn label_nvlist(each: &AuxiliaryDevice, guid: Guid, ashift: u64) -> Nvlist {
     let mut list = Nvlist::new();
-    list.push("version", Value::U64(crate::create::VERSION));
-    let state = if each.role == Role::Spare { 3 } else { 4 };
+    list.push("version", Value::U64(crate::create::POOL_VERSION));
+    let state = if each.role == AuxiliaryRole::Spare { 3 } else { 4 };
     list.push("state", Value::U64(state));
     list.push("guid", Value::U64(guid.get()));
-    if each.role == Role::Cache {
+    if each.role == AuxiliaryRole::Cache {
         list.push("ashift", Value::U64(ashift));
     }
-    list.push("path", text(&each.drive.path));
+    list.push("path", string_value(&each.spec.path));
     list
 }
 
-impl Labelled {
+impl AuxiliaryLabel {
     /// A drive that is new in a pool.
-    pub(crate) fn new(each: &Auxiliary, world: &World, ashift: u64) -> Self {
-        let guid = Guid::new(world.number().max(1));
+    pub(crate) fn new(each: &AuxiliaryDevice, world: &Environment, ashift: u64) -> Self {
+        let guid = Guid::new(world.random_u64().max(1));
         Self {
-            named: Named::new(each.role, of_pool(each, guid, ashift)),
+            entry: AuxiliaryEntry::new(each.role, pool_nvlist(each, guid, ashift)),
             device: Arc::clone(&each.device),
-            list: of_label(each, guid, ashift),
+            label: label_nvlist(each, guid, ashift),
         }
     }
 
     /// Writes all four labels.
     pub(crate) fn write(&self) -> Result<(), Error> {
-        let field = config_field(&self.list).ok_or(Error::LabelTooLong)?;
+        let field = config_field(&self.label).ok_or(Error::LabelTooLong)?;
         let failed = |why: device::Error| Error::Auxiliary { why: why.to_string() };
         for copy in 0..label::COPIES {
             let Some(start) = label::offset(copy, self.device.size()) else { continue };
-            self.device.write_at(start, &seal_copy(&field, start)).map_err(failed)?;
+            self.device.write_at(start, &encode_label(&field, start)).map_err(failed)?;
         }
         self.device.flush().map_err(failed)
     }
 }
 
 /// Whether the label of a drive says that it is this one.
-pub fn is_labelled(device: &Arc<dyn Device>, guid: Guid) -> bool {
+pub fn is_labeled_as(device: &Arc<dyn Device>, guid: Guid) -> bool {
     let (labelled, _) = crate::read_labels(device);
     labelled.is_some_and(|found| {
         let state = found.config.pool.state;
@@ -230,7 +235,7 @@ pub fn is_labelled(device: &Arc<dyn Device>, guid: Guid) -> bool {
 }
 
 /// Takes from a drive what says that it is one: its labels, and the header of a cache.
-pub(crate) fn disown(device: &dyn Device) -> Result<(), Error> {
+pub(crate) fn clear_labels(device: &dyn Device) -> Result<(), Error> {
     let failed = |why: device::Error| Error::Auxiliary { why: why.to_string() };
     let wiped = vec![0; usize::try_from(label::SIZE).unwrap_or(0)];
     for start in label::offsets(device.size()) {

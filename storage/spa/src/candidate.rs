@@ -9,8 +9,8 @@ use ondisk::uberblock::Uberblock;
 use units::{Guid, Txg, VdevId};
 use vdev::LeafDevice;
 
-use crate::labels::{self, Labelled};
-use crate::same_leaf::{self, Duplicate};
+use crate::duplicates::{self, Duplicate};
+use crate::labels::{self, LabeledDevice};
 
 /// A pool of which devices were found.
 #[derive(Clone, Debug)]
@@ -18,7 +18,7 @@ pub struct Candidate {
     /// The pool's identity.
     pub guid: Guid,
     /// Its devices, one for each leaf, in the order in which they were given.
-    pub devices: Vec<Labelled>,
+    pub devices: Vec<LabeledDevice>,
     /// Devices with the label of one of these, which are left alone.
     pub duplicates: Vec<Duplicate>,
 }
@@ -36,8 +36,8 @@ pub struct LeafSummary {
 
 /// Reads the labels of all devices and sorts them into pools, by name and then by guid. Spares and
 /// cache devices belong to no pool by their labels and come second.
-pub fn scan(devices: &[Arc<dyn Device>]) -> (Vec<Candidate>, Vec<Labelled>) {
-    let mut pools: BTreeMap<Guid, Vec<Labelled>> = BTreeMap::new();
+pub fn scan_devices(devices: &[Arc<dyn Device>]) -> (Vec<Candidate>, Vec<LabeledDevice>) {
+    let mut pools: BTreeMap<Guid, Vec<LabeledDevice>> = BTreeMap::new();
     let mut others = Vec::new();
     for device in devices {
         let (Some(labelled), _) = labels::read(device) else { continue };
@@ -50,7 +50,7 @@ pub fn scan(devices: &[Arc<dyn Device>]) -> (Vec<Candidate>, Vec<Labelled>) {
         }
     }
     let candidate = |(guid, devices)| {
-        let (devices, duplicates) = same_leaf::choose(devices);
+        let (devices, duplicates) = duplicates::split_duplicates(devices);
         Candidate { guid, devices, duplicates }
     };
     let mut found: Vec<_> = pools.into_iter().map(candidate).collect();
@@ -79,7 +79,7 @@ impl Candidate {
     }
 
     /// The best uberblock that stands on any device.
-    pub fn newest(&self) -> Option<&Uberblock> {
+    pub fn newest_uberblock(&self) -> Option<&Uberblock> {
         self.uberblocks().first().copied()
     }
 
@@ -111,12 +111,13 @@ impl Candidate {
     /// Finds the device of a leaf. A leaf knows all txgs that its pool does, unless the others of
     /// its top-level vdev know newer ones: not every vdev is told of every txg, but of those that
     /// it is told of, all of its leaves are.
-    pub(crate) fn find(&self, leaf: Guid) -> Option<LeafDevice> {
+    pub(crate) fn find_leaf(&self, leaf: Guid) -> Option<LeafDevice> {
         let device = self.devices.iter().find(|device| device.guid() == leaf)?;
         let top = device.config.top_guid;
         let siblings = self.devices.iter().filter(|other| other.config.top_guid == top);
-        let newest = siblings.map(Labelled::synced).max().unwrap_or(Txg::ZERO);
-        let synced = if device.synced() == newest { Txg::new(u64::MAX) } else { device.synced() };
+        let newest = siblings.map(LabeledDevice::newest_txg).max().unwrap_or(Txg::ZERO);
+        let synced =
+            if device.newest_txg() == newest { Txg::new(u64::MAX) } else { device.newest_txg() };
         Some(LeafDevice { device: Arc::clone(&device.device), label_txg: synced })
     }
 
@@ -126,7 +127,7 @@ impl Candidate {
         tree.leaves().filter(real).map(|leaf| LeafSummary {
             guid: leaf.guid,
             path: leaf.path.clone().unwrap_or_default(),
-            device: self.find(leaf.guid).map(|found| found.device.name().to_owned()),
+            device: self.find_leaf(leaf.guid).map(|found| found.device.name().to_owned()),
         })
     }
 

@@ -16,61 +16,62 @@ use ondisk::{Dva, Order, Reader};
 use units::{Ashift, ObjectId};
 use vdev::VdevTree;
 
-use crate::owned::deflated_copy;
-use crate::{DedupLogs, Directory, Pool};
+use crate::active::dva_dsize;
+use crate::{DedupLogs, Pool, PoolDirectory};
 
 /// A vdev with more metaslabs than this keeps one for the intent log.
-const LOG_SHARE: u64 = 64;
+const EMBEDDED_LOG_MIN_METASLABS: u64 = 64;
 /// No vdev is believed to have more metaslabs.
-const MOST: u64 = 1 << 20;
+const MAX_METASLABS: u64 = 1 << 20;
 /// 1/32 of the space is kept back.
-const KEPT_SHIFT: u32 = 5;
+const SLOP_SHIFT: u32 = 5;
 /// But not less than this, and not more than that.
-const KEPT_LEAST: u64 = 128 << 20;
-const KEPT_MOST: u64 = 128 << 30;
+const SLOP_MIN: u64 = 128 << 20;
+const SLOP_MAX: u64 = 128 << 30;
 /// The ratio of a vdev is that of a block of this size.
-const TYPICAL: u64 = 1 << 17;
+const DEFLATE_BLOCK_SIZE: u64 = 1 << 17;
 
 /// Bytes that the root dataset has used and available together.
-pub fn usable(pool: &Pool) -> u64 {
+pub fn usable_space(pool: &Pool) -> u64 {
     let saved = saved_by_dedup(pool).saturating_add(saved_by_cloning(pool));
-    bare(pool).saturating_add(saved)
+    base_space(pool).saturating_add(saved)
 }
 
 /// The same without what dedup and cloning save, which changes with every transaction group.
-pub(crate) fn bare(pool: &Pool) -> u64 {
+pub(crate) fn base_space(pool: &Pool) -> u64 {
     let (mut space, mut logs) = (0_u64, 0_u64);
     let tops = pool.config().tree.as_ref().map_or(&[][..], |root| &root.children);
-    for top in tops.iter().filter(|top| is_normal(pool, top)) {
+    for top in tops.iter().filter(|top| is_normal_class(pool, top)) {
         let (Some(asize), Some(shift)) = (top.asize, top.metaslab_shift) else { continue };
         if !(1..64).contains(&shift) || top.non_allocating || top.removing {
             continue;
         }
         let count = asize >> shift;
-        let log = u64::from(count > LOG_SHARE);
-        let metaslabs = |from, to| -> u64 { (from..to).map(|n| metaslab(pool, top, n)).sum() };
+        let log = u64::from(count > EMBEDDED_LOG_MIN_METASLABS);
+        let metaslabs =
+            |from, to| -> u64 { (from..to).map(|n| metaslab_capacity(pool, top, n)).sum() };
         // that of the intent log is the emptiest, of those the first; in draids not all are alike
-        let log_space = deflated(pool.tree(), top, metaslabs(0, log));
-        let all = deflated(pool.tree(), top, metaslabs(0, count.min(MOST)));
+        let log_space = deflate_space(pool.tree(), top, metaslabs(0, log));
+        let all = deflate_space(pool.tree(), top, metaslabs(0, count.min(MAX_METASLABS)));
         space = space.saturating_add(all.saturating_sub(log_space));
         logs = logs.saturating_add(log_space);
     }
-    let mut kept = (space >> KEPT_SHIFT).min(KEPT_MOST);
-    kept = kept.saturating_sub(logs.min(kept >> 1)).max(KEPT_LEAST.min(space >> 1));
-    space.saturating_sub(held_back(pool)).saturating_sub(kept)
+    let mut kept = (space >> SLOP_SHIFT).min(SLOP_MAX);
+    kept = kept.saturating_sub(logs.min(kept >> 1)).max(SLOP_MIN.min(space >> 1));
+    space.saturating_sub(unavailable_space(pool)).saturating_sub(kept)
 }
 
 /// Whether blocks of common kinds lie on a vdev.
-fn is_normal(pool: &Pool, top: &VdevConfig) -> bool {
+fn is_normal_class(pool: &Pool, top: &VdevConfig) -> bool {
     !matches!(top.kind, VdevKind::Hole | VdevKind::Indirect | VdevKind::Missing)
         && !top.is_log
-        && bias(pool, top).is_none()
+        && allocation_bias(pool, top).is_none()
 }
 
 /// Completes the pool's own description of its vdevs with what each is kept for.
-pub(crate) fn complete_biases(pool: &mut Pool) {
+pub(crate) fn fill_biases(pool: &mut Pool) {
     let Some(root) = &pool.config.tree else { return };
-    let found: Vec<_> = root.children.iter().map(|top| bias(pool, top)).collect();
+    let found: Vec<_> = root.children.iter().map(|top| allocation_bias(pool, top)).collect();
     let tops = pool.config.tree.iter_mut().flat_map(|root| &mut root.children);
     for (top, bias) in tops.zip(found) {
         top.bias = bias;
@@ -78,7 +79,7 @@ pub(crate) fn complete_biases(pool: &mut Pool) {
 }
 
 /// What a top-level vdev is kept for. The pool's own description leaves it to the vdev's table.
-pub fn bias(pool: &Pool, top: &VdevConfig) -> Option<Bias> {
+pub fn allocation_bias(pool: &Pool, top: &VdevConfig) -> Option<Bias> {
     if top.bias.is_some() {
         return top.bias.clone();
     }
@@ -91,7 +92,7 @@ pub fn bias(pool: &Pool, top: &VdevConfig) -> Option<Bias> {
 }
 
 /// Bytes of a vdev's metaslab that can be allocated: in a draid whole rows of its groups.
-fn metaslab(pool: &Pool, top: &VdevConfig, number: u64) -> u64 {
+fn metaslab_capacity(pool: &Pool, top: &VdevConfig, number: u64) -> u64 {
     let Some(shift) = top.metaslab_shift.and_then(|shift| u32::try_from(shift).ok()) else {
         return 0;
     };
@@ -107,50 +108,50 @@ fn metaslab(pool: &Pool, top: &VdevConfig, number: u64) -> u64 {
 }
 
 /// Bytes of blocks that `space` bytes of a vdev hold.
-fn deflated(tree: &VdevTree, top: &VdevConfig, space: u64) -> u64 {
+fn deflate_space(tree: &VdevTree, top: &VdevConfig, space: u64) -> u64 {
     if tree.counts_parity() {
         return space;
     }
-    let sectors = tree.asize(top.id, TYPICAL, units::Txg::ZERO).or_else(|| {
+    let sectors = tree.asize(top.id, DEFLATE_BLOCK_SIZE, units::Txg::ZERO).or_else(|| {
         let ashift = Ashift::new(top.ashift.unwrap_or(9))?;
-        Some(ashift.round_up(TYPICAL))
+        Some(ashift.round_up(DEFLATE_BLOCK_SIZE))
     });
-    let sectors = sectors.unwrap_or(TYPICAL) >> 9;
-    let ratio = TYPICAL.checked_div(sectors).unwrap_or(1 << 9);
+    let sectors = sectors.unwrap_or(DEFLATE_BLOCK_SIZE) >> 9;
+    let ratio = DEFLATE_BLOCK_SIZE.checked_div(sectors).unwrap_or(1 << 9);
     (space >> 9).saturating_mul(ratio)
 }
 
 /// Bytes that the dedup tables save, by their statistics.
 fn saved_by_dedup(pool: &Pool) -> u64 {
-    let (referenced, stored) = deduplicated(&dedup_sums(pool.mos(), pool.tree()));
+    let (referenced, stored) = dedup_totals(&dedup_histogram(pool.mos(), pool.tree()));
     referenced.wrapping_sub(stored)
 }
 
 /// Bytes that blocks in the dedup tables would take if each that refers to one had its own, and
 /// those that they do take.
-fn deduplicated(sums: &[Sums]) -> (u64, u64) {
+fn dedup_totals(sums: &[Sums]) -> (u64, u64) {
     let add = |of: fn(&Sums) -> u64| sums.iter().map(of).fold(0, u64::wrapping_add);
     (add(|sums| sums.referenced_dsize), add(|sums| sums.dsize))
 }
 
 /// How many times 1 % of what the dedup tables store is referred to: 100 if they save nothing.
 pub fn dedup_ratio(sums: &[Sums]) -> u64 {
-    let (referenced, stored) = deduplicated(sums);
+    let (referenced, stored) = dedup_totals(sums);
     let ratio = u128::from(referenced).saturating_mul(100).checked_div(stored.into());
     ratio.and_then(|ratio| ratio.try_into().ok()).unwrap_or(100)
 }
 
 /// What the dedup tables hold, by their statistics: sums over the blocks of which there are 1, 2 to 3,
 /// 4 to 7 references, and so on; what is in their logs only is counted. Empty where there are none.
-pub fn dedup_sums(mos: &Objset, tree: &VdevTree) -> Vec<Sums> {
-    let Ok(directory) = Directory::open(mos.clone()) else { return Vec::new() };
+pub fn dedup_histogram(mos: &Objset, tree: &VdevTree) -> Vec<Sums> {
+    let Ok(directory) = PoolDirectory::open(mos.clone()) else { return Vec::new() };
     let Ok(Some(object)) = directory.object("DDT-statistics") else { return Vec::new() };
     let Ok(table) = zap::Zap::open(object) else { return Vec::new() };
     let mut all = vec![Sums::default(); 64];
-    let size_of = |dva: &Dva| deflated_copy(tree, *dva);
-    for (_, logs) in DedupLogs::all(mos, &directory).unwrap_or_default() {
+    let size_of = |dva: &Dva| dva_dsize(tree, *dva);
+    for (_, logs) in DedupLogs::read_all(mos, &directory).unwrap_or_default() {
         // a key that cannot be is no figure to lose the others for
-        let _ = logs.count(&mut all, &size_of);
+        let _ = logs.add_to_histogram(&mut all, &size_of);
     }
     for entry in table.entries().flatten() {
         // a zap's numbers have their most significant byte first
@@ -175,7 +176,7 @@ fn saved_by_cloning(pool: &Pool) -> u64 {
 
 /// Bytes that a checkpoint holds, and those whose freeing was put off. Of the former parity is not
 /// taken out: OpenZFS takes them off as the vdevs count them.
-fn held_back(pool: &Pool) -> u64 {
+fn unavailable_space(pool: &Pool) -> u64 {
     let deferred = pool.directory().object("sync_bplist").ok().flatten().and_then(|object| {
         let list = Bpobj::parse(object.bonus(), object.bonus_order());
         list.ok().map(|list| list.bytes)

@@ -28,7 +28,7 @@ use crate::Error;
 
 /// Commits txgs to the leaves of a pool.
 #[derive(Clone, Debug)]
-pub struct Commit<'a> {
+pub struct TxgCommitter<'a> {
     /// The pool's vdevs.
     pub tree: &'a VdevTree,
     /// Those of them that are logs: what they promised is in the txg itself.
@@ -37,7 +37,7 @@ pub struct Commit<'a> {
     pub multihost: bool,
 }
 
-impl Commit<'_> {
+impl TxgCommitter<'_> {
     /// Commits what `uberblock` is the root of. `config` is the pool's configuration, its root's
     /// tree included, where it changed since the last commit; its `txg` is put into the labels.
     ///
@@ -54,9 +54,9 @@ impl Commit<'_> {
         self.tree.flush_vdevs(&counts, faults)?;
         // who promises something flushes as well, and may have failed with blocks of this txg
         if self.tree.check_txgs_durable(uberblock.txg..=uberblock.txg, &counts).is_err() {
-            return Err(Error::Unkept);
+            return Err(Error::WritesLost);
         }
-        let labels = config.map(|config| self.labels(config)).transpose()?;
+        let labels = config.map(|config| self.build_labels(config)).transpose()?;
         if let Some(labels) = &labels {
             self.write_labels(labels, [0, 2], faults)?;
         }
@@ -69,28 +69,33 @@ impl Commit<'_> {
 
     /// Makes all leaves into ones without any past: four labels without configuration and without
     /// uberblocks. To be called before a pool's first commit.
-    pub fn blank(&self, faults: &mut Vec<LeafError>) -> Result<(), Error> {
+    pub fn clear_labels(&self, faults: &mut Vec<LeafError>) -> Result<(), Error> {
         let mut good = Vec::new();
         for leaf in self.tree.writable_leaves() {
-            let written = copies(&leaf, 0..label::COPIES)
-                .try_for_each(|start| leaf.write(start, &blank_copy(start)));
-            good.extend(blame(&leaf, written, faults).then_some(leaf.guid()));
+            let written = label_offsets(&leaf, 0..label::COPIES)
+                .try_for_each(|start| leaf.write(start, &empty_label(start)));
+            good.extend(record_fault(&leaf, written, faults).then_some(leaf.guid()));
         }
-        self.settle(&good, faults)
+        self.flush_and_check(&good, faults)
     }
 
     /// The label of each leaf that can be written, with the top-level vdev it is part of.
-    fn labels(&self, config: &PoolConfig) -> Result<Vec<Written>, Error> {
+    fn build_labels(&self, config: &PoolConfig) -> Result<Vec<LabelWrite>, Error> {
         let mut labels = Vec::new();
         for top in config.tree.iter().flat_map(|root| &root.children) {
-            for leaf in real_leaves(top) {
+            for leaf in physical_leaves(top) {
                 let Some(target) = self.tree.leaf(leaf.guid).filter(|leaf| leaf.is_writable())
                 else {
                     continue;
                 };
-                let list = config_of(config, top, leaf).to_list();
+                let list = leaf_label_config(config, top, leaf).to_list();
                 let field = config_field(&list).ok_or(Error::LabelTooLong)?;
-                labels.push(Written { leaf: target, top: top.guid, log: top.is_log, field });
+                labels.push(LabelWrite {
+                    leaf: target,
+                    top: top.guid,
+                    is_log: top.is_log,
+                    config_field: field,
+                });
             }
         }
         Ok(labels)
@@ -98,27 +103,27 @@ impl Commit<'_> {
 
     fn write_labels(
         &self,
-        labels: &[Written],
+        labels: &[LabelWrite],
         which: [u32; 2],
         faults: &mut Vec<LeafError>,
     ) -> Result<(), Error> {
         let mut good = Vec::new();
         for each in labels {
-            let written = copies(&each.leaf, which).try_for_each(|start| {
+            let written = label_offsets(&each.leaf, which).try_for_each(|start| {
                 let place = start + label::CONFIG_OFFSET;
-                let mut field = each.field.clone();
-                seal(&mut field, place);
+                let mut field = each.config_field.clone();
+                seal_checksum(&mut field, place);
                 each.leaf.write(place, &field)
             });
-            if blame(&each.leaf, written, faults) {
+            if record_fault(&each.leaf, written, faults) {
                 good.push(each.leaf.guid());
             }
         }
-        let failed = self.flush(faults);
+        let failed = self.flush_leaves(faults);
         good.retain(|guid| !failed.contains(guid));
         let has = |top: Guid| labels.iter().any(|e| e.top == top && good.contains(&e.leaf.guid()));
-        let lacking = labels.iter().find(|each| !each.log && !has(each.top));
-        lacking.map_or(Ok(()), |each| Err(Error::Commit { top: each.top }))
+        let lacking = labels.iter().find(|each| !each.is_log && !has(each.top));
+        lacking.map_or(Ok(()), |each| Err(Error::VdevNotWritten { top: each.top }))
     }
 
     fn write_uberblocks(
@@ -127,104 +132,105 @@ impl Commit<'_> {
         faults: &mut Vec<LeafError>,
     ) -> Result<(), Error> {
         let mut good = Vec::new();
-        for leaf in takers(self.tree, uberblock.txg) {
+        for leaf in commit_targets(self.tree, uberblock.txg) {
             let ashift = u64::from(leaf.ashift().get());
             let within = label::slot_offset(ashift, slot_txg(uberblock), self.multihost);
-            let written = copies(&leaf, 0..label::COPIES).try_for_each(|start| {
-                let written = write_slot(uberblock, &leaf, start + within);
+            let written = label_offsets(&leaf, 0..label::COPIES).try_for_each(|start| {
+                let written = write_uberblock_slot(uberblock, &leaf, start + within);
                 written.inspect(|()| leaf.record_label_txg(uberblock.txg))
             });
-            good.extend(blame(&leaf, written, faults).then_some(leaf.guid()));
+            good.extend(record_fault(&leaf, written, faults).then_some(leaf.guid()));
         }
-        self.settle(&good, faults)
+        self.flush_and_check(&good, faults)
     }
 
     /// Writes a sign of life into one label of a leaf; gives whether the leaf took it.
-    pub fn sign(uberblock: &Uberblock, leaf: &Leaf, copy: u32) -> bool {
+    pub fn write_heartbeat(uberblock: &Uberblock, leaf: &Leaf, copy: u32) -> bool {
         let within = label::sign_offset(leaf.ashift().get().into());
-        copies(leaf, [copy]).any(|start| write_slot(uberblock, leaf, start + within).is_ok())
+        label_offsets(leaf, [copy])
+            .any(|start| write_uberblock_slot(uberblock, leaf, start + within).is_ok())
     }
 
     /// Flushes; an error where no leaf is left of those that took what was written.
-    fn settle(&self, good: &[Guid], faults: &mut Vec<LeafError>) -> Result<(), Error> {
-        let failed = self.flush(faults);
+    fn flush_and_check(&self, good: &[Guid], faults: &mut Vec<LeafError>) -> Result<(), Error> {
+        let failed = self.flush_leaves(faults);
         let lasts = good.iter().any(|leaf| !failed.contains(leaf));
-        if lasts { Ok(()) } else { Err(Error::CommitNowhere) }
+        if lasts { Ok(()) } else { Err(Error::NoDeviceWritten) }
     }
 
     /// Flushes all leaves; gives those that failed.
-    fn flush(&self, faults: &mut Vec<LeafError>) -> Vec<Guid> {
+    fn flush_leaves(&self, faults: &mut Vec<LeafError>) -> Vec<Guid> {
         let failed: Vec<Guid> =
             self.tree.flush_leaves().into_iter().map(|leaf| leaf.guid()).collect();
         for leaf in &failed {
-            note(LeafError { leaf: *leaf, error: DeviceError::WriteFailed }, faults);
+            push_fault(LeafError { leaf: *leaf, error: DeviceError::WriteFailed }, faults);
         }
         failed
     }
 }
 
 /// The leaves that can be written and may be said to know this txg; all of them, if that were none.
-pub(crate) fn takers(tree: &VdevTree, txg: Txg) -> Vec<Arc<Leaf>> {
+pub(crate) fn commit_targets(tree: &VdevTree, txg: Txg) -> Vec<Arc<Leaf>> {
     let all = tree.writable_leaves();
     let whole: Vec<_> = all.iter().filter(|leaf| !leaf.has_missed_txg(txg)).cloned().collect();
     if whole.is_empty() { all } else { whole }
 }
 
 /// Makes a leaf into one without any past.
-pub(crate) fn blank_leaf(leaf: &Leaf) -> Result<(), DeviceError> {
-    copies(leaf, 0..label::COPIES)
-        .try_for_each(|start| leaf.write(start, &blank_copy(start)))
+pub(crate) fn clear_leaf_labels(leaf: &Leaf) -> Result<(), DeviceError> {
+    label_offsets(leaf, 0..label::COPIES)
+        .try_for_each(|start| leaf.write(start, &empty_label(start)))
         .and_then(|()| leaf.flush())
 }
 
 /// A label that begins at `start`, without any past.
-fn blank_copy(start: u64) -> Vec<u8> {
+fn empty_label(start: u64) -> Vec<u8> {
     let mut bytes = vec![0; usize::try_from(label::SIZE).unwrap_or(0)];
     let from = usize::try_from(label::BOOT_ENV_OFFSET).unwrap_or(0);
     let length = usize::try_from(label::BOOT_ENV_SIZE).unwrap_or(0);
-    seal(&mut bytes[from..from + length], start + label::BOOT_ENV_OFFSET);
+    seal_checksum(&mut bytes[from..from + length], start + label::BOOT_ENV_OFFSET);
     bytes
 }
 
 /// The same with a configuration.
-pub(crate) fn seal_copy(config: &[u8], start: u64) -> Vec<u8> {
-    let mut bytes = blank_copy(start);
+pub(crate) fn encode_label(config: &[u8], start: u64) -> Vec<u8> {
+    let mut bytes = empty_label(start);
     let from = usize::try_from(label::CONFIG_OFFSET).unwrap_or(0);
     let field = &mut bytes[from..from + config.len()];
     field.copy_from_slice(config);
-    seal(field, start + label::CONFIG_OFFSET);
+    seal_checksum(field, start + label::CONFIG_OFFSET);
     bytes
 }
 
 /// A label to be written.
-struct Written {
+struct LabelWrite {
     leaf: Arc<Leaf>,
     top: Guid,
-    log: bool,
-    field: Vec<u8>,
+    is_log: bool,
+    config_field: Vec<u8>,
 }
 
 /// What the label of a leaf says: the pool, and of its vdevs the one that the leaf is part of.
-pub fn config_of(pool: &PoolConfig, top: &VdevConfig, leaf: &VdevConfig) -> LabelConfig {
+pub fn leaf_label_config(pool: &PoolConfig, top: &VdevConfig, leaf: &VdevConfig) -> LabelConfig {
     let pool = PoolConfig { tree: Some(top.clone()), ..pool.clone() };
     LabelConfig::of_leaf(pool, leaf.guid, leaf.is_spare)
 }
 
 /// The leaves that have a device with labels of its own.
-fn real_leaves(top: &VdevConfig) -> impl Iterator<Item = &VdevConfig> {
+fn physical_leaves(top: &VdevConfig) -> impl Iterator<Item = &VdevConfig> {
     top.leaves().filter(|leaf| matches!(leaf.kind, VdevKind::Disk | VdevKind::File))
 }
 
-fn write_slot(uberblock: &Uberblock, leaf: &Leaf, place: u64) -> Result<(), DeviceError> {
+fn write_uberblock_slot(uberblock: &Uberblock, leaf: &Leaf, place: u64) -> Result<(), DeviceError> {
     let size = usize::try_from(label::slot_size(leaf.ashift().get().into())).unwrap_or(0);
     let mut slot = vec![0; size];
     slot[..Uberblock::SIZE].copy_from_slice(&uberblock.encode());
-    seal(&mut slot, place);
+    seal_checksum(&mut slot, place);
     leaf.write(place, &slot)
 }
 
 /// Where these copies of the label begin on the leaf's device.
-fn copies(leaf: &Leaf, which: impl IntoIterator<Item = u32>) -> impl Iterator<Item = u64> {
+fn label_offsets(leaf: &Leaf, which: impl IntoIterator<Item = u32>) -> impl Iterator<Item = u64> {
     let size = leaf.device().map_or(0, |device| device.size());
     which.into_iter().filter_map(move |copy| label::offset(copy, size))
 }
@@ -236,20 +242,24 @@ fn slot_txg(uberblock: &Uberblock) -> Txg {
     Txg::new(uberblock.txg.get().saturating_sub(u64::from(amends)))
 }
 
-fn seal(field: &mut [u8], place: u64) {
+fn seal_checksum(field: &mut [u8], place: u64) {
     let sealed = embedded::seal(field, &[place, 0, 0, 0], Checksum::Label, false);
     assert!(sealed.is_some(), "fields of labels have room for their checksum");
 }
 
 /// Whether it was written; if not, says so.
-fn blame(leaf: &Leaf, written: Result<(), DeviceError>, faults: &mut Vec<LeafError>) -> bool {
+fn record_fault(
+    leaf: &Leaf,
+    written: Result<(), DeviceError>,
+    faults: &mut Vec<LeafError>,
+) -> bool {
     if let Err(trouble) = written {
-        note(LeafError { leaf: leaf.guid(), error: trouble }, faults);
+        push_fault(LeafError { leaf: leaf.guid(), error: trouble }, faults);
     }
     written.is_ok()
 }
 
-fn note(fault: LeafError, faults: &mut Vec<LeafError>) {
+fn push_fault(fault: LeafError, faults: &mut Vec<LeafError>) {
     if !faults.contains(&fault) {
         faults.push(fault);
     }

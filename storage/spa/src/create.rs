@@ -10,7 +10,7 @@ use arc::Cache;
 use device::Device;
 use dmu::{NewObject, Objset};
 use dsl::KeyFormat;
-use dsl::write::{Change, NewKey};
+use dsl::write::{NewKey, SyncTaskContext};
 use geometry::Reflow;
 use ondisk::feature::Feature;
 use ondisk::history::Entry;
@@ -25,21 +25,21 @@ use vdev::{BuildContext, LeafDevice, VdevNode, VdevTree};
 use zap::{NewZap, Zap, ZapValue};
 use zio::{Key, Reader, Source};
 
-use crate::auxiliary::{self, Auxiliary, Labelled};
-use crate::directory::DIRECTORY;
-use crate::owned::{Owned, Set, Settings, World, write_down};
-use crate::{Directory, Error, Pool, features};
+use crate::active::{ActivePool, Environment, OpenDataset, StorageSettings, append_entry};
+use crate::auxiliary::{self, AuxiliaryDevice, AuxiliaryLabel};
+use crate::directory::POOL_DIRECTORY;
+use crate::{Error, Pool, PoolDirectory, features};
 
 /// The first group of a pool.
-pub const FIRST: Txg = Txg::new(4);
+pub const INITIAL_TXG: Txg = Txg::new(4);
 /// The version of pools with features.
-pub(crate) const VERSION: u64 = 5000;
+pub(crate) const POOL_VERSION: u64 = 5000;
 /// What an object is whose type says no more than that it is a table of metadata.
-pub(crate) const TABLE: ObjectType = ObjectType(0x80 | 0x40 | 4);
+pub(crate) const ZAP_METADATA: ObjectType = ObjectType(0x80 | 0x40 | 4);
 /// Bytes of the block of a list of metaslabs.
-const ARRAY_BLOCK: u32 = 512;
+const METASLAB_ARRAY_BLOCK_SIZE: u32 = 512;
 /// Bytes of the block of the list of frees that are put off.
-const LIST_BLOCK: u32 = 16 << 10;
+const BPLIST_BLOCK_SIZE: u32 = 16 << 10;
 
 /// What a pool is to be made of.
 pub struct NewPool {
@@ -51,13 +51,13 @@ pub struct NewPool {
     /// The devices of all leaves, in order.
     pub devices: Vec<Arc<dyn Device>>,
     /// Spares and drives of the read cache.
-    pub auxiliary: Vec<Auxiliary>,
+    pub auxiliary: Vec<AuxiliaryDevice>,
     /// The features that are enabled.
     pub features: Vec<&'static Feature>,
     /// The host that has it: its number and name.
     pub host: (u64, String),
     /// The keys of its root file system, if that is encrypted.
-    pub key: Option<RootKey>,
+    pub root_key: Option<RootKey>,
 }
 
 /// The keys of a root file system.
@@ -76,11 +76,11 @@ pub struct RootKey {
 }
 
 /// A pool in the making.
-pub struct Made {
+pub struct CreatedPool {
     /// The pool.
-    pub owned: Owned,
+    pub pool: ActivePool,
     /// The root file system, whose content is still to be made.
-    pub root: ObjsetId,
+    pub root_objset: ObjsetId,
 }
 
 impl std::fmt::Debug for NewPool {
@@ -90,53 +90,53 @@ impl std::fmt::Debug for NewPool {
 }
 
 /// Makes a pool. `fill` makes the content of its root file system, in the pool's first group.
-pub fn create(
+pub fn create_pool(
     new: NewPool,
-    world: World,
-    fill: &mut dyn FnMut(&Owned, &Set, &Tx) -> Result<(), Error>,
-) -> Result<Made, Error> {
-    let guid = Guid::new(world.number().max(1));
-    let mut root = root_vdev(guid, new.tops.clone(), &world);
-    let tree = tree(&root, &new.devices)?;
+    world: Environment,
+    fill: &mut dyn FnMut(&ActivePool, &OpenDataset, &Tx) -> Result<(), Error>,
+) -> Result<CreatedPool, Error> {
+    let guid = Guid::new(world.random_u64().max(1));
+    let mut root = build_root_vdev(guid, new.tops.clone(), &world);
+    let tree = build_tree(&root, &new.devices)?;
     let reader = Arc::new(Reader::new(Arc::clone(&tree)));
     let below = Arc::clone(&reader) as Arc<dyn Source>;
     let cache = Arc::new(Cache::new(below, &world.cache));
     let source = Arc::clone(&cache) as Arc<dyn Source>;
     let mos = Objset::new_empty(Arc::clone(&source), ObjsetId::MOS, SetKind::Meta, None);
-    let tx = Tx::syncing(FIRST);
-    let table = NewZap { salt: world.number(), ..NewZap::default() };
-    Zap::create_at(&mos, &tx, DIRECTORY, ObjectType::OBJECT_DIRECTORY, &table)?;
+    let tx = Tx::syncing(INITIAL_TXG);
+    let table = NewZap { salt: world.random_u64(), ..NewZap::default() };
+    Zap::create_at(&mos, &tx, POOL_DIRECTORY, ObjectType::OBJECT_DIRECTORY, &table)?;
     let raw = Arc::clone(&source);
-    let random = || world.number();
-    let change = Change {
+    let random = || world.random_u64();
+    let change = SyncTaskContext {
         mos: &mos,
         tx: &tx,
         pool: &new.name,
-        version: VERSION,
+        version: POOL_VERSION,
         now: (world.now)(),
-        usable: u64::MAX,
-        raw: &raw,
+        usable_space: u64::MAX,
+        raw_source: &raw,
         random: &random,
-        free: &|_| {},
-        obsolete: &|_| {},
+        free_block: &|_| {},
+        mark_obsolete: &|_| {},
         free_log: &|_, _| {},
-        deflated: &|_| 0,
+        dsize: &|_| 0,
     };
-    let skeleton = dsl::write::pool::create(&change, &new.features)?;
-    let key = encrypt_root(&change, skeleton.root, new.key.as_ref())?;
+    let skeleton = dsl::write::pool::create_pool_objects(&change, &new.features)?;
+    let key = encrypt_root(&change, skeleton.root_objset, new.root_key.as_ref())?;
     let mut salt = [0; 32];
     world.random.fill(&mut salt);
     reader.set_salt(salt);
-    furnish(&change, &mut root, &salt)?;
-    let labels = auxiliary::note(&change, &root.children, &new.auxiliary, &world)?;
-    note_making(&change, &new)?;
-    let config = first_config(&new, root, in_labels(&mos)?);
-    let directory = Directory::open(mos.clone())?;
+    create_pool_objects(&change, &mut root, &salt)?;
+    let labels = auxiliary::register_auxiliary(&change, &root.children, &new.auxiliary, &world)?;
+    log_creation(&change, &new)?;
+    let config = initial_config(&new, root, label_features(&mos)?);
+    let directory = PoolDirectory::open(mos.clone())?;
     let pool = Pool {
         name: new.name,
         guid,
-        uberblock: uberblock(&config),
-        list: config.to_list(),
+        uberblock: initial_uberblock(&config),
+        config_nvlist: config.to_list(),
         config,
         features: features::read(&directory)?,
         tree,
@@ -144,57 +144,57 @@ pub fn create(
         cache,
         mos: mos.clone(),
         directory,
-        taken_back: None,
-        newest: Txg::ZERO,
+        rewound_to: None,
+        newest_txg: Txg::ZERO,
     };
-    let owned = Owned::over(pool, mos, world)?;
-    owned.config.lock().changed = true;
-    let content = Objset::new_empty(source, skeleton.root, SetKind::Filesystem, key.clone());
-    let set = owned.adopt(content, Settings { key, ..Settings::default() });
+    let owned = ActivePool::with_mos(pool, mos, world)?;
+    owned.config.lock().is_dirty = true;
+    let content = Objset::new_empty(source, skeleton.root_objset, SetKind::Filesystem, key.clone());
+    let set = owned.open_dataset(content, StorageSettings { key, ..StorageSettings::default() });
     fill(&owned, &set, &tx)?;
-    owned.blank_labels()?;
+    owned.clear_labels()?;
     owned.sync()?;
-    labels.iter().try_for_each(Labelled::write)?;
+    labels.iter().try_for_each(AuxiliaryLabel::write)?;
     for each in labels {
-        owned.open_auxiliary(each.named.guid, each.device);
+        owned.open_auxiliary(each.entry.guid, each.device);
     }
-    Ok(Made { owned, root: skeleton.root })
+    Ok(CreatedPool { pool: owned, root_objset: skeleton.root_objset })
 }
 
 /// Says that the root file system is encrypted; gives the key of its blocks.
 fn encrypt_root(
-    change: &Change<'_>,
+    change: &SyncTaskContext<'_>,
     root: ObjsetId,
     key: Option<&RootKey>,
 ) -> Result<Option<Key>, Error> {
     let Some(RootKey { wrapped, format, salt, iterations, key }) = key else { return Ok(None) };
     let (format, salt, iterations) = (*format, *salt, *iterations);
-    let new = NewKey { wrapped, own: true, format, salt, iterations };
-    dsl::write::encrypt(change, root, &new)?;
+    let new = NewKey { wrapped, is_encryption_root: true, format, salt, iterations };
+    dsl::write::encrypt_dataset(change, root, &new)?;
     Ok(Some(Arc::clone(key)))
 }
 
 /// Writes down how the pool was made.
-fn note_making(change: &Change<'_>, new: &NewPool) -> Result<(), Error> {
+fn log_creation(change: &SyncTaskContext<'_>, new: &NewPool) -> Result<(), Error> {
     let space = new.tops.iter().filter_map(|top| top.asize).fold(0, u64::saturating_add);
     let note = |name, detail: &str| {
         let entry = Entry::Event { name, detail, dataset: None };
-        write_down(change, space, &new.host.1, &entry)
+        append_entry(change, space, &new.host.1, &entry)
     };
     let version = env!("CARGO_PKG_VERSION");
-    note("create", &format!("pool version {VERSION}; software version poolhouse {version}"))?;
+    note("create", &format!("pool version {POOL_VERSION}; software version poolhouse {version}"))?;
     for feature in &new.features {
         note("set", &format!("feature@{}=enabled", feature.name))?;
     }
     Ok(())
 }
 
-fn first_config(new: &NewPool, root: VdevConfig, features: Vec<String>) -> PoolConfig {
+fn initial_config(new: &NewPool, root: VdevConfig, features: Vec<String>) -> PoolConfig {
     PoolConfig {
-        version: VERSION,
+        version: POOL_VERSION,
         name: Some(new.name.clone()),
         state: PoolState::Active,
-        txg: FIRST,
+        txg: INITIAL_TXG,
         pool_guid: Some(root.guid),
         errata: 0,
         host_id: Some(new.host.0),
@@ -211,28 +211,28 @@ fn first_config(new: &NewPool, root: VdevConfig, features: Vec<String>) -> PoolC
 }
 
 /// The root of the vdevs, with identities for all.
-fn root_vdev(guid: Guid, tops: Vec<VdevConfig>, world: &World) -> VdevConfig {
+fn build_root_vdev(guid: Guid, tops: Vec<VdevConfig>, world: &Environment) -> VdevConfig {
     let mut root = VdevConfig::new(VdevKind::Root);
     root.guid = guid;
-    root.create_txg = Some(FIRST);
+    root.create_txg = Some(INITIAL_TXG);
     root.children = tops;
-    name_children(&mut root, world);
+    assign_guids(&mut root, world);
     for top in &mut root.children {
-        top.create_txg = Some(FIRST);
+        top.create_txg = Some(INITIAL_TXG);
     }
     root
 }
 
-fn name_children(vdev: &mut VdevConfig, world: &World) {
+fn assign_guids(vdev: &mut VdevConfig, world: &Environment) {
     for (index, child) in vdev.children.iter_mut().enumerate() {
         child.id = VdevId::new(u32::try_from(index).unwrap_or(u32::MAX));
-        child.guid = Guid::new(world.number().max(1));
-        child.create_txg = Some(FIRST);
-        name_children(child, world);
+        child.guid = Guid::new(world.random_u64().max(1));
+        child.create_txg = Some(INITIAL_TXG);
+        assign_guids(child, world);
     }
 }
 
-fn tree(root: &VdevConfig, devices: &[Arc<dyn Device>]) -> Result<Arc<VdevTree>, Error> {
+fn build_tree(root: &VdevConfig, devices: &[Arc<dyn Device>]) -> Result<Arc<VdevTree>, Error> {
     let guids: Vec<Guid> = root
         .leaves()
         .filter(|leaf| matches!(leaf.kind, VdevKind::Disk | VdevKind::File))
@@ -249,12 +249,16 @@ fn tree(root: &VdevConfig, devices: &[Arc<dyn Device>]) -> Result<Arc<VdevTree>,
 
 /// Adds what every pool has besides its datasets: the tables of its vdevs, the lists of their
 /// metaslabs, and what it remembers of its making.
-fn furnish(change: &Change<'_>, root: &mut VdevConfig, salt: &[u8]) -> Result<(), Error> {
+fn create_pool_objects(
+    change: &SyncTaskContext<'_>,
+    root: &mut VdevConfig,
+    salt: &[u8],
+) -> Result<(), Error> {
     let (mos, tx) = (change.mos, change.tx);
-    let directory = || Ok::<_, Error>(Zap::open(mos.object(DIRECTORY)?)?);
+    let directory = || Ok::<_, Error>(Zap::open(mos.object(POOL_DIRECTORY)?)?);
     let zap = || {
         let new = NewZap { salt: (change.random)(), ..NewZap::default() };
-        Ok::<_, Error>(Zap::create(mos, tx, TABLE, &new)?.object().id())
+        Ok::<_, Error>(Zap::create(mos, tx, ZAP_METADATA, &new)?.object().id())
     };
     let all = zap()?;
     directory()?.insert_u64(tx, b"com.delphix:vdev_zap_map", all.get())?;
@@ -264,32 +268,34 @@ fn furnish(change: &Change<'_>, root: &mut VdevConfig, salt: &[u8]) -> Result<()
         Ok::<_, Error>(zap)
     };
     if let Some(feature) = Feature::by_name("vdev_zaps_v2")
-        && dsl::write::features::uses(mos, feature)?.is_some()
+        && dsl::write::features::refcount(mos, feature)?.is_some()
     {
         root.root_zap = Some(link(zap()?)?);
-        dsl::write::features::add_use(change, feature)?;
+        dsl::write::features::increment_feature(change, feature)?;
     }
     for top in &mut root.children {
-        give_leaf_tables(top, &|| link(zap()?))?;
+        create_leaf_zaps(top, &|| link(zap()?))?;
         let table = link(zap()?)?;
         top.top_zap = Some(table);
-        note_bias(change, table, top)?;
+        write_bias(change, table, top)?;
         if let (VdevKind::Draid, Some(feature)) = (&top.kind, Feature::by_name("draid")) {
-            dsl::write::features::add_use(change, feature)?;
+            dsl::write::features::increment_feature(change, feature)?;
         }
-        let array = mos.create(tx, &NewObject::new(ObjectType::OBJECT_ARRAY, ARRAY_BLOCK))?.id();
+        let array = mos
+            .create(tx, &NewObject::new(ObjectType::OBJECT_ARRAY, METASLAB_ARRAY_BLOCK_SIZE))?
+            .id();
         let count = top.asize.unwrap_or(0) >> top.metaslab_shift.unwrap_or(0).min(63);
         let bytes = usize::try_from(count.saturating_mul(8)).unwrap_or(0);
         mos.object(array)?.write(tx, 0, &vec![0; bytes])?;
         top.metaslab_array = Some(array);
     }
     let header = ondisk::dsl::Bpobj::default().encode(ondisk::dsl::Bpobj::SIZE_PLAIN);
-    let list =
-        NewObject::new(ObjectType::BPOBJ, LIST_BLOCK).with_bonus(ObjectType::BPOBJ_HEADER, header);
+    let list = NewObject::new(ObjectType::BPOBJ, BPLIST_BLOCK_SIZE)
+        .with_bonus(ObjectType::BPOBJ_HEADER, header);
     let list = mos.create(tx, &list)?.id();
     let table = directory()?;
     table.insert_u64(tx, b"sync_bplist", list.get())?;
-    directory()?.insert_u64(tx, b"creation_version", VERSION)?;
+    directory()?.insert_u64(tx, b"creation_version", POOL_VERSION)?;
     directory()?.insert_u64(tx, b"deflate", 1)?;
     let salt = ZapValue::new(1, salt.to_vec());
     directory()?.insert(tx, b"org.illumos:checksum_salt", &salt)?;
@@ -297,7 +303,11 @@ fn furnish(change: &Change<'_>, root: &mut VdevConfig, salt: &[u8]) -> Result<()
 }
 
 /// Says in a vdev's table what it is kept for, if not for all: labels do not.
-fn note_bias(change: &Change<'_>, table: ObjectId, top: &VdevConfig) -> Result<(), Error> {
+fn write_bias(
+    change: &SyncTaskContext<'_>,
+    table: ObjectId,
+    top: &VdevConfig,
+) -> Result<(), Error> {
     let bias = if top.is_log { Some(&Bias::Log) } else { top.bias.as_ref() };
     let Some(bias) = bias else { return Ok(()) };
     let text = [bias.name().as_bytes(), &[0]].concat();
@@ -306,12 +316,12 @@ fn note_bias(change: &Change<'_>, table: ObjectId, top: &VdevConfig) -> Result<(
     if let (Bias::Special | Bias::Dedup, Some(feature)) =
         (bias, Feature::by_name("allocation_classes"))
     {
-        dsl::write::features::add_use(change, feature)?;
+        dsl::write::features::increment_feature(change, feature)?;
     }
     Ok(())
 }
 
-fn give_leaf_tables(
+fn create_leaf_zaps(
     vdev: &mut VdevConfig,
     make: &dyn Fn() -> Result<ObjectId, Error>,
 ) -> Result<(), Error> {
@@ -319,16 +329,16 @@ fn give_leaf_tables(
         vdev.leaf_zap = Some(make()?);
     }
     for child in &mut vdev.children {
-        give_leaf_tables(child, make)?;
+        create_leaf_zaps(child, make)?;
     }
     Ok(())
 }
 
 /// The features in use that labels must name.
-pub(crate) fn in_labels(mos: &Objset) -> Result<Vec<String>, Error> {
+pub(crate) fn label_features(mos: &Objset) -> Result<Vec<String>, Error> {
     let mut found = Vec::new();
     for feature in ondisk::feature::FEATURES.iter().filter(|feature| feature.in_label) {
-        if dsl::write::features::uses(mos, feature)?.is_some_and(|uses| uses > 0) {
+        if dsl::write::features::refcount(mos, feature)?.is_some_and(|uses| uses > 0) {
             found.push(feature.guid.to_owned());
         }
     }
@@ -336,16 +346,16 @@ pub(crate) fn in_labels(mos: &Objset) -> Result<Vec<String>, Error> {
 }
 
 /// The uberblock from which the first is made.
-fn uberblock(config: &PoolConfig) -> Uberblock {
+fn initial_uberblock(config: &PoolConfig) -> Uberblock {
     let guids = config.tree.as_ref().map_or(0, guid_sum);
     Uberblock {
         order: Order::Little,
-        version: VERSION,
-        txg: Txg::new(FIRST.get() - 1),
+        version: POOL_VERSION,
+        txg: Txg::new(INITIAL_TXG.get() - 1),
         guid_sum: guids,
         timestamp: 0,
         root: Blkptr::EMPTY,
-        software_version: VERSION,
+        software_version: POOL_VERSION,
         multihost: None,
         checkpoint_txg: Txg::ZERO,
         reflow: ondisk::uberblock::Reflow::default(),

@@ -13,8 +13,8 @@ use ondisk::{Blkptr, Checksum, Reader};
 use units::{BlockId, ObjectId};
 use zap::Zap;
 
-use crate::dedup::{SizeOf, sums_of};
-use crate::{Directory, Error};
+use crate::dedup::{DsizeOf, entry_stats};
+use crate::{Error, PoolDirectory};
 
 /// What the logs of a checksum say.
 pub struct DedupLogs {
@@ -63,9 +63,12 @@ impl DedupLogs {
     }
 
     /// Those of all checksums of a pool.
-    pub fn all(mos: &Objset, directory: &Directory) -> Result<Vec<(Checksum, Self)>, Error> {
+    pub fn read_all(
+        mos: &Objset,
+        directory: &PoolDirectory,
+    ) -> Result<Vec<(Checksum, Self)>, Error> {
         let mut found = Vec::new();
-        for entry in directory.table().entries() {
+        for entry in directory.zap().entries() {
             let entry = entry?;
             let name = String::from_utf8_lossy(&entry.name);
             if let (Some(TableName::Directory(checksum)), Some(id)) =
@@ -79,7 +82,7 @@ impl DedupLogs {
     }
 
     /// Takes out what nobody refers to any more of what is known.
-    pub fn take_unreferenced(&mut self, checksum: Checksum) -> Result<Vec<Blkptr>, Error> {
+    pub fn drain_unreferenced(&mut self, checksum: Checksum) -> Result<Vec<Blkptr>, Error> {
         let mut found = Vec::new();
         for (words, value) in &mut self.entries {
             let key = DedupKey::from_words(words)?;
@@ -92,9 +95,13 @@ impl DedupLogs {
 
     /// Adds what they hold to a histogram: sums over the blocks of which there are 1, 2 to 3, 4 to 7
     /// references, and so on.
-    pub(crate) fn count(&self, all: &mut [Sums], size_of: SizeOf<'_>) -> Result<(), Error> {
+    pub(crate) fn add_to_histogram(
+        &self,
+        all: &mut [Sums],
+        size_of: DsizeOf<'_>,
+    ) -> Result<(), Error> {
         for (words, value) in &self.entries {
-            let sums = sums_of(&DedupKey::from_words(words)?, value, size_of);
+            let sums = entry_stats(&DedupKey::from_words(words)?, value, size_of);
             let bucket = sums.referenced_blocks.checked_ilog2().map(|bucket| bucket as usize);
             if let Some(bucket) = bucket.and_then(|bucket| all.get_mut(bucket)) {
                 *bucket = bucket.combined(&sums, u64::saturating_add);

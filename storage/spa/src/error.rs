@@ -9,20 +9,20 @@ pub enum Error {
     #[error("none of the labels holds a valid configuration")]
     NoConfig,
     /// No uberblock stands (Corrupt), or none of the txg that was asked for.
-    #[error("there is no valid uberblock{}", of_txg(*.wanted))]
+    #[error("there is no valid uberblock{}", txg_suffix(*.requested))]
     NoUberblock {
         /// The txg that was asked for.
-        wanted: Option<Txg>,
+        requested: Option<Txg>,
     },
     /// A version before the first, or after the last that there is (Unsupported).
     #[error("the pool has version {version}, which this program does not know")]
-    Version {
+    UnsupportedVersion {
         /// The version.
         version: u64,
     },
     /// Features in use that are needed for reading and not known (Unsupported).
     #[error("the pool uses features that this program does not know: {}", .guids.join(", "))]
-    Features {
+    UnsupportedFeatures {
         /// Their guids.
         guids: Vec<String>,
     },
@@ -34,19 +34,19 @@ pub enum Error {
     Mos(#[from] dmu::Error),
     /// The pool's own tables cannot be read (Corrupt, or Unavailable).
     #[error("the pool's own tables cannot be read: {0}")]
-    Table(#[from] zap::Error),
+    Zap(#[from] zap::Error),
     /// A structure breaks a rule (Corrupt).
     #[error("{0}")]
     Corrupt(#[from] ondisk::Error),
     /// The pool's directory lacks what every pool has (Corrupt).
     #[error("the pool's directory has no '{name}'")]
-    NoEntry {
+    NoDirectoryEntry {
         /// The name.
         name: &'static str,
     },
     /// The labels of a top-level vdev could be written to none of its leaves (Unavailable).
     #[error("no drive of vdev {top} could be written")]
-    Commit {
+    VdevNotWritten {
         /// Its identity.
         top: Guid,
     },
@@ -58,20 +58,20 @@ pub enum Error {
     },
     /// A drive may not come into the pool, or leave it.
     #[error("{0}")]
-    Drive(#[from] crate::owned::Refusal),
+    DeviceChange(#[from] crate::active::DeviceChangeError),
     /// No drive took the root of the txg (Unavailable).
     #[error("no drive could be written")]
-    CommitNowhere,
+    NoDeviceWritten,
     /// No sign of life could be given for so long that another host may have the pool
     /// (Unavailable).
     #[error("no sign of life could be given: another host may have the pool by now")]
-    Silent,
+    HeartbeatLost,
     /// The vdev has too many drives for a label to describe (Unsupported).
     #[error("the description of a vdev does not fit a label")]
     LabelTooLong,
     /// A table of cloned blocks counts what cannot be (Corrupt).
     #[error("the table of cloned blocks of vdev {vdev} is wrong: {rule}")]
-    Clones {
+    CloneTable {
         /// The vdev.
         vdev: VdevId,
         /// What should be.
@@ -87,7 +87,7 @@ pub enum Error {
     },
     /// The table of logs of space has an entry that is none (Corrupt).
     #[error("'{name}' is no log of changes of space")]
-    Log {
+    SpaceLog {
         /// The entry's name.
         name: String,
     },
@@ -96,13 +96,13 @@ pub enum Error {
     Space(#[from] metaslab::Error),
     /// Only reading is possible for now (Unsupported).
     #[error("the pool can only be read: {why}")]
-    ReadOnly {
+    NotWritable {
         /// What it is in the midst of, or has.
         why: String,
     },
     /// The pool is held to be looked at only.
     #[error("it is imported read-only")]
-    Still,
+    ImportedReadOnly,
     /// A drive is too small to be part of a pool.
     #[error("'{path}' is too small: a drive must have 64 MiB at least")]
     TooSmall {
@@ -111,7 +111,7 @@ pub enum Error {
     },
     /// Drives cannot stand together so.
     #[error("{why}")]
-    Shape {
+    VdevLayout {
         /// Why not.
         why: String,
     },
@@ -123,20 +123,20 @@ pub enum Error {
     IntentLog(#[from] zil::Error),
     /// The writing of a txg does not come to rest.
     #[error("the pool's own objects do not come to rest in txg {txg}")]
-    Restless {
+    SyncNotConverging {
         /// The txg.
         txg: Txg,
     },
     /// Drives fail, and no group can be written until they are back and the pool is cleared
     /// (Unavailable).
     #[error("{why}")]
-    Standstill {
+    Suspended {
         /// What failed first.
         why: String,
     },
     /// Drives failed to keep what they had taken: the group cannot be finished (Unavailable).
     #[error("drives did not keep what they had taken, so that the last changes may be lost")]
-    Unkept,
+    WritesLost,
     /// The pool is no longer held.
     #[error("the pool is closed")]
     Closed,
@@ -151,6 +151,6 @@ pub enum Error {
     NoCheckpoint,
 }
 
-fn of_txg(wanted: Option<Txg>) -> String {
+fn txg_suffix(wanted: Option<Txg>) -> String {
     wanted.map_or_else(String::new, |txg| format!(" of txg {txg}"))
 }

@@ -5,7 +5,7 @@ use ondisk::feature::FEATURES;
 use txg::Tx;
 use zap::Zap;
 
-use crate::{Directory, Error};
+use crate::{Error, PoolDirectory};
 
 /// A feature of a pool.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -13,26 +13,26 @@ pub struct FeatureState {
     /// Whose it is, and what: "org.illumos:lz4_compress".
     pub guid: String,
     /// How many things use it; 0: enabled, and not in use.
-    pub uses: u64,
+    pub refcount: u64,
     /// Whether the pool can be read without knowing it.
     pub read_only_compatible: bool,
     /// Whether this program knows it.
-    pub known: bool,
+    pub is_supported: bool,
 }
 
 /// What the features of a pool allow.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Verdict {
+pub enum FeatureCheck {
     /// All are known.
-    Known,
+    Supported,
     /// Those that are not known do not matter for reading.
     ReadOnly(Vec<String>),
     /// The pool cannot be read without knowing these.
-    Refused(Vec<String>),
+    Unsupported(Vec<String>),
 }
 
 /// The features that the pool's directory lists.
-pub(crate) fn read(directory: &Directory) -> Result<Vec<FeatureState>, Error> {
+pub(crate) fn read(directory: &PoolDirectory) -> Result<Vec<FeatureState>, Error> {
     let mut found = Vec::new();
     for (name, read_only_compatible) in [("features_for_read", false), ("features_for_write", true)]
     {
@@ -42,7 +42,12 @@ pub(crate) fn read(directory: &Directory) -> Result<Vec<FeatureState>, Error> {
             let guid = String::from_utf8_lossy(&entry.name).into_owned();
             let known = FEATURES.iter().any(|feature| feature.guid == guid);
             let uses = entry.value.u64().unwrap_or(0);
-            found.push(FeatureState { guid, uses, read_only_compatible, known });
+            found.push(FeatureState {
+                guid,
+                refcount: uses,
+                read_only_compatible,
+                is_supported: known,
+            });
         }
     }
     found.sort_by(|a, b| a.guid.cmp(&b.guid));
@@ -51,23 +56,28 @@ pub(crate) fn read(directory: &Directory) -> Result<Vec<FeatureState>, Error> {
 
 /// How a feature's number of uses changes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Uses {
+pub(crate) enum RefcountChange {
     /// By so many.
-    More(i64),
+    Delta(i64),
     /// To just that.
-    Just(u64),
+    Exact(u64),
 }
 
 /// Changes how often a feature is in use. One that is not enabled is left alone.
-pub(crate) fn count(mos: &Objset, tx: &Tx, guid: &str, uses: Uses) -> Result<(), Error> {
-    let directory = Directory::open(mos.clone())?;
+pub(crate) fn update_refcount(
+    mos: &Objset,
+    tx: &Tx,
+    guid: &str,
+    uses: RefcountChange,
+) -> Result<(), Error> {
+    let directory = PoolDirectory::open(mos.clone())?;
     for name in ["features_for_read", "features_for_write"] {
         let Some(object) = directory.object(name)? else { continue };
         let table = Zap::open(object)?;
         let Some(before) = table.lookup_u64(guid.as_bytes())? else { continue };
         let after = match uses {
-            Uses::More(more) => before.saturating_add_signed(more),
-            Uses::Just(just) => just,
+            RefcountChange::Delta(more) => before.saturating_add_signed(more),
+            RefcountChange::Exact(just) => just,
         };
         if after != before {
             table.update_u64(tx, guid.as_bytes(), after)?;
@@ -77,23 +87,25 @@ pub(crate) fn count(mos: &Objset, tx: &Tx, guid: &str, uses: Uses) -> Result<(),
 }
 
 /// What features allow.
-pub(crate) fn judge(features: &[FeatureState]) -> Verdict {
+pub(crate) fn check_features(features: &[FeatureState]) -> FeatureCheck {
     let unknown = |harmless: bool| -> Vec<String> {
         let strange = features.iter().filter(|feature| {
-            !feature.known && feature.uses > 0 && feature.read_only_compatible == harmless
+            !feature.is_supported
+                && feature.refcount > 0
+                && feature.read_only_compatible == harmless
         });
         strange.map(|feature| feature.guid.clone()).collect()
     };
     let (refused, harmless) = (unknown(false), unknown(true));
     if !refused.is_empty() {
-        return Verdict::Refused(refused);
+        return FeatureCheck::Unsupported(refused);
     }
-    if harmless.is_empty() { Verdict::Known } else { Verdict::ReadOnly(harmless) }
+    if harmless.is_empty() { FeatureCheck::Supported } else { FeatureCheck::ReadOnly(harmless) }
 }
 
 /// Refuses a pool whose label already names features that we do not know.
-pub(crate) fn judge_label(guids: &[String]) -> Result<(), Error> {
+pub(crate) fn check_label_features(guids: &[String]) -> Result<(), Error> {
     let known = |guid: &String| FEATURES.iter().any(|feature| feature.guid == *guid);
     let guids: Vec<String> = guids.iter().filter(|guid| !known(guid)).cloned().collect();
-    if guids.is_empty() { Ok(()) } else { Err(Error::Features { guids }) }
+    if guids.is_empty() { Ok(()) } else { Err(Error::UnsupportedFeatures { guids }) }
 }

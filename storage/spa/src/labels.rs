@@ -11,7 +11,7 @@ use units::{Guid, Txg};
 
 /// An uberblock that stands on a device, its checksum right.
 #[derive(Clone, Debug)]
-pub struct Slot {
+pub struct UberblockSlot {
     /// Which copy of the label: 0 to 3.
     pub copy: u32,
     /// Bytes from the device's start.
@@ -28,16 +28,16 @@ pub enum LabelCopy {
     /// Nothing was ever written there.
     Empty,
     /// Its checksum does not fit: it is damaged.
-    WrongSum,
+    BadChecksum,
     /// Its checksum fits, and it is no label.
-    Broken(Broken),
+    Malformed(Broken),
     /// A label.
-    Good(Box<LabelConfig>),
+    Valid(Box<LabelConfig>),
 }
 
 /// A device with what its labels say.
 #[derive(Clone, Debug)]
-pub struct Labelled {
+pub struct LabeledDevice {
     /// The device.
     pub device: Arc<dyn Device>,
     /// The copies.
@@ -45,31 +45,31 @@ pub struct Labelled {
     /// The label to believe: of the good ones the newest.
     pub config: LabelConfig,
     /// All uberblocks that stand, best first.
-    pub slots: Vec<Slot>,
+    pub slots: Vec<UberblockSlot>,
 }
 
-impl Labelled {
+impl LabeledDevice {
     /// The device's identity in its pool.
     pub fn guid(&self) -> Guid {
         self.config.guid
     }
 
     /// The newest txg that it knows of.
-    pub fn synced(&self) -> Txg {
+    pub fn newest_txg(&self) -> Txg {
         self.slots.first().map_or(Txg::ZERO, |slot| slot.uberblock.txg)
     }
 }
 
 /// Reads the four copies of a device's label, and the uberblocks. The first is none where no copy
 /// is good.
-pub fn read(device: &Arc<dyn Device>) -> (Option<Labelled>, Vec<LabelCopy>) {
+pub fn read(device: &Arc<dyn Device>) -> (Option<LabeledDevice>, Vec<LabelCopy>) {
     let mut copies = Vec::new();
     let mut raw = Vec::new();
     for (copy, offset) in (0..).zip(label::offsets(device.size())) {
         let mut bytes = vec![0; usize::try_from(label::SIZE).unwrap_or(0)];
         match device.read_at(offset, &mut bytes) {
             Ok(()) => {
-                copies.push(judge(&bytes, offset));
+                copies.push(parse_label(&bytes, offset));
                 raw.push((copy, offset, bytes));
             }
             Err(error) => copies.push(LabelCopy::Unreadable(error)),
@@ -77,7 +77,7 @@ pub fn read(device: &Arc<dyn Device>) -> (Option<Labelled>, Vec<LabelCopy>) {
     }
     let good = || {
         copies.iter().filter_map(|copy| match copy {
-            LabelCopy::Good(config) => Some(config.as_ref()),
+            LabelCopy::Valid(config) => Some(config.as_ref()),
             _ => None,
         })
     };
@@ -86,40 +86,46 @@ pub fn read(device: &Arc<dyn Device>) -> (Option<Labelled>, Vec<LabelCopy>) {
     };
     let mut slots = Vec::new();
     for (copy, offset, bytes) in &raw {
-        slots.extend(uberblocks(bytes, *copy, *offset, newest.ashift()));
+        slots.extend(find_uberblocks(bytes, *copy, *offset, newest.ashift()));
     }
     slots.sort_by_key(|slot| std::cmp::Reverse(slot.uberblock.rank()));
     // a label newer than every uberblock tells of a txg that was not finished
     let finished = slots.first().map_or(Txg::ZERO, |slot| slot.uberblock.txg);
     let known = good().filter(|config| config.pool.txg <= finished);
     let config = known.max_by_key(|config| config.pool.txg).unwrap_or(newest).clone();
-    let labelled = Labelled { device: Arc::clone(device), copies: copies.clone(), config, slots };
+    let labelled =
+        LabeledDevice { device: Arc::clone(device), copies: copies.clone(), config, slots };
     (Some(labelled), copies)
 }
 
-fn judge(bytes: &[u8], offset: u64) -> LabelCopy {
+fn parse_label(bytes: &[u8], offset: u64) -> LabelCopy {
     let Ok(label) = Label::new(bytes) else { return LabelCopy::Empty };
     let field = label.config();
     if field.iter().all(|byte| *byte == 0) {
         return LabelCopy::Empty;
     }
-    if !sealed(field, offset.saturating_add(label::CONFIG_OFFSET)) {
-        return LabelCopy::WrongSum;
+    if !has_valid_checksum(field, offset.saturating_add(label::CONFIG_OFFSET)) {
+        return LabelCopy::BadChecksum;
     }
     match label.nvlist().and_then(LabelConfig::parse) {
-        Ok(config) => LabelCopy::Good(Box::new(config)),
-        Err(error) => LabelCopy::Broken(error),
+        Ok(config) => LabelCopy::Valid(Box::new(config)),
+        Err(error) => LabelCopy::Malformed(error),
     }
 }
 
 /// Whether a part of a label that lies at `offset` of its device has the right checksum.
-fn sealed(bytes: &[u8], offset: u64) -> bool {
+fn has_valid_checksum(bytes: &[u8], offset: u64) -> bool {
     embedded::verify(bytes, &[offset, 0, 0, 0], Checksum::Label, false)
 }
 
 /// The uberblocks of a copy that stand. The size of their slots follows from the sector size,
 /// which the label tells; should it not, every size there is is tried.
-fn uberblocks(bytes: &[u8], copy: u32, offset: u64, ashift: Option<u64>) -> Vec<Slot> {
+fn find_uberblocks(
+    bytes: &[u8],
+    copy: u32,
+    offset: u64,
+    ashift: Option<u64>,
+) -> Vec<UberblockSlot> {
     let Ok(label) = Label::new(bytes) else { return Vec::new() };
     let sizes: &[u64] = match &ashift {
         Some(ashift) => std::slice::from_ref(ashift),
@@ -130,8 +136,8 @@ fn uberblocks(bytes: &[u8], copy: u32, offset: u64, ashift: Option<u64>) -> Vec<
         for (at, slot) in label.slots(*ashift) {
             let offset = offset.saturating_add(at);
             let Ok(Some(uberblock)) = Uberblock::parse(slot) else { continue };
-            if sealed(slot, offset) {
-                found.push(Slot { copy, offset, uberblock });
+            if has_valid_checksum(slot, offset) {
+                found.push(UberblockSlot { copy, offset, uberblock });
             }
         }
     }

@@ -4,6 +4,7 @@
 //! found, and opening one gives a [`Pool`]: its vdevs, its cache, its own object set (the MOS).
 #![forbid(unsafe_code)]
 
+mod active;
 pub mod auxiliary;
 mod candidate;
 pub mod capacity;
@@ -12,36 +13,35 @@ mod commit;
 mod create;
 mod dedup;
 mod dedup_logs;
-pub mod design;
 mod directory;
+mod duplicates;
 mod error;
 mod features;
 mod labels;
 mod open;
-mod owned;
 mod pool;
 mod removed;
-mod same_leaf;
 mod scan;
 mod space;
+pub mod vdev_layout;
 
-pub use candidate::{Candidate, LeafSummary, scan};
-pub use clones::{Cloned, Clones};
-pub use commit::{Commit, config_of};
-pub use create::{FIRST, Made, NewPool, RootKey, create};
-pub use dedup::{Dedup, SizeOf};
-pub use dedup_logs::DedupLogs;
-pub use directory::Directory;
-pub use error::Error;
-pub use features::{FeatureState, Verdict};
-pub use labels::{LabelCopy, Labelled, Slot, read as read_labels};
-pub use metaslab::Pin;
-pub use open::{Between, Choice, Options};
-pub use owned::{
-    Accounts, Allowed, Look, NewSide, Owned, Redundant, Refusal, SIGNS_MISSED, Set, Settings, Stay,
-    World,
+pub use active::{
+    ActivePool, AttachMode, DeviceChangeError, EnabledFeatures, Environment, NewChild, OpenDataset,
+    OwnerAccounting, RedundantMetadata, SIGNS_MISSED, StorageSettings, SyncedMos,
 };
+pub use candidate::{Candidate, LeafSummary, scan_devices};
+pub use clones::{CloneTables, ClonedBlock};
+pub use commit::{TxgCommitter, leaf_label_config};
+pub use create::{CreatedPool, INITIAL_TXG, NewPool, RootKey, create_pool};
+pub use dedup::{DedupTables, DsizeOf};
+pub use dedup_logs::DedupLogs;
+pub use directory::PoolDirectory;
+pub use duplicates::Duplicate;
+pub use error::Error;
+pub use features::{FeatureCheck, FeatureState};
+pub use labels::{LabelCopy, LabeledDevice, UberblockSlot, read as read_labels};
+pub use metaslab::Pin;
+pub use open::{ImportPoint, PoolOpenOptions, SourceWrapper};
 pub use pool::Pool;
-pub use same_leaf::Duplicate;
-pub use scan::{Damage, Mended, Watch};
-pub use space::{Space, TopSpace, space_map_entries};
+pub use scan::{DamagedBlock, ScanProgress, ScanResult};
+pub use space::{PoolSpace, VdevSpace, space_map_entries};

@@ -14,12 +14,12 @@ use units::{Guid, ObjsetId, Txg};
 use vdev::{BuildContext, NodeKind, VdevNode, VdevTree};
 use zio::{Reader, Source};
 
-use crate::features::{self, Verdict};
-use crate::{Candidate, Directory, Error, Pool, removed, space};
+use crate::features::{self, FeatureCheck};
+use crate::{Candidate, Error, Pool, PoolDirectory, removed, space};
 
 /// As of when a pool is to be opened.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Choice {
+pub enum ImportPoint {
     /// The newest uberblock.
     #[default]
     Newest,
@@ -33,42 +33,50 @@ pub enum Choice {
 
 /// How a pool is to be opened.
 #[derive(Clone, Debug, Default)]
-pub struct Options {
+pub struct PoolOpenOptions {
     /// As of when.
-    pub choice: Choice,
+    pub import_point: ImportPoint,
     /// Of what memory the cache takes its share.
     pub cache: MemoryBudget,
 }
 
 /// Puts something between the pool's vdevs and its cache.
-pub type Between<'a> = &'a dyn Fn(Arc<dyn Source>) -> Arc<dyn Source>;
+pub type SourceWrapper<'a> = &'a dyn Fn(Arc<dyn Source>) -> Arc<dyn Source>;
 
 impl Candidate {
     /// Opens the pool for reading.
-    pub fn open(&self, options: &Options) -> Result<Pool, Error> {
-        self.open_through(options, &|vdevs| vdevs)
+    pub fn open(&self, options: &PoolOpenOptions) -> Result<Pool, Error> {
+        self.open_with_source(options, &|vdevs| vdevs)
     }
 
     /// The same, but blocks come through what `between` gives: tests can lie to a whole pool so.
-    pub fn open_through(&self, options: &Options, between: Between<'_>) -> Result<Pool, Error> {
+    pub fn open_with_source(
+        &self,
+        options: &PoolOpenOptions,
+        between: SourceWrapper<'_>,
+    ) -> Result<Pool, Error> {
         let label = self.config().ok_or(Error::NoConfig)?;
         if !(1..=28).contains(&label.pool.version) && label.pool.version != 5000 {
-            return Err(Error::Version { version: label.pool.version });
+            return Err(Error::UnsupportedVersion { version: label.pool.version });
         }
-        features::judge_label(&label.pool.features_for_read)?;
+        features::check_label_features(&label.pool.features_for_read)?;
         let standing = self.uberblocks();
-        match options.choice {
-            Choice::Newest => {
-                let newest = standing.first().ok_or(Error::NoUberblock { wanted: None })?;
+        match options.import_point {
+            ImportPoint::Newest => {
+                let newest = standing.first().ok_or(Error::NoUberblock { requested: None })?;
                 self.open_at(newest, options, between)
             }
-            Choice::Txg(wanted) => {
+            ImportPoint::Txg(wanted) => {
                 let found = standing.iter().find(|uberblock| uberblock.txg == wanted);
                 let wanted = Some(wanted);
-                self.open_at(found.ok_or(Error::NoUberblock { wanted })?, options, between)
+                self.open_at(
+                    found.ok_or(Error::NoUberblock { requested: wanted })?,
+                    options,
+                    between,
+                )
             }
-            Choice::Rewind => {
-                let mut last = Error::NoUberblock { wanted: None };
+            ImportPoint::Rewind => {
+                let mut last = Error::NoUberblock { requested: None };
                 for uberblock in standing {
                     match self.open_at(uberblock, options, between) {
                         Ok(pool) => return Ok(pool),
@@ -77,8 +85,8 @@ impl Candidate {
                 }
                 Err(last)
             }
-            Choice::Checkpoint => {
-                let newest = standing.first().ok_or(Error::NoUberblock { wanted: None })?;
+            ImportPoint::Checkpoint => {
+                let newest = standing.first().ok_or(Error::NoUberblock { requested: None })?;
                 let pool = self.open_at(newest, options, between)?;
                 let kept = pool.checkpoint()?.ok_or(Error::NoCheckpoint)?;
                 self.open_at(&kept, options, between)
@@ -89,56 +97,56 @@ impl Candidate {
     fn open_at(
         &self,
         uberblock: &Uberblock,
-        options: &Options,
-        between: Between<'_>,
+        options: &PoolOpenOptions,
+        between: SourceWrapper<'_>,
     ) -> Result<Pool, Error> {
         let tops = self.tops();
-        let nodes = self.provisional(&tops, uberblock)?;
-        let first = Opened::new(nodes, uberblock, options, between)?;
+        let nodes = self.nodes_from_labels(&tops, uberblock)?;
+        let first = OpenedMos::new(nodes, uberblock, options, between)?;
         let features = features::read(&first.directory)?;
-        if let Verdict::Refused(guids) = features::judge(&features) {
-            return Err(Error::Features { guids });
+        if let FeatureCheck::Unsupported(guids) = features::check_features(&features) {
+            return Err(Error::UnsupportedFeatures { guids });
         }
-        let list = first.directory.list("config")?;
-        let list = list.ok_or(Error::NoEntry { name: "config" })?;
+        let list = first.directory.nvlist("config")?;
+        let list = list.ok_or(Error::NoDirectoryEntry { name: "config" })?;
         let config = PoolConfig::parse(&list)?;
         let opened = match &config.tree {
             Some(tree) => {
-                let nodes = self.trusted(tree, uberblock)?;
-                Opened::new(nodes, uberblock, options, between)?
+                let nodes = self.nodes_from_config(tree, uberblock)?;
+                OpenedMos::new(nodes, uberblock, options, between)?
             }
             // so it was in the first versions: the labels know all there is to know
             None => first,
         };
-        let Opened { tree, reader, cache, mos, directory } = opened;
-        removed::load(&tree, &directory, &mos, config.tree.as_ref())?;
-        let newest = self.newest().map_or(Txg::ZERO, |newest| newest.txg);
+        let OpenedMos { tree, reader, cache, mos, directory } = opened;
+        removed::load_mappings(&tree, &directory, &mos, config.tree.as_ref())?;
+        let newest = self.newest_uberblock().map_or(Txg::ZERO, |newest| newest.txg);
         let pool = Pool {
             name: self.name().to_owned(),
             guid: self.guid,
             uberblock: uberblock.clone(),
             config,
-            list,
+            config_nvlist: list,
             features,
             tree,
             reader,
             cache,
             mos,
             directory,
-            taken_back: taken_back(uberblock, newest),
-            newest,
+            rewound_to: rewound_to(uberblock, newest),
+            newest_txg: newest,
         };
-        space::load_away(&pool);
+        space::load_dtls(&pool);
         Ok(pool)
     }
 
     /// The top-level vdevs as far as the labels know them.
-    fn provisional(
+    fn nodes_from_labels(
         &self,
         tops: &[Option<&VdevConfig>],
         uberblock: &Uberblock,
     ) -> Result<Vec<VdevNode>, Error> {
-        let find = |guid| self.find(guid);
+        let find = |guid| self.find_leaf(guid);
         let around = BuildContext { find_device: &find, reflow: reflow(uberblock) };
         let build = |top: Option<&VdevConfig>| match top {
             Some(config) => VdevNode::build(config, &around),
@@ -148,8 +156,12 @@ impl Candidate {
     }
 
     /// The top-level vdevs as the pool itself knows them.
-    fn trusted(&self, root: &VdevConfig, uberblock: &Uberblock) -> Result<Vec<VdevNode>, Error> {
-        let find = |guid| self.find(guid);
+    fn nodes_from_config(
+        &self,
+        root: &VdevConfig,
+        uberblock: &Uberblock,
+    ) -> Result<Vec<VdevNode>, Error> {
+        let find = |guid| self.find_leaf(guid);
         let around = BuildContext { find_device: &find, reflow: reflow(uberblock) };
         let mut nodes = Vec::new();
         for child in &root.children {
@@ -164,7 +176,7 @@ impl Candidate {
 }
 
 /// The txg of a state that others came after, or of one to which the pool was taken back.
-fn taken_back(uberblock: &Uberblock, newest: Txg) -> Option<Txg> {
+fn rewound_to(uberblock: &Uberblock, newest: Txg) -> Option<Txg> {
     if uberblock.is_checkpoint() {
         return Some(uberblock.checkpoint_txg);
     }
@@ -177,20 +189,20 @@ fn reflow(uberblock: &Uberblock) -> Reflow {
 }
 
 /// A pool as far as a list of vdevs leads.
-struct Opened {
+struct OpenedMos {
     tree: Arc<VdevTree>,
     reader: Arc<Reader>,
     cache: Arc<Cache>,
     mos: Objset,
-    directory: Directory,
+    directory: PoolDirectory,
 }
 
-impl Opened {
+impl OpenedMos {
     fn new(
         nodes: Vec<VdevNode>,
         uberblock: &Uberblock,
-        options: &Options,
-        between: Between<'_>,
+        options: &PoolOpenOptions,
+        between: SourceWrapper<'_>,
     ) -> Result<Self, Error> {
         let tree = Arc::new(VdevTree::new(nodes));
         let reader = Arc::new(Reader::new(Arc::clone(&tree)));
@@ -198,13 +210,13 @@ impl Opened {
         let cache = Arc::new(Cache::new(below, &options.cache));
         let source: Arc<dyn Source> = Arc::clone(&cache) as Arc<dyn Source>;
         let mos = Objset::open(source, ObjsetId::MOS, &uberblock.root, None)?;
-        let directory = Directory::open(mos.clone())?;
-        if let Some(salt) = directory.bytes("org.illumos:checksum_salt")?
+        let directory = PoolDirectory::open(mos.clone())?;
+        if let Some(salt) = directory.lookup_bytes("org.illumos:checksum_salt")?
             && let Ok(salt) = salt.try_into()
         {
             reader.set_salt(salt);
         }
-        if directory.number("deflate")?.is_none() {
+        if directory.lookup_u64("deflate")?.is_none() {
             tree.set_counts_parity();
         }
         Ok(Self { tree, reader, cache, mos, directory })

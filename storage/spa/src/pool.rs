@@ -11,8 +11,8 @@ use units::{Guid, Txg};
 use vdev::VdevTree;
 use zio::{Reader, Source};
 
-use crate::features::{self, FeatureState, Verdict};
-use crate::{Directory, Error};
+use crate::features::{self, FeatureCheck, FeatureState};
+use crate::{Error, PoolDirectory};
 
 /// An open pool.
 pub struct Pool {
@@ -20,17 +20,17 @@ pub struct Pool {
     pub(crate) guid: Guid,
     pub(crate) uberblock: Uberblock,
     pub(crate) config: PoolConfig,
-    pub(crate) list: Nvlist,
+    pub(crate) config_nvlist: Nvlist,
     pub(crate) features: Vec<FeatureState>,
     pub(crate) tree: Arc<VdevTree>,
     pub(crate) reader: Arc<Reader>,
     pub(crate) cache: Arc<Cache>,
     pub(crate) mos: Objset,
-    pub(crate) directory: Directory,
+    pub(crate) directory: PoolDirectory,
     /// The txg as of which it was opened, if there were later ones, or when it was taken back to it.
-    pub(crate) taken_back: Option<Txg>,
+    pub(crate) rewound_to: Option<Txg>,
     /// The newest txg that its drives know.
-    pub(crate) newest: Txg,
+    pub(crate) newest_txg: Txg,
 }
 
 impl std::fmt::Debug for Pool {
@@ -52,7 +52,7 @@ impl Pool {
     }
 
     /// Gives it another name until it is left; its labels keep the one that it has.
-    pub fn call(&mut self, name: &str) {
+    pub fn set_temporary_name(&mut self, name: &str) {
         name.clone_into(&mut self.name);
     }
 
@@ -69,18 +69,18 @@ impl Pool {
     /// Has it go on after all txgs that its drives know; gives whether they do not know of that yet, as
     /// it was opened as of an earlier one. Who owns it gives up for good what came in between
     /// ([`crate::Owned::settle_back`]).
-    pub(crate) fn go_on(&mut self) -> bool {
-        let goes_back = self.newest > self.uberblock.txg;
+    pub(crate) fn continue_after_newest(&mut self) -> bool {
+        let goes_back = self.newest_txg > self.uberblock.txg;
         if goes_back {
-            self.uberblock.txg = Txg::new(self.newest.get().saturating_add(1));
+            self.uberblock.txg = Txg::new(self.newest_txg.get().saturating_add(1));
         }
         goes_back
     }
 
     /// The txg of its state, if later ones were written and given up, or are left aside. What intent logs
     /// then promise was done to those, and is not to be done to this one.
-    pub fn taken_back(&self) -> Option<Txg> {
-        self.taken_back
+    pub fn rewound_to(&self) -> Option<Txg> {
+        self.rewound_to
     }
 
     /// The uberblock with which it was opened.
@@ -94,8 +94,8 @@ impl Pool {
     }
 
     /// The same as it stands on disk.
-    pub fn list(&self) -> &Nvlist {
-        &self.list
+    pub fn config_nvlist(&self) -> &Nvlist {
+        &self.config_nvlist
     }
 
     /// Its features.
@@ -104,13 +104,13 @@ impl Pool {
     }
 
     /// What its features allow.
-    pub fn verdict(&self) -> Verdict {
-        features::judge(&self.features)
+    pub fn feature_check(&self) -> FeatureCheck {
+        features::check_features(&self.features)
     }
 
     /// How often a feature is in use; 0 where it is not enabled.
-    pub fn uses(&self, guid: &str) -> u64 {
-        self.features.iter().find(|feature| feature.guid == guid).map_or(0, |found| found.uses)
+    pub fn feature_refcount(&self, guid: &str) -> u64 {
+        self.features.iter().find(|feature| feature.guid == guid).map_or(0, |found| found.refcount)
     }
 
     /// Its vdevs.
@@ -139,15 +139,15 @@ impl Pool {
     }
 
     /// The pool's directory.
-    pub fn directory(&self) -> &Directory {
+    pub fn directory(&self) -> &PoolDirectory {
         &self.directory
     }
 
     /// Why it can only be read, if so: it is in the midst of something that writing does not know how to
     /// go on with, or uses features that are not known.
-    pub fn why_only_read(&self) -> Option<String> {
-        match crate::space::judge(self) {
-            Err(Error::ReadOnly { why }) => Some(why),
+    pub fn read_only_reason(&self) -> Option<String> {
+        match crate::space::check_writable(self) {
+            Err(Error::NotWritable { why }) => Some(why),
             // what cannot be read is said when it is
             Ok(()) | Err(_) => None,
         }
@@ -155,7 +155,7 @@ impl Pool {
 
     /// The uberblock of its checkpoint, if it has one.
     pub fn checkpoint(&self) -> Result<Option<Uberblock>, Error> {
-        let Some(entry) = self.directory.table().lookup(b"com.delphix:zpool_checkpoint")? else {
+        let Some(entry) = self.directory.zap().lookup(b"com.delphix:zpool_checkpoint")? else {
             return Ok(None);
         };
         let bytes: Vec<u8> = entry.u64s().iter().flat_map(|word| word.to_le_bytes()).collect();

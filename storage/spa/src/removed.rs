@@ -9,16 +9,16 @@ use ondisk::label::{Indirect, VdevConfig, VdevKind};
 use units::VdevId;
 use vdev::{IndirectMapping, MappingSegment, VdevTree};
 
-use crate::{Directory, Error};
+use crate::{Error, PoolDirectory};
 
 /// A mapping takes 24 bytes for each range that was moved; more than this is not believed.
-const LONGEST: u64 = 4 << 30;
+const MAX_MAPPING_SIZE: u64 = 4 << 30;
 
 /// Reads the mappings of all removed vdevs. One that was removed earlier may have its mapping on
 /// one that was removed later, so the last removed comes first; each names the one before it.
-pub(crate) fn load(
+pub(crate) fn load_mappings(
     tree: &VdevTree,
-    directory: &Directory,
+    directory: &PoolDirectory,
     mos: &Objset,
     root: Option<&VdevConfig>,
 ) -> Result<(), Error> {
@@ -32,22 +32,22 @@ pub(crate) fn load(
     if waiting.is_empty() {
         return Ok(());
     }
-    let removing = directory.numbers("com.delphix:removing")?.unwrap_or_default();
+    let removing = directory.lookup_u64s("com.delphix:removing")?.unwrap_or_default();
     let mut next = removing.get(2).copied();
     while !waiting.is_empty() {
         let named = waiting.iter().position(|(id, _)| Some(u64::from(id.get())) == next);
         let (id, indirect) = waiting.remove(named.unwrap_or(waiting.len() - 1));
         next = indirect.previous.map(|id| u64::from(id.get()));
-        tree.set_mapping(id, Arc::new(read(mos, indirect)?));
+        tree.set_mapping(id, Arc::new(read_mapping(mos, indirect)?));
     }
     Ok(())
 }
 
-fn read(mos: &Objset, indirect: Indirect) -> Result<IndirectMapping, Error> {
+fn read_mapping(mos: &Objset, indirect: Indirect) -> Result<IndirectMapping, Error> {
     let object = mos.object(indirect.mapping)?;
     let mut bonus = Reader::new("mapping header", object.bonus(), object.bonus_order());
     let header = MappingHeader::read(&mut bonus)?;
-    if header.size() > LONGEST {
+    if header.size() > MAX_MAPPING_SIZE {
         return Err(bonus.broken(0, "a mapping is at most 4 GiB", header.size()).into());
     }
     let size = usize::try_from(header.size()).unwrap_or(0);

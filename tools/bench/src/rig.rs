@@ -8,7 +8,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use engine::pool::{Environment, MemoryBudget, NewPool, NewVdev, Pool, Purpose, Shape, create};
+use engine::pool::{
+    Environment, MemoryBudget, NewPool, NewVdev, Pool, VdevLayout, VdevRole, create,
+};
 use vfs::{FileSystem, Time};
 
 /// Files that a pool is made of, and how many of them are parity.
@@ -61,7 +63,7 @@ pub(crate) fn pool(folder: &Path, mib: u64) -> Result<Pool, String> {
     let drives = warm_files(folder, "d", mib)?;
     let new = NewPool {
         name: DATASET.to_owned(),
-        vdevs: vec![NewVdev { layout: Shape::Raidz(2), drives, role: Purpose::Data }],
+        vdevs: vec![NewVdev { layout: VdevLayout::Raidz(2), drives, role: VdevRole::Data }],
         ashift: None,
         properties: Vec::new(),
         force: true,

@@ -101,9 +101,9 @@ fn metadata(devices: &[Arc<dyn Device>], pool: &Pool) -> Vec<(Vec<(usize, u64)>,
         WalkControl::Descend
     };
     pool.mos().walk(&dmu::WalkOptions::default(), &mut note);
-    let facts = dsl::PoolFacts { name: pool.name().to_owned(), usable: 0 };
-    if let Ok(tree) = dsl::Tree::open(pool.mos().clone(), facts) {
-        for objset in tree.heads().flatten().filter_map(|head| head.open().ok()) {
+    let facts = dsl::PoolInfo { name: pool.name().to_owned(), usable_space: 0 };
+    if let Ok(tree) = dsl::DatasetTree::open(pool.mos().clone(), facts) {
+        for objset in tree.heads().flatten().filter_map(|head| head.open_objset().ok()) {
             objset.walk(&dmu::WalkOptions::default(), &mut note);
         }
     }

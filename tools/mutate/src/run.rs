@@ -69,9 +69,9 @@ impl Subject {
     pub fn new(fixture: &Fixture, other: Option<&Fixture>) -> Self {
         let devices = devices_of(fixture);
         let others = other.map(devices_of).unwrap_or_default();
-        let (found, _) = spa::scan(&devices);
+        let (found, _) = spa::scan_devices(&devices);
         let pool = found.iter().find(|pool| pool.name() == fixture.pool());
-        let open = pool.and_then(|pool| pool.open(&spa::Options::default()).ok());
+        let open = pool.and_then(|pool| pool.open(&spa::PoolOpenOptions::default()).ok());
         let guid: Option<Guid> = open.as_ref().map(spa::Pool::guid);
         let wish = Wish { guid, keys: fixture.keys(), plan: None };
         let unjudged = without_checksums(fixture);

@@ -7,12 +7,12 @@ use std::time::Duration;
 use check::PoolCheck;
 use device::{Device, DeviceSlice, partitions};
 use dmu::{BlockVisit, Objset, WalkControl};
-use dsl::{Dataset, Owners, PoolFacts, Tree};
+use dsl::{Dataset, DatasetTree, PoolInfo, SpaceByOwner};
 use fixtures::{Key, hex};
 use job::Job;
 use ondisk::object_type::Content;
 use sha2::{Digest, Sha256};
-use spa::{Candidate, Choice, Options, Pool};
+use spa::{Candidate, ImportPoint, Pool, PoolOpenOptions};
 use units::{Guid, ObjectId, ObjsetId};
 use zap::Zap;
 use zil::LogReader;
@@ -69,12 +69,12 @@ pub fn look(devices: &[Arc<dyn Device>], wish: &Wish) -> Seen {
         }
         all.push(Arc::clone(device));
     }
-    let (found, _) = spa::scan(&all);
+    let (found, _) = spa::scan_devices(&all);
     let mut eye = Eye { wish, seen: Seen::default(), left: MOST_BYTES, files: 0 };
     for candidate in &found {
         let wanted = wish.guid.is_none_or(|guid| guid == candidate.guid);
         if !wanted {
-            let _ = candidate.open(&Options::default());
+            let _ = candidate.open(&PoolOpenOptions::default());
             continue;
         }
         match eye.open(candidate) {
@@ -119,9 +119,9 @@ impl Eye<'_> {
             _ => source,
         };
         let mut last = None;
-        for choice in [Choice::Newest, Choice::Rewind] {
-            let options = Options { choice, ..Options::default() };
-            match candidate.open_through(&options, &lie) {
+        for choice in [ImportPoint::Newest, ImportPoint::Rewind] {
+            let options = PoolOpenOptions { import_point: choice, ..PoolOpenOptions::default() };
+            match candidate.open_with_source(&options, &lie) {
                 Ok(pool) => return Some(pool),
                 Err(why) => last = Some(why),
             }
@@ -142,14 +142,14 @@ impl Eye<'_> {
         };
         let Some(mos) = self.noted("", mos) else { return };
         self.own_objects(pool, &mos);
-        let facts = PoolFacts { name: pool.name().to_owned(), usable: 1 << 30 };
-        let Some(tree) = self.noted("", Tree::open(mos.clone(), facts)) else { return };
-        for (dir, why) in tree.faults() {
+        let facts = PoolInfo { name: pool.name().to_owned(), usable_space: 1 << 30 };
+        let Some(tree) = self.noted("", DatasetTree::open(mos.clone(), facts)) else { return };
+        for (dir, why) in tree.errors() {
             self.fault("", &format!("{dir}: {why}"));
         }
         for key in &self.wish.keys {
             let unlocked =
-                tree.find(&key.dataset).and_then(|d| tree.unlock(&d, &key.file_content()));
+                tree.find(&key.dataset).and_then(|d| tree.load_key(&d, &key.file_content()));
             self.noted("", unlocked);
         }
         for dataset in tree.datasets() {
@@ -163,8 +163,8 @@ impl Eye<'_> {
     /// The objects of the pool's own object set: tables, space maps, lists.
     fn own_objects(&mut self, pool: &Pool, mos: &Objset) {
         self.walk("", mos);
-        for top in self.noted("", pool.space()).unwrap_or_default() {
-            for map in top.maps.iter().flatten() {
+        for top in self.noted("", pool.vdev_space()).unwrap_or_default() {
+            for map in top.space_maps.iter().flatten() {
                 let entries = mos.object(*map).map_err(spa::Error::from);
                 let _ = entries.and_then(|map| spa::space_map_entries(&map, &mut |_| {}));
             }
@@ -176,8 +176,9 @@ impl Eye<'_> {
             if kind.content() == Content::Zap {
                 self.table("", Zap::open(object));
             } else if kind == ondisk::ObjectType::BPOBJ {
-                let _ =
-                    dsl::lists::walk_bpobj(mos, id, &mut |_| std::ops::ControlFlow::Continue(()));
+                let _ = dsl::block_lists::walk_bpobj(mos, id, &mut |_| {
+                    std::ops::ControlFlow::Continue(())
+                });
             } else if object.dnode().max_block.get() < 1000 {
                 let mut bytes = vec![0; 100_000];
                 let _ = object.read(0, &mut bytes);
@@ -218,25 +219,26 @@ impl Eye<'_> {
         let name = name.as_str();
         self.seen.shown.insert(name.to_owned(), "a dataset".to_owned());
         let _ = (dataset.properties(), dataset.holds(), dataset.clones(), dataset.written());
-        let _ = (dataset.resume_token(), dataset.key_facts(), dataset.clone_origin());
+        let _ = (dataset.resume_token(), dataset.key_info(), dataset.clone_origin());
         if dataset.bookmark_record().is_some() {
             let _ = dataset.redaction_list();
             return;
         }
         if let Some(phys) = dataset.phys() {
             let deadlist = phys.deadlist;
-            let _ = dsl::lists::deadlist_bytes(mos, deadlist);
-            let next = &mut |_: dsl::lists::Listed<'_>| std::ops::ControlFlow::Continue(());
-            let _ = dsl::lists::walk_deadlist(mos, deadlist, next);
+            let _ = dsl::block_lists::deadlist_bytes(mos, deadlist);
+            let next =
+                &mut |_: dsl::block_lists::ListEntry<'_>| std::ops::ControlFlow::Continue(());
+            let _ = dsl::block_lists::walk_deadlist(mos, deadlist, next);
         }
-        let Some(objset) = self.noted(name, dataset.open()) else { return };
+        let Some(objset) = self.noted(name, dataset.open_objset()) else { return };
         self.walk(name, &objset);
         let header = objset.header().log.clone();
         let (source, key) = (Arc::clone(objset.source()), objset.key().cloned());
         let mut log = LogReader::new(source, objset.id(), &header, key, pool.txg());
         match objset.header().kind {
             ondisk::objset::Kind::Filesystem => {
-                let _ = self.noted(name, Owners::read(&objset));
+                let _ = self.noted(name, SpaceByOwner::read(&objset));
                 let opened = Fs::open(objset, zpl::FsOptions::default(), Some(&mut log));
                 let Some((fs, replayed)) = self.noted(name, opened) else { return };
                 if let Some((_, why)) = replayed.failed_record {
@@ -382,7 +384,7 @@ impl Eye<'_> {
 }
 
 /// Examines every block of a pool.
-fn examine(pool: &Pool, tree: &Tree) -> Option<bool> {
+fn examine(pool: &Pool, tree: &DatasetTree) -> Option<bool> {
     let check = PoolCheck::new(pool, Arc::new(Job::default())).ok()?;
     loop {
         check.run_worker();

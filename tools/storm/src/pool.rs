@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use device::{Device, MemoryDevice};
 use engine::pool::{
-    CreateOptions, Environment, ImportOptions, NewPool, NewVdev, Pool, Purpose, Rewind,
+    CreateOptions, Environment, ImportOptions, NewPool, NewVdev, Pool, Rewind, VdevRole,
     create_on_devices_with, import_devices_with,
 };
 use sim::{Seed, Storm};
@@ -69,12 +69,12 @@ impl Shape {
 
     fn vdev(self) -> NewVdev {
         let shape = match self {
-            Self::Single | Self::Plain => engine::pool::Shape::Single,
-            Self::Mirror => engine::pool::Shape::Mirror,
-            Self::Raidz1 | Self::Degraded => engine::pool::Shape::Raidz(1),
+            Self::Single | Self::Plain => engine::pool::VdevLayout::Single,
+            Self::Mirror => engine::pool::VdevLayout::Mirror,
+            Self::Raidz1 | Self::Degraded => engine::pool::VdevLayout::Raidz(1),
         };
         let drives = (0..self.drives()).map(|index| PathBuf::from(format!("/disk{index}")));
-        NewVdev { layout: shape, drives: drives.collect(), role: Purpose::Data }
+        NewVdev { layout: shape, drives: drives.collect(), role: VdevRole::Data }
     }
 
     /// Makes a pool on blank drives, with a few files.

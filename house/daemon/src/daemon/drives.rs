@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use engine::pool::{Groups, NewVdev, Pool, Purpose, Shape};
+use engine::pool::{self, DraidLayout, NewVdev, Pool};
 
 use super::Daemon;
 use crate::{Result, VdevLayout, VdevRole};
@@ -89,22 +89,22 @@ impl Daemon {
 pub(super) fn to_new_vdev((group, role, drives): &(VdevLayout, VdevRole, Vec<PathBuf>)) -> NewVdev {
     NewVdev {
         layout: match group {
-            VdevLayout::Single => Shape::Single,
-            VdevLayout::Mirror => Shape::Mirror,
-            VdevLayout::Raidz(parity) => Shape::Raidz(*parity),
+            VdevLayout::Single => pool::VdevLayout::Single,
+            VdevLayout::Mirror => pool::VdevLayout::Mirror,
+            VdevLayout::Raidz(parity) => pool::VdevLayout::Raidz(*parity),
             VdevLayout::Draid { parity, data, spares } => {
                 let (parity, data, spares) = (*parity, *data, *spares);
-                Shape::Draid(Groups { parity, data, spares })
+                pool::VdevLayout::Draid(DraidLayout { parity, data, spares })
             }
         },
         drives: drives.clone(),
         role: match role {
-            VdevRole::Data => Purpose::Data,
-            VdevRole::Log => Purpose::Log,
-            VdevRole::Special => Purpose::Special,
-            VdevRole::Dedup => Purpose::Dedup,
-            VdevRole::Spare => Purpose::Spare,
-            VdevRole::Cache => Purpose::Cache,
+            VdevRole::Data => pool::VdevRole::Data,
+            VdevRole::Log => pool::VdevRole::Log,
+            VdevRole::Special => pool::VdevRole::Special,
+            VdevRole::Dedup => pool::VdevRole::Dedup,
+            VdevRole::Spare => pool::VdevRole::Spare,
+            VdevRole::Cache => pool::VdevRole::Cache,
         },
     }
 }

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use engine::OpenOptions;
 use engine::check::PoolVerifier;
-use engine::pool::{self, Environment, NewPool, NewVdev, Purpose, Watch};
+use engine::pool::{self, Environment, NewPool, NewVdev, ScanProgress, VdevRole};
 use job::Job;
 
 use super::drives::Drive;
@@ -54,7 +54,7 @@ impl Pool {
                 .ok_or_else(|| Error::asked(format!("there are too few drives for {layout}")))?;
             rest = left;
             let paths = own.iter().map(|drive| drive.path().to_owned()).collect();
-            vdevs.push(NewVdev { layout: shape, drives: paths, role: Purpose::Data });
+            vdevs.push(NewVdev { layout: shape, drives: paths, role: VdevRole::Data });
         }
         let pool = Self {
             drives,
@@ -172,7 +172,7 @@ impl Pool {
         self.with(|session| {
             let (held, path) = (session.held(), drive.path());
             held.replace_drive_with(&path.display().to_string(), path, &device)?;
-            let watch = Watch::new();
+            let watch = ScanProgress::new();
             let began = Instant::now();
             let mended = std::thread::scope(|scope| {
                 let work = scope.spawn(|| held.resilver(&watch));

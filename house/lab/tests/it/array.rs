@@ -6,7 +6,7 @@ use std::os::unix::fs::{FileExt as _, MetadataExt as _};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicUsize;
 
-use lab::array::{Layout, Part, Shape, Wish};
+use lab::array::{Layout, Part, VdevLayout, Wish};
 use lab::course::{Course, Nobody};
 use lab::{Error, Record, System, compare};
 
@@ -22,7 +22,7 @@ fn drives(dir: &Path, count: usize) -> Vec<PathBuf> {
     paths
 }
 
-fn layout(words: &str, vdevs: Vec<(Shape, usize)>, ashift: u64, part: Part) -> Layout {
+fn layout(words: &str, vdevs: Vec<(VdevLayout, usize)>, ashift: u64, part: Part) -> Layout {
     Layout { words: words.to_owned(), vdevs, ashift, part }
 }
 
@@ -31,8 +31,8 @@ fn array(drives: &[PathBuf]) -> Wish {
         drives: drives.to_vec(),
         overwrite: Vec::new(),
         layouts: vec![
-            layout("raidz1 3", vec![(Shape::Raidz(1), 3)], 12, Part::Whole),
-            layout("mirror 2", vec![(Shape::Mirror, 2)], 9, Part::From(1 << 20)),
+            layout("raidz1 3", vec![(VdevLayout::Raidz(1), 3)], 12, Part::Whole),
+            layout("mirror 2", vec![(VdevLayout::Mirror, 2)], 9, Part::From(1 << 20)),
         ],
         work: wish(),
         properties: vec![("recordsize".to_owned(), "64K".to_owned())],

@@ -9,7 +9,9 @@ use std::sync::Arc;
 
 use device::{Device, MemoryDevice};
 use engine::dataset::DatasetQuery;
-use engine::pool::{Environment, Groups, NewPool, NewVdev, Purpose, Shape, create_on_devices};
+use engine::pool::{
+    DraidLayout, Environment, NewPool, NewVdev, VdevLayout, VdevRole, create_on_devices,
+};
 use planner::{Capacity, Group, Kind, Mix, Rules, Taking, Words};
 use serde_json::Value;
 use units::Ashift;
@@ -139,15 +141,19 @@ impl Case {
             let (own, left) = rest.split_at(group.width);
             rest = left;
             let (shape, width) = match group.kind {
-                Kind::Mirror => (Shape::Mirror, group.width),
-                Kind::Raidz(parity) => (Shape::Raidz(parity), group.width),
+                Kind::Mirror => (VdevLayout::Mirror, group.width),
+                Kind::Raidz(parity) => (VdevLayout::Raidz(parity), group.width),
                 Kind::Draid { parity, data, spares } => {
-                    (Shape::Draid(Groups { parity, data, spares }), group.width)
+                    (VdevLayout::Draid(DraidLayout { parity, data, spares }), group.width)
                 }
-                Kind::Stripe | Kind::Spare => (Shape::Single, 1),
+                Kind::Stripe | Kind::Spare => (VdevLayout::Single, 1),
             };
             for drives in own.chunks(width) {
-                vdevs.push(NewVdev { layout: shape, drives: drives.to_vec(), role: Purpose::Data });
+                vdevs.push(NewVdev {
+                    layout: shape,
+                    drives: drives.to_vec(),
+                    role: VdevRole::Data,
+                });
             }
         }
         vdevs

@@ -3,7 +3,7 @@
 use std::io::Write;
 use std::path::PathBuf;
 
-use lab::array::{Groups, Layout, Part, Shape, Wish};
+use lab::array::{DraidLayout, Layout, Part, VdevLayout, Wish};
 use lab::course::Course;
 use lab::workload::{self, Files};
 use lab::{Heading, Record, System, path};
@@ -209,11 +209,11 @@ fn parse_layout(text: &str, count: usize, ashift: u64, part: &str) -> Result<Lay
     for group in &words.0 {
         group.layout(sector)?;
         match group.kind {
-            Kind::Stripe => vdevs.extend((0..group.width).map(|_| (Shape::Single, 1))),
-            Kind::Mirror => vdevs.push((Shape::Mirror, group.width)),
-            Kind::Raidz(parity) => vdevs.push((Shape::Raidz(parity), group.width)),
+            Kind::Stripe => vdevs.extend((0..group.width).map(|_| (VdevLayout::Single, 1))),
+            Kind::Mirror => vdevs.push((VdevLayout::Mirror, group.width)),
+            Kind::Raidz(parity) => vdevs.push((VdevLayout::Raidz(parity), group.width)),
             Kind::Draid { parity, data, spares } => {
-                vdevs.push((Shape::Draid(Groups { parity, data, spares }), group.width));
+                vdevs.push((VdevLayout::Draid(DraidLayout { parity, data, spares }), group.width));
             }
             Kind::Spare => {
                 return Err(Failure::usage(format!("{group} takes no part in what is measured")));
@@ -271,7 +271,7 @@ impl WorkloadArgs {
 #[cfg(test)]
 mod tests {
     use clap::Parser;
-    use lab::array::{Part, Shape};
+    use lab::array::{Part, VdevLayout};
 
     use super::{Args, result_file_name};
 
@@ -294,7 +294,7 @@ mod tests {
         assert_eq!(all[0].to_string(), "raidz1 3, ashift 9");
         assert_eq!(result_file_name(&all[7].to_string()), "raidz2-4-ashift-12.json");
         let all = parse("a+b+c+d+--layout+mirror 2 mirror 2+--parts+whole,1M").unwrap();
-        assert_eq!(all[0].vdevs, [(Shape::Mirror, 2), (Shape::Mirror, 2)]);
+        assert_eq!(all[0].vdevs, [(VdevLayout::Mirror, 2), (VdevLayout::Mirror, 2)]);
         assert_eq!((all[1].part, all[1].drives()), (Part::From(1 << 20), 4));
         // what has counts of its own needs none, and is there once
         assert_eq!(parse("a+b+c+d+--layout+mirror 2+--disks+3,4").unwrap().len(), 1);

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use engine::pool::{NewDataset, NewPool, NewVdev, Pool, Purpose, Shape};
+use engine::pool::{NewDataset, NewPool, NewVdev, Pool, VdevLayout, VdevRole};
 use fuse::{MountHandle, MountOptions};
 use sim::{Fault, Storm};
 use vfs::{FileSystem, Time};
@@ -121,7 +121,7 @@ impl MountedPool {
 
 fn new_pool(name: &str, drive: &Path) -> NewPool {
     let drives = vec![drive.to_owned()];
-    let vdevs = vec![NewVdev { layout: Shape::Single, drives, role: Purpose::Data }];
+    let vdevs = vec![NewVdev { layout: VdevLayout::Single, drives, role: VdevRole::Data }];
     let (name, properties) = (name.to_owned(), Vec::new());
     NewPool { name, vdevs, ashift: None, properties, force: false }
 }

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
-use engine::pool::{Environment, MemoryBudget, NewPool, NewVdev, Pool, Purpose, Shape};
+use engine::pool::{Environment, MemoryBudget, NewPool, NewVdev, Pool, VdevLayout, VdevRole};
 use fuse::{MountHandle, MountOptions, RollbackHandle};
 use rustix::fs::{FallocateFlags, RenameFlags};
 use vfs::{FileSystem, Time};
@@ -87,7 +87,7 @@ impl MountedPool {
         }
         let new = NewPool {
             name: "tank".to_owned(),
-            vdevs: vec![NewVdev { layout: Shape::Raidz(1), drives, role: Purpose::Data }],
+            vdevs: vec![NewVdev { layout: VdevLayout::Raidz(1), drives, role: VdevRole::Data }],
             ashift: None,
             properties: vec![("acltype".to_owned(), "posix".to_owned())],
             force: false,

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use engine::pool::{NewPool, NewVdev, Pool, Purpose, Shape};
+use engine::pool::{NewPool, NewVdev, Pool, VdevLayout, VdevRole};
 use fuse::{MountHandle, MountOptions};
 use sim::{Fault, Storm};
 use vfs::{FileSystem, Time};
@@ -30,7 +30,7 @@ impl FaultyMount {
     fn create(name: &str) -> Self {
         let storm = Storm::new(&[128 << 20]);
         let drives = vec![PathBuf::from("/disk")];
-        let vdevs = vec![NewVdev { layout: Shape::Single, drives, role: Purpose::Data }];
+        let vdevs = vec![NewVdev { layout: VdevLayout::Single, drives, role: VdevRole::Data }];
         let (name, properties) = (name.to_owned(), Vec::new());
         let new = NewPool { name: name.clone(), vdevs, ashift: None, properties, force: false };
         let pool = engine::pool::create_on_devices(&new, &storm.devices(), &environment()).unwrap();

@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use device::Device;
-use engine::pool::{NewPool, NewVdev, Pool, Purpose, Shape};
+use engine::pool::{NewPool, NewVdev, Pool, VdevLayout, VdevRole};
 use fuse::{MountHandle, MountOptions};
 use sim::{Fault, Storm};
 use vfs::{FileSystem, Time};
@@ -39,7 +39,7 @@ impl Place {
     fn new(name: &str) -> Self {
         let storm = Storm::new(&[128 << 20]);
         let drives = vec![PathBuf::from("/disk")];
-        let vdevs = vec![NewVdev { layout: Shape::Single, drives, role: Purpose::Data }];
+        let vdevs = vec![NewVdev { layout: VdevLayout::Single, drives, role: VdevRole::Data }];
         let (name, pool, properties) = (name.to_owned(), POOL.to_owned(), Vec::new());
         let new = NewPool { name: pool, vdevs, ashift: None, properties, force: false };
         let held = engine::pool::create_on_devices(&new, &storm.devices(), &environment()).unwrap();

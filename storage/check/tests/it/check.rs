@@ -6,14 +6,17 @@ use std::time::Duration;
 
 use check::{CheckReport, PoolCheck};
 use job::Job;
-use spa::{Options, Pool};
+use spa::{Pool, PoolOpenOptions};
 
 /// Opens the pool whose images lie in a folder.
 pub(crate) fn open_pool(dir: &Path) -> Pool {
     let found = device::probe(&[dir.to_owned()]);
-    let (mut pools, _) = spa::scan(&found.devices);
+    let (mut pools, _) = spa::scan_devices(&found.devices);
     assert_eq!(pools.len(), 1, "{}", dir.display());
-    pools.remove(0).open(&Options::default()).unwrap_or_else(|e| panic!("{}: {e}", dir.display()))
+    pools
+        .remove(0)
+        .open(&PoolOpenOptions::default())
+        .unwrap_or_else(|e| panic!("{}: {e}", dir.display()))
 }
 
 /// All that an examination finds.
@@ -34,7 +37,7 @@ pub(crate) fn check_pool(pool: &Pool, threads: usize, job: &Arc<Job>) -> CheckRe
             break;
         }
     }
-    let facts = dsl::PoolFacts { name: pool.name().to_owned(), usable: 0 };
-    let names = dsl::Tree::open(pool.mos().clone(), facts).unwrap();
+    let facts = dsl::PoolInfo { name: pool.name().to_owned(), usable_space: 0 };
+    let names = dsl::DatasetTree::open(pool.mos().clone(), facts).unwrap();
     check.report(Some(&names), Duration::ZERO, threads)
 }

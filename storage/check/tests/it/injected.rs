@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use check::CheckReport;
 use dmu::{BlockVisit, WalkControl, WalkOptions};
-use dsl::PoolFacts;
+use dsl::PoolInfo;
 use ondisk::{Blkptr, Dva, ObjectType};
 use units::ObjectId;
 
@@ -24,8 +24,8 @@ fn copy_fixture(name: &str, test: &str) -> PathBuf {
 /// The data blocks of files of the root dataset: object, block, and where they lie.
 fn file_blocks(dir: &Path) -> BTreeMap<(ObjectId, u64), Dva> {
     let pool = open_pool(dir);
-    let facts = PoolFacts { name: pool.name().to_owned(), usable: 0 };
-    let tree = dsl::Tree::open(pool.mos().clone(), facts).unwrap();
+    let facts = PoolInfo { name: pool.name().to_owned(), usable_space: 0 };
+    let tree = dsl::DatasetTree::open(pool.mos().clone(), facts).unwrap();
     let mut found = BTreeMap::new();
     for head in tree.heads() {
         let objset = head.unwrap().objset(None).unwrap();
@@ -97,8 +97,8 @@ fn what_no_side_has_is_lost_by_name_and_range() {
 fn a_lost_root_block_leaves_leaks_and_the_rest_is_examined() {
     let dir = copy_fixture("mirror-2", "check-lost-root");
     let pool = open_pool(&dir);
-    let facts = PoolFacts { name: pool.name().to_owned(), usable: 0 };
-    let tree = dsl::Tree::open(pool.mos().clone(), facts).unwrap();
+    let facts = PoolInfo { name: pool.name().to_owned(), usable_space: 0 };
+    let tree = dsl::DatasetTree::open(pool.mos().clone(), facts).unwrap();
     let head = tree.heads().map(Result::unwrap).last().unwrap();
     let Blkptr::Regular(root) = &head.phys().unwrap().root else { panic!("a root is a block") };
     for dva in root.copies() {

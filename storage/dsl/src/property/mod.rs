@@ -5,28 +5,31 @@
 //! dataset's records. What depends on a system that has the pool imported (`mounted`, and what
 //! mount options override) is told as of a pool that is not.
 
-mod facts;
-mod names;
+mod available;
+mod computed;
+mod index_words;
 mod parse;
-mod space;
 mod table;
 
 use std::collections::HashSet;
 use std::sync::Arc;
 
-use facts::{Facts, Wanted};
-pub use parse::{is_settable, parse, parse_once};
-pub use space::available;
-use table::{BOOKMARK, FILESYSTEM, Fallback, Flavor, Form, Row, SNAPSHOT, TABLE, VOLUME};
+pub use available::available_space;
+use computed::{ComputedValues, PropertyFilter};
+pub use parse::{is_settable, parse_create_only, parse_value};
+use table::{
+    BOOKMARK, DefaultValue, FILESYSTEM, PROPERTIES, PropertyAttr, PropertyDef, SNAPSHOT, VOLUME,
+    ValueFormat,
+};
 
-use crate::settings::{Set, Setting, Settings};
-use crate::{Dataset, Kind, Result};
+use crate::local_properties::{LocalProperties, LocalProperty, PropertyValue};
+use crate::{Dataset, DatasetKind, Result};
 
 /// Where a property's value comes from.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Source {
+pub enum PropertySource {
     /// It is a fact (`-`).
-    Fact,
+    Computed,
     /// Nothing is set (`default`).
     Default,
     /// It is set here (`local`).
@@ -37,10 +40,10 @@ pub enum Source {
     Inherited(String),
 }
 
-impl std::fmt::Display for Source {
+impl std::fmt::Display for PropertySource {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
-            Self::Fact => f.write_str("-"),
+            Self::Computed => f.write_str("-"),
             Self::Default => f.write_str("default"),
             Self::Local => f.write_str("local"),
             Self::Received => f.write_str("received"),
@@ -57,37 +60,39 @@ pub struct Property {
     /// Its value as `zfs get -p` prints it: numbers in full.
     pub value: String,
     /// Where it comes from.
-    pub source: Source,
+    pub source: PropertySource,
 }
 
 /// Whether there is a property of that name: a native one, or one of the form of a user's own.
 pub fn is_known(name: &str) -> bool {
-    table::find(name).is_some() || name.contains(':')
+    table::find_property(name).is_some() || name.contains(':')
 }
 
 /// Whether a property of words knows the word for this number. Others do not have such numbers.
-pub(crate) fn knows_index(name: &str, value: &Setting) -> bool {
-    match (table::find(name).map(|row| row.form), value) {
-        (Some(Form::Index(words)), Setting::Number(number)) => word(words, *number).is_some(),
+pub(crate) fn is_known_index(name: &str, value: &PropertyValue) -> bool {
+    match (table::find_property(name).map(|row| row.format), value) {
+        (Some(ValueFormat::Index(words)), PropertyValue::Number(number)) => {
+            index_word(words, *number).is_some()
+        }
         _ => false,
     }
 }
 
 /// Whether a directory below has what is set here, too.
-pub(crate) fn is_inherited(name: &str) -> bool {
-    table::find(name).is_none_or(Row::is_inherited)
+pub(crate) fn is_inheritable(name: &str) -> bool {
+    table::find_property(name).is_none_or(PropertyDef::is_inheritable)
 }
 
 /// What a property has that is set nowhere.
-pub(crate) fn fallback(name: &str) -> Option<Setting> {
-    match table::find(name)?.fallback {
-        Fallback::None => None,
-        Fallback::Number(number) => Some(Setting::Number(number)),
-        Fallback::Text(text) => Some(Setting::Text(text.to_owned())),
+pub(crate) fn default_value(name: &str) -> Option<PropertyValue> {
+    match table::find_property(name)?.default {
+        DefaultValue::None => None,
+        DefaultValue::Number(number) => Some(PropertyValue::Number(number)),
+        DefaultValue::Text(text) => Some(PropertyValue::Text(text.to_owned())),
     }
 }
 
-fn word(words: &[(&'static str, u64)], number: u64) -> Option<&'static str> {
+fn index_word(words: &[(&'static str, u64)], number: u64) -> Option<&'static str> {
     words.iter().find(|(_, known)| *known == number).map(|(word, _)| *word)
 }
 
@@ -96,37 +101,41 @@ impl Dataset {
     ///
     /// What cannot be read (of a locked dataset, or a damaged one) is left out.
     pub fn properties(&self) -> Result<Vec<Property>> {
-        let view = View::new(self, &|_| true)?;
-        let mut found: Vec<Property> = TABLE.iter().filter_map(|row| view.native(row)).collect();
-        found.extend(view.own());
+        let view = PropertyView::new(self, &|_| true)?;
+        let mut found: Vec<Property> =
+            PROPERTIES.iter().filter_map(|row| view.native_property(row)).collect();
+        found.extend(view.user_properties());
         Ok(found)
     }
 
     /// One property, native or the user's own; `None` where the dataset has none of that name.
     pub fn property(&self, name: &str) -> Result<Option<Property>> {
-        Ok(self.select(&[name])?.pop().flatten())
+        Ok(self.select_properties(&[name])?.pop().flatten())
     }
 
     /// Some properties, each in the place of its name. Much cheaper than all of them.
-    pub fn select(&self, names: &[&str]) -> Result<Vec<Option<Property>>> {
-        let view = View::new(self, &|name| names.contains(&name))?;
-        let own: Vec<Property> = view.own().collect();
-        let find = |name: &&str| match table::find(name) {
-            Some(row) => view.native(row),
+    pub fn select_properties(&self, names: &[&str]) -> Result<Vec<Option<Property>>> {
+        let view = PropertyView::new(self, &|name| names.contains(&name))?;
+        let own: Vec<Property> = view.user_properties().collect();
+        let find = |name: &&str| match table::find_property(name) {
+            Some(row) => view.native_property(row),
             None => own.iter().find(|property| property.name == *name).cloned(),
         };
         Ok(names.iter().map(find).collect())
     }
 
     /// What is set for a property: in the dataset, or for inherited ones above.
-    pub(crate) fn setting(&self, name: &str) -> Result<Option<(Setting, Source)>> {
-        let inherited = table::find(name).is_none_or(Row::is_inherited);
-        let layers = layers(self)?;
+    pub(crate) fn effective_value(
+        &self,
+        name: &str,
+    ) -> Result<Option<(PropertyValue, PropertySource)>> {
+        let inherited = table::find_property(name).is_none_or(PropertyDef::is_inheritable);
+        let layers = property_layers(self)?;
         for layer in &layers {
-            if layer.above && !inherited {
+            if layer.is_ancestor && !inherited {
                 break;
             }
-            if let Some(set) = layer.settings.get(name) {
+            if let Some(set) = layer.properties.get(name) {
                 return Ok(Some((set.value.clone(), layer.source(set))));
             }
         }
@@ -135,151 +144,160 @@ impl Dataset {
 }
 
 /// What is set in one place, as a dataset sees it.
-struct Layer {
-    settings: Arc<Settings>,
-    place: String,
+struct PropertyLayer {
+    properties: Arc<LocalProperties>,
+    dataset_name: String,
     /// Whether the place is not the dataset itself.
-    above: bool,
+    is_ancestor: bool,
 }
 
-impl Layer {
-    fn source(&self, set: &Set) -> Source {
-        if self.above {
-            Source::Inherited(self.place.clone())
-        } else if set.received {
-            Source::Received
+impl PropertyLayer {
+    fn source(&self, set: &LocalProperty) -> PropertySource {
+        if self.is_ancestor {
+            PropertySource::Inherited(self.dataset_name.clone())
+        } else if set.is_received {
+            PropertySource::Received
         } else {
-            Source::Local
+            PropertySource::Local
         }
     }
 }
 
 /// The places where something may be set, nearest first.
-fn layers(dataset: &Dataset) -> Result<Vec<Layer>> {
+fn property_layers(dataset: &Dataset) -> Result<Vec<PropertyLayer>> {
     let mut layers = Vec::new();
     let Some(phys) = dataset.phys() else { return Ok(layers) };
     if phys.is_snapshot() {
-        let settings = Arc::new(Settings::read(dataset.tree().mos(), phys.properties)?);
-        layers.push(Layer { settings, place: dataset.name(), above: false });
+        let settings = Arc::new(LocalProperties::read(dataset.tree().mos(), phys.properties)?);
+        layers.push(PropertyLayer {
+            properties: settings,
+            dataset_name: dataset.name(),
+            is_ancestor: false,
+        });
     }
-    for dir in dataset.dir().upwards() {
+    for dir in dataset.dir().ancestors() {
         let above = dir.id() != dataset.dir().id() || phys.is_snapshot();
-        let (settings, place) = (dir.settings()?, dir.path().to_owned());
-        layers.push(Layer { settings, place, above });
+        let (settings, place) = (dir.local_properties()?, dir.path().to_owned());
+        layers.push(PropertyLayer {
+            properties: settings,
+            dataset_name: place,
+            is_ancestor: above,
+        });
     }
     Ok(layers)
 }
 
 /// A dataset with all that its properties come from.
-struct View<'a> {
+struct PropertyView<'a> {
     dataset: &'a Dataset,
-    kinds: u8,
-    layers: Vec<Layer>,
-    facts: Facts,
+    kind_mask: u8,
+    layers: Vec<PropertyLayer>,
+    computed: ComputedValues,
 }
 
-impl<'a> View<'a> {
-    fn new(dataset: &'a Dataset, wanted: Wanted<'_>) -> Result<Self> {
-        let kind = dataset.kind().unwrap_or(Kind::Filesystem);
-        let volume = kind == Kind::Volume
-            || (kind == Kind::Snapshot
-                && dataset.content_kind().ok() == Some(ondisk::objset::Kind::Volume));
+impl<'a> PropertyView<'a> {
+    fn new(dataset: &'a Dataset, wanted: PropertyFilter<'_>) -> Result<Self> {
+        let kind = dataset.kind().unwrap_or(DatasetKind::Filesystem);
+        let volume = kind == DatasetKind::Volume
+            || (kind == DatasetKind::Snapshot
+                && dataset.objset_kind().ok() == Some(ondisk::objset::Kind::Volume));
         let head = if volume { VOLUME } else { FILESYSTEM };
         let kinds = match kind {
-            Kind::Bookmark => BOOKMARK,
-            Kind::Snapshot => SNAPSHOT | head,
-            Kind::Filesystem | Kind::Volume => head,
+            DatasetKind::Bookmark => BOOKMARK,
+            DatasetKind::Snapshot => SNAPSHOT | head,
+            DatasetKind::Filesystem | DatasetKind::Volume => head,
         };
-        let layers = layers(dataset)?;
-        let facts = Facts::of(dataset, kind, volume, wanted);
-        Ok(Self { dataset, kinds, layers, facts })
+        let layers = property_layers(dataset)?;
+        let facts = ComputedValues::compute(dataset, kind, volume, wanted);
+        Ok(Self { dataset, kind_mask: kinds, layers, computed: facts })
     }
 
     /// Whether this kind of dataset has the property; a snapshot has only what what it is a
     /// snapshot of has, too.
-    fn has(&self, row: &Row) -> bool {
-        if self.kinds & SNAPSHOT == 0 {
-            return row.kinds & self.kinds != 0;
+    fn has_property(&self, row: &PropertyDef) -> bool {
+        if self.kind_mask & SNAPSHOT == 0 {
+            return row.dataset_kinds & self.kind_mask != 0;
         }
-        let heads = row.kinds & (FILESYSTEM | VOLUME);
-        row.kinds & SNAPSHOT != 0 && (heads == 0 || heads & self.kinds != 0)
+        let heads = row.dataset_kinds & (FILESYSTEM | VOLUME);
+        row.dataset_kinds & SNAPSHOT != 0 && (heads == 0 || heads & self.kind_mask != 0)
     }
 
-    fn set(&self, row: &Row) -> Option<(Setting, Source)> {
-        let layers = self.layers.iter().take_while(|layer| !layer.above || row.is_inherited());
+    fn set_value(&self, row: &PropertyDef) -> Option<(PropertyValue, PropertySource)> {
+        let layers =
+            self.layers.iter().take_while(|layer| !layer.is_ancestor || row.is_inheritable());
         layers
-            .filter_map(|layer| layer.settings.get(row.name).map(|set| (layer, set)))
+            .filter_map(|layer| layer.properties.get(row.name).map(|set| (layer, set)))
             .map(|(layer, set)| (set.value.clone(), layer.source(set)))
             .next()
     }
 
-    fn native(&self, row: &Row) -> Option<Property> {
-        if !self.has(row) {
+    fn native_property(&self, row: &PropertyDef) -> Option<Property> {
+        if !self.has_property(row) {
             return None;
         }
-        let (value, source) = match self.facts.get(row.name) {
-            Some(fact) => (fact.clone(), self.fact_source(row, fact)),
-            None => self.set(row).or_else(|| self.fallback(row))?,
+        let (value, source) = match self.computed.get(row.name) {
+            Some(fact) => (fact.clone(), self.computed_source(row, fact)),
+            None => self.set_value(row).or_else(|| self.default_value(row))?,
         };
         let value = if row.name == "mountpoint" {
-            self.mountpoint(&value, &source)
+            self.resolve_mountpoint(&value, &source)
         } else {
-            row.form.write(&value)?
+            row.format.format_value(&value)?
         };
         Some(Property { name: row.name.to_owned(), value, source })
     }
 
     /// Facts have no source; but of some it is said where they were set.
-    fn fact_source(&self, row: &Row, fact: &Setting) -> Source {
+    fn computed_source(&self, row: &PropertyDef, fact: &PropertyValue) -> PropertySource {
         // no limit may be what was set
         let limits = ["quota", "refquota", "reservation", "refreservation"];
-        if let (true, Some((_, source))) = (limits.contains(&row.name), self.set(row)) {
+        if let (true, Some((_, source))) = (limits.contains(&row.name), self.set_value(row)) {
             return source;
         }
-        let is_default = match row.fallback {
-            Fallback::Number(number) => *fact == Setting::Number(number),
-            Fallback::Text(text) => *fact == Setting::Text(text.to_owned()),
-            Fallback::None => false,
+        let is_default = match row.default {
+            DefaultValue::Number(number) => *fact == PropertyValue::Number(number),
+            DefaultValue::Text(text) => *fact == PropertyValue::Text(text.to_owned()),
+            DefaultValue::None => false,
         };
-        if is_default && row.flavor != Flavor::ReadOnly {
-            return Source::Default;
+        if is_default && row.attr != PropertyAttr::ReadOnly {
+            return PropertySource::Default;
         }
         match row.name {
             "quota" | "refquota" | "reservation" | "refreservation" | "volsize"
-            | "filesystem_count" | "snapshot_count" => Source::Local,
-            _ => Source::Fact,
+            | "filesystem_count" | "snapshot_count" => PropertySource::Local,
+            _ => PropertySource::Computed,
         }
     }
 
-    fn fallback(&self, row: &Row) -> Option<(Setting, Source)> {
+    fn default_value(&self, row: &PropertyDef) -> Option<(PropertyValue, PropertySource)> {
         // a fact that is not there is not told
-        let limit = row.form == Form::Limit;
-        if self.kinds == BOOKMARK || (row.flavor == Flavor::ReadOnly && !limit) {
+        let limit = row.format == ValueFormat::Limit;
+        if self.kind_mask == BOOKMARK || (row.attr == PropertyAttr::ReadOnly && !limit) {
             return None;
         }
         // chosen when the file system was made, and kept where only its key leads
-        if self.facts.lacks_content && facts::CONTENT.contains(&row.name) {
+        if self.computed.content_unreadable && computed::CONTENT_PROPERTIES.contains(&row.name) {
             return None;
         }
-        let value = match row.fallback {
-            Fallback::None => return None,
-            Fallback::Number(number) => Setting::Number(number),
-            Fallback::Text(text) => Setting::Text(text.to_owned()),
+        let value = match row.default {
+            DefaultValue::None => return None,
+            DefaultValue::Number(number) => PropertyValue::Number(number),
+            DefaultValue::Text(text) => PropertyValue::Text(text.to_owned()),
         };
-        Some((value, Source::Default))
+        Some((value, PropertySource::Default))
     }
 
     /// A path is extended by the way from where it is set to the dataset.
-    fn mountpoint(&self, value: &Setting, source: &Source) -> String {
-        let Setting::Text(set) = value else { return "/".to_owned() };
+    fn resolve_mountpoint(&self, value: &PropertyValue, source: &PropertySource) -> String {
+        let PropertyValue::Text(set) = value else { return "/".to_owned() };
         if !set.starts_with('/') {
             return set.clone();
         }
         let path = self.dataset.dir().path();
         let below = match source {
-            Source::Local | Source::Received | Source::Fact => "",
-            Source::Inherited(from) => path.strip_prefix(&**from).unwrap_or_default(),
-            Source::Default => path,
+            PropertySource::Local | PropertySource::Received | PropertySource::Computed => "",
+            PropertySource::Inherited(from) => path.strip_prefix(&**from).unwrap_or_default(),
+            PropertySource::Default => path,
         };
         let below = below.strip_prefix('/').unwrap_or(below);
         let base = if set == "/" { "" } else { &**set };
@@ -291,17 +309,17 @@ impl<'a> View<'a> {
     }
 
     /// The user's own properties, the nearest value of each.
-    fn own(&self) -> impl Iterator<Item = Property> {
+    fn user_properties(&self) -> impl Iterator<Item = Property> {
         let mut seen = HashSet::new();
         let mut found = Vec::new();
         for layer in &self.layers {
-            for set in layer.settings.all.iter().filter(|set| set.name.contains(':')) {
+            for set in layer.properties.entries.iter().filter(|set| set.name.contains(':')) {
                 if !seen.insert(set.name.clone()) {
                     continue;
                 }
                 let value = match &set.value {
-                    Setting::Text(text) => text.clone(),
-                    Setting::Number(number) => number.to_string(),
+                    PropertyValue::Text(text) => text.clone(),
+                    PropertyValue::Number(number) => number.to_string(),
                 };
                 let (name, source) = (set.name.clone(), layer.source(set));
                 found.push(Property { name, value, source });
@@ -311,17 +329,19 @@ impl<'a> View<'a> {
     }
 }
 
-impl Form {
-    fn write(self, value: &Setting) -> Option<String> {
+impl ValueFormat {
+    fn format_value(self, value: &PropertyValue) -> Option<String> {
         Some(match (self, value) {
-            (Self::Ratio, Setting::Number(number)) => {
+            (Self::Ratio, PropertyValue::Number(number)) => {
                 let (whole, part) = (number.checked_div(100)?, number.checked_rem(100)?);
                 format!("{whole}.{part:02}")
             }
-            (Self::Limit, Setting::Number(u64::MAX)) => "none".to_owned(),
-            (Self::Number | Self::Limit, Setting::Number(number)) => number.to_string(),
-            (Self::Index(words), Setting::Number(number)) => word(words, *number)?.to_owned(),
-            (Self::Text, Setting::Text(text)) => text.clone(),
+            (Self::Limit, PropertyValue::Number(u64::MAX)) => "none".to_owned(),
+            (Self::Number | Self::Limit, PropertyValue::Number(number)) => number.to_string(),
+            (Self::Index(words), PropertyValue::Number(number)) => {
+                index_word(words, *number)?.to_owned()
+            }
+            (Self::Text, PropertyValue::Text(text)) => text.clone(),
             _ => return None,
         })
     }

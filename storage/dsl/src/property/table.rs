@@ -3,11 +3,11 @@
 //! Learnt from: the manifests of the fixtures and OpenZFS 2.3's table. Proved by: the fixture
 //! tests.
 
-use super::names;
+use super::index_words;
 
 /// Where a property's value comes from, and whether it is inherited.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Flavor {
+pub(super) enum PropertyAttr {
     /// Set by the user; directories below have it too.
     Inherit,
     /// Set by the user, for one directory.
@@ -15,14 +15,14 @@ pub(super) enum Flavor {
     /// A fact.
     ReadOnly,
     /// Chosen when the dataset was made.
-    Once,
+    OneTime,
     /// The same, and it can be changed by other means.
-    OnceDefault,
+    OneTimeDefault,
 }
 
 /// How a value is written.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Form {
+pub(super) enum ValueFormat {
     /// In decimal.
     Number,
     /// Hundredths, with a point.
@@ -37,7 +37,7 @@ pub(super) enum Form {
 
 /// The value of what is not set.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Fallback {
+pub(super) enum DefaultValue {
     None,
     Number(u64),
     Text(&'static str),
@@ -50,117 +50,123 @@ pub(super) const BOOKMARK: u8 = 8;
 
 /// A property.
 #[derive(Debug)]
-pub(super) struct Row {
+pub(super) struct PropertyDef {
     pub(super) name: &'static str,
     /// Which kinds of datasets have it.
-    pub(super) kinds: u8,
-    pub(super) flavor: Flavor,
-    pub(super) form: Form,
-    pub(super) fallback: Fallback,
+    pub(super) dataset_kinds: u8,
+    pub(super) attr: PropertyAttr,
+    pub(super) format: ValueFormat,
+    pub(super) default: DefaultValue,
 }
 
-impl Row {
+impl PropertyDef {
     /// Whether directories below and snapshots have it too.
-    pub(super) fn is_inherited(&self) -> bool {
-        self.flavor == Flavor::Inherit
+    pub(super) fn is_inheritable(&self) -> bool {
+        self.attr == PropertyAttr::Inherit
     }
 }
 
-const fn row(name: &'static str, kinds: u8, flavor: Flavor, form: Form, fallback: Fallback) -> Row {
-    Row { name, kinds, flavor, form, fallback }
+const fn property_def(
+    name: &'static str,
+    kinds: u8,
+    flavor: PropertyAttr,
+    form: ValueFormat,
+    fallback: DefaultValue,
+) -> PropertyDef {
+    PropertyDef { name, dataset_kinds: kinds, attr: flavor, format: form, default: fallback }
 }
 
-pub(super) fn find(name: &str) -> Option<&'static Row> {
-    TABLE.iter().find(|row| row.name == name)
+pub(super) fn find_property(name: &str) -> Option<&'static PropertyDef> {
+    PROPERTIES.iter().find(|row| row.name == name)
 }
 
 #[rustfmt::skip] // a table
-pub(super) static TABLE: &[Row] = &[
-    row("type", FILESYSTEM | VOLUME | SNAPSHOT | BOOKMARK, Flavor::ReadOnly, Form::Text, Fallback::None),
-    row("creation", FILESYSTEM | VOLUME | SNAPSHOT | BOOKMARK, Flavor::ReadOnly, Form::Number, Fallback::Number(0)),
-    row("used", FILESYSTEM | VOLUME | SNAPSHOT, Flavor::ReadOnly, Form::Number, Fallback::Number(0)),
-    row("available", FILESYSTEM | VOLUME, Flavor::ReadOnly, Form::Number, Fallback::Number(0)),
-    row("referenced", FILESYSTEM | VOLUME | SNAPSHOT | BOOKMARK, Flavor::ReadOnly, Form::Number, Fallback::Number(0)),
-    row("compressratio", FILESYSTEM | VOLUME | SNAPSHOT | BOOKMARK, Flavor::ReadOnly, Form::Ratio, Fallback::Number(0)),
-    row("mounted", FILESYSTEM, Flavor::ReadOnly, Form::Index(names::YES_NO), Fallback::Number(0)),
-    row("origin", FILESYSTEM | VOLUME, Flavor::ReadOnly, Form::Text, Fallback::None),
-    row("quota", FILESYSTEM, Flavor::Default, Form::Number, Fallback::Number(0)),
-    row("reservation", FILESYSTEM | VOLUME, Flavor::Default, Form::Number, Fallback::Number(0)),
-    row("volsize", SNAPSHOT | VOLUME, Flavor::Default, Form::Number, Fallback::Number(0)),
-    row("volblocksize", VOLUME, Flavor::Once, Form::Number, Fallback::Number(16384)),
-    row("recordsize", FILESYSTEM, Flavor::Inherit, Form::Number, Fallback::Number(131072)),
-    row("mountpoint", FILESYSTEM, Flavor::Inherit, Form::Text, Fallback::Text("/")),
-    row("sharenfs", FILESYSTEM, Flavor::Inherit, Form::Text, Fallback::Text("off")),
-    row("checksum", FILESYSTEM | VOLUME, Flavor::Inherit, Form::Index(names::CHECKSUM), Fallback::Number(1)),
-    row("compression", FILESYSTEM | VOLUME, Flavor::Inherit, Form::Index(names::COMPRESSION), Fallback::Number(1)),
-    row("atime", FILESYSTEM, Flavor::Inherit, Form::Index(names::SWITCH), Fallback::Number(1)),
-    row("devices", FILESYSTEM | SNAPSHOT, Flavor::Inherit, Form::Index(names::SWITCH), Fallback::Number(1)),
-    row("exec", FILESYSTEM | SNAPSHOT, Flavor::Inherit, Form::Index(names::SWITCH), Fallback::Number(1)),
-    row("setuid", FILESYSTEM | SNAPSHOT, Flavor::Inherit, Form::Index(names::SWITCH), Fallback::Number(1)),
-    row("readonly", FILESYSTEM | VOLUME, Flavor::Inherit, Form::Index(names::SWITCH), Fallback::Number(0)),
-    row("zoned", FILESYSTEM, Flavor::Inherit, Form::Index(names::SWITCH), Fallback::Number(0)),
-    row("snapdir", FILESYSTEM, Flavor::Inherit, Form::Index(names::SNAPDIR), Fallback::Number(0)),
-    row("aclmode", FILESYSTEM, Flavor::Inherit, Form::Index(names::ACLMODE), Fallback::Number(0)),
-    row("aclinherit", FILESYSTEM, Flavor::Inherit, Form::Index(names::ACLINHERIT), Fallback::Number(4)),
-    row("createtxg", FILESYSTEM | VOLUME | SNAPSHOT | BOOKMARK, Flavor::ReadOnly, Form::Number, Fallback::Number(0)),
-    row("canmount", FILESYSTEM, Flavor::Default, Form::Index(names::CANMOUNT), Fallback::Number(1)),
-    row("xattr", FILESYSTEM | SNAPSHOT, Flavor::Inherit, Form::Index(names::XATTR), Fallback::Number(2)),
-    row("copies", FILESYSTEM | VOLUME, Flavor::Inherit, Form::Index(names::COPIES), Fallback::Number(1)),
-    row("version", FILESYSTEM | SNAPSHOT, Flavor::Default, Form::Index(names::VERSION), Fallback::Number(0)),
-    row("utf8only", FILESYSTEM | SNAPSHOT, Flavor::Once, Form::Index(names::SWITCH), Fallback::Number(0)),
-    row("normalization", FILESYSTEM | SNAPSHOT, Flavor::Once, Form::Index(names::NORMALIZATION), Fallback::Number(0)),
-    row("casesensitivity", FILESYSTEM | SNAPSHOT, Flavor::Once, Form::Index(names::CASE), Fallback::Number(0)),
-    row("vscan", FILESYSTEM, Flavor::Inherit, Form::Index(names::SWITCH), Fallback::Number(0)),
-    row("nbmand", FILESYSTEM | SNAPSHOT, Flavor::Inherit, Form::Index(names::SWITCH), Fallback::Number(0)),
-    row("sharesmb", FILESYSTEM, Flavor::Inherit, Form::Text, Fallback::Text("off")),
-    row("refquota", FILESYSTEM, Flavor::Default, Form::Number, Fallback::Number(0)),
-    row("refreservation", FILESYSTEM | VOLUME, Flavor::Default, Form::Number, Fallback::Number(0)),
-    row("guid", FILESYSTEM | VOLUME | SNAPSHOT | BOOKMARK, Flavor::ReadOnly, Form::Number, Fallback::Number(0)),
-    row("primarycache", FILESYSTEM | VOLUME | SNAPSHOT, Flavor::Inherit, Form::Index(names::CACHE), Fallback::Number(2)),
-    row("secondarycache", FILESYSTEM | VOLUME | SNAPSHOT, Flavor::Inherit, Form::Index(names::CACHE), Fallback::Number(2)),
-    row("usedbysnapshots", FILESYSTEM | VOLUME, Flavor::ReadOnly, Form::Number, Fallback::Number(0)),
-    row("usedbydataset", FILESYSTEM | VOLUME, Flavor::ReadOnly, Form::Number, Fallback::Number(0)),
-    row("usedbychildren", FILESYSTEM | VOLUME, Flavor::ReadOnly, Form::Number, Fallback::Number(0)),
-    row("usedbyrefreservation", FILESYSTEM | VOLUME, Flavor::ReadOnly, Form::Number, Fallback::Number(0)),
-    row("defer_destroy", SNAPSHOT, Flavor::ReadOnly, Form::Index(names::SWITCH), Fallback::Number(0)),
-    row("userrefs", SNAPSHOT, Flavor::ReadOnly, Form::Number, Fallback::Number(0)),
-    row("logbias", FILESYSTEM | VOLUME, Flavor::Inherit, Form::Index(names::LOGBIAS), Fallback::Number(0)),
-    row("objsetid", FILESYSTEM | VOLUME | SNAPSHOT, Flavor::ReadOnly, Form::Number, Fallback::Number(0)),
-    row("dedup", FILESYSTEM | VOLUME, Flavor::Inherit, Form::Index(names::DEDUP), Fallback::Number(2)),
-    row("mlslabel", FILESYSTEM | VOLUME | SNAPSHOT, Flavor::Inherit, Form::Text, Fallback::Text("none")),
-    row("sync", FILESYSTEM | VOLUME, Flavor::Inherit, Form::Index(names::SYNC), Fallback::Number(0)),
-    row("dnodesize", FILESYSTEM, Flavor::Inherit, Form::Index(names::DNODESIZE), Fallback::Number(0)),
-    row("refcompressratio", FILESYSTEM | VOLUME | SNAPSHOT, Flavor::ReadOnly, Form::Ratio, Fallback::Number(0)),
-    row("written", FILESYSTEM | VOLUME | SNAPSHOT, Flavor::ReadOnly, Form::Number, Fallback::Number(0)),
-    row("clones", SNAPSHOT, Flavor::ReadOnly, Form::Text, Fallback::None),
-    row("logicalused", FILESYSTEM | VOLUME, Flavor::ReadOnly, Form::Number, Fallback::Number(0)),
-    row("logicalreferenced", FILESYSTEM | VOLUME | SNAPSHOT | BOOKMARK, Flavor::ReadOnly, Form::Number, Fallback::Number(0)),
-    row("volmode", FILESYSTEM | VOLUME, Flavor::Inherit, Form::Index(names::VOLMODE), Fallback::Number(0)),
-    row("filesystem_limit", FILESYSTEM, Flavor::Default, Form::Limit, Fallback::Number(u64::MAX)),
-    row("snapshot_limit", FILESYSTEM | VOLUME, Flavor::Default, Form::Limit, Fallback::Number(u64::MAX)),
-    row("filesystem_count", FILESYSTEM, Flavor::ReadOnly, Form::Limit, Fallback::Number(u64::MAX)),
-    row("snapshot_count", FILESYSTEM | VOLUME, Flavor::ReadOnly, Form::Limit, Fallback::Number(u64::MAX)),
-    row("snapdev", FILESYSTEM | VOLUME, Flavor::Inherit, Form::Index(names::SNAPDEV), Fallback::Number(0)),
-    row("acltype", FILESYSTEM | SNAPSHOT, Flavor::Inherit, Form::Index(names::ACLTYPE), Fallback::Number(0)),
-    row("context", FILESYSTEM | VOLUME | SNAPSHOT, Flavor::Default, Form::Text, Fallback::Text("none")),
-    row("fscontext", FILESYSTEM | VOLUME | SNAPSHOT, Flavor::Default, Form::Text, Fallback::Text("none")),
-    row("defcontext", FILESYSTEM | VOLUME | SNAPSHOT, Flavor::Default, Form::Text, Fallback::Text("none")),
-    row("rootcontext", FILESYSTEM | VOLUME | SNAPSHOT, Flavor::Default, Form::Text, Fallback::Text("none")),
-    row("relatime", FILESYSTEM, Flavor::Inherit, Form::Index(names::SWITCH), Fallback::Number(1)),
-    row("redundant_metadata", FILESYSTEM | VOLUME, Flavor::Inherit, Form::Index(names::REDUNDANT_METADATA), Fallback::Number(0)),
-    row("overlay", FILESYSTEM, Flavor::Inherit, Form::Index(names::SWITCH), Fallback::Number(1)),
-    row("receive_resume_token", FILESYSTEM | VOLUME, Flavor::ReadOnly, Form::Text, Fallback::None),
-    row("encryption", FILESYSTEM | VOLUME | SNAPSHOT, Flavor::Once, Form::Index(names::ENCRYPTION), Fallback::Number(2)),
-    row("keylocation", FILESYSTEM | VOLUME, Flavor::Default, Form::Text, Fallback::Text("none")),
-    row("keyformat", FILESYSTEM | VOLUME, Flavor::OnceDefault, Form::Index(names::KEYFORMAT), Fallback::Number(0)),
-    row("pbkdf2iters", FILESYSTEM | VOLUME, Flavor::OnceDefault, Form::Number, Fallback::Number(0)),
-    row("encryptionroot", FILESYSTEM | VOLUME | SNAPSHOT, Flavor::ReadOnly, Form::Text, Fallback::None),
-    row("keystatus", FILESYSTEM | VOLUME | SNAPSHOT, Flavor::ReadOnly, Form::Index(names::KEYSTATUS), Fallback::Number(0)),
-    row("special_small_blocks", FILESYSTEM, Flavor::Inherit, Form::Number, Fallback::Number(0)),
-    row("redact_snaps", FILESYSTEM | VOLUME | SNAPSHOT | BOOKMARK, Flavor::ReadOnly, Form::Text, Fallback::None),
-    row("snapshots_changed", FILESYSTEM | VOLUME, Flavor::ReadOnly, Form::Number, Fallback::Number(0)),
-    row("prefetch", FILESYSTEM | VOLUME | SNAPSHOT, Flavor::Inherit, Form::Index(names::CACHE), Fallback::Number(2)),
-    row("volthreading", VOLUME, Flavor::Default, Form::Index(names::SWITCH), Fallback::Number(1)),
-    row("direct", FILESYSTEM, Flavor::Inherit, Form::Index(names::DIRECT), Fallback::Number(1)),
-    row("longname", FILESYSTEM, Flavor::Inherit, Form::Index(names::SWITCH), Fallback::Number(0)),
+pub(super) static PROPERTIES: &[PropertyDef] = &[
+    property_def("type", FILESYSTEM | VOLUME | SNAPSHOT | BOOKMARK, PropertyAttr::ReadOnly, ValueFormat::Text, DefaultValue::None),
+    property_def("creation", FILESYSTEM | VOLUME | SNAPSHOT | BOOKMARK, PropertyAttr::ReadOnly, ValueFormat::Number, DefaultValue::Number(0)),
+    property_def("used", FILESYSTEM | VOLUME | SNAPSHOT, PropertyAttr::ReadOnly, ValueFormat::Number, DefaultValue::Number(0)),
+    property_def("available", FILESYSTEM | VOLUME, PropertyAttr::ReadOnly, ValueFormat::Number, DefaultValue::Number(0)),
+    property_def("referenced", FILESYSTEM | VOLUME | SNAPSHOT | BOOKMARK, PropertyAttr::ReadOnly, ValueFormat::Number, DefaultValue::Number(0)),
+    property_def("compressratio", FILESYSTEM | VOLUME | SNAPSHOT | BOOKMARK, PropertyAttr::ReadOnly, ValueFormat::Ratio, DefaultValue::Number(0)),
+    property_def("mounted", FILESYSTEM, PropertyAttr::ReadOnly, ValueFormat::Index(index_words::YES_NO), DefaultValue::Number(0)),
+    property_def("origin", FILESYSTEM | VOLUME, PropertyAttr::ReadOnly, ValueFormat::Text, DefaultValue::None),
+    property_def("quota", FILESYSTEM, PropertyAttr::Default, ValueFormat::Number, DefaultValue::Number(0)),
+    property_def("reservation", FILESYSTEM | VOLUME, PropertyAttr::Default, ValueFormat::Number, DefaultValue::Number(0)),
+    property_def("volsize", SNAPSHOT | VOLUME, PropertyAttr::Default, ValueFormat::Number, DefaultValue::Number(0)),
+    property_def("volblocksize", VOLUME, PropertyAttr::OneTime, ValueFormat::Number, DefaultValue::Number(16384)),
+    property_def("recordsize", FILESYSTEM, PropertyAttr::Inherit, ValueFormat::Number, DefaultValue::Number(131072)),
+    property_def("mountpoint", FILESYSTEM, PropertyAttr::Inherit, ValueFormat::Text, DefaultValue::Text("/")),
+    property_def("sharenfs", FILESYSTEM, PropertyAttr::Inherit, ValueFormat::Text, DefaultValue::Text("off")),
+    property_def("checksum", FILESYSTEM | VOLUME, PropertyAttr::Inherit, ValueFormat::Index(index_words::CHECKSUM), DefaultValue::Number(1)),
+    property_def("compression", FILESYSTEM | VOLUME, PropertyAttr::Inherit, ValueFormat::Index(index_words::COMPRESSION), DefaultValue::Number(1)),
+    property_def("atime", FILESYSTEM, PropertyAttr::Inherit, ValueFormat::Index(index_words::ON_OFF), DefaultValue::Number(1)),
+    property_def("devices", FILESYSTEM | SNAPSHOT, PropertyAttr::Inherit, ValueFormat::Index(index_words::ON_OFF), DefaultValue::Number(1)),
+    property_def("exec", FILESYSTEM | SNAPSHOT, PropertyAttr::Inherit, ValueFormat::Index(index_words::ON_OFF), DefaultValue::Number(1)),
+    property_def("setuid", FILESYSTEM | SNAPSHOT, PropertyAttr::Inherit, ValueFormat::Index(index_words::ON_OFF), DefaultValue::Number(1)),
+    property_def("readonly", FILESYSTEM | VOLUME, PropertyAttr::Inherit, ValueFormat::Index(index_words::ON_OFF), DefaultValue::Number(0)),
+    property_def("zoned", FILESYSTEM, PropertyAttr::Inherit, ValueFormat::Index(index_words::ON_OFF), DefaultValue::Number(0)),
+    property_def("snapdir", FILESYSTEM, PropertyAttr::Inherit, ValueFormat::Index(index_words::SNAPDIR), DefaultValue::Number(0)),
+    property_def("aclmode", FILESYSTEM, PropertyAttr::Inherit, ValueFormat::Index(index_words::ACLMODE), DefaultValue::Number(0)),
+    property_def("aclinherit", FILESYSTEM, PropertyAttr::Inherit, ValueFormat::Index(index_words::ACLINHERIT), DefaultValue::Number(4)),
+    property_def("createtxg", FILESYSTEM | VOLUME | SNAPSHOT | BOOKMARK, PropertyAttr::ReadOnly, ValueFormat::Number, DefaultValue::Number(0)),
+    property_def("canmount", FILESYSTEM, PropertyAttr::Default, ValueFormat::Index(index_words::CANMOUNT), DefaultValue::Number(1)),
+    property_def("xattr", FILESYSTEM | SNAPSHOT, PropertyAttr::Inherit, ValueFormat::Index(index_words::XATTR), DefaultValue::Number(2)),
+    property_def("copies", FILESYSTEM | VOLUME, PropertyAttr::Inherit, ValueFormat::Index(index_words::COPIES), DefaultValue::Number(1)),
+    property_def("version", FILESYSTEM | SNAPSHOT, PropertyAttr::Default, ValueFormat::Index(index_words::VERSION), DefaultValue::Number(0)),
+    property_def("utf8only", FILESYSTEM | SNAPSHOT, PropertyAttr::OneTime, ValueFormat::Index(index_words::ON_OFF), DefaultValue::Number(0)),
+    property_def("normalization", FILESYSTEM | SNAPSHOT, PropertyAttr::OneTime, ValueFormat::Index(index_words::NORMALIZATION), DefaultValue::Number(0)),
+    property_def("casesensitivity", FILESYSTEM | SNAPSHOT, PropertyAttr::OneTime, ValueFormat::Index(index_words::CASE_SENSITIVITY), DefaultValue::Number(0)),
+    property_def("vscan", FILESYSTEM, PropertyAttr::Inherit, ValueFormat::Index(index_words::ON_OFF), DefaultValue::Number(0)),
+    property_def("nbmand", FILESYSTEM | SNAPSHOT, PropertyAttr::Inherit, ValueFormat::Index(index_words::ON_OFF), DefaultValue::Number(0)),
+    property_def("sharesmb", FILESYSTEM, PropertyAttr::Inherit, ValueFormat::Text, DefaultValue::Text("off")),
+    property_def("refquota", FILESYSTEM, PropertyAttr::Default, ValueFormat::Number, DefaultValue::Number(0)),
+    property_def("refreservation", FILESYSTEM | VOLUME, PropertyAttr::Default, ValueFormat::Number, DefaultValue::Number(0)),
+    property_def("guid", FILESYSTEM | VOLUME | SNAPSHOT | BOOKMARK, PropertyAttr::ReadOnly, ValueFormat::Number, DefaultValue::Number(0)),
+    property_def("primarycache", FILESYSTEM | VOLUME | SNAPSHOT, PropertyAttr::Inherit, ValueFormat::Index(index_words::CACHE), DefaultValue::Number(2)),
+    property_def("secondarycache", FILESYSTEM | VOLUME | SNAPSHOT, PropertyAttr::Inherit, ValueFormat::Index(index_words::CACHE), DefaultValue::Number(2)),
+    property_def("usedbysnapshots", FILESYSTEM | VOLUME, PropertyAttr::ReadOnly, ValueFormat::Number, DefaultValue::Number(0)),
+    property_def("usedbydataset", FILESYSTEM | VOLUME, PropertyAttr::ReadOnly, ValueFormat::Number, DefaultValue::Number(0)),
+    property_def("usedbychildren", FILESYSTEM | VOLUME, PropertyAttr::ReadOnly, ValueFormat::Number, DefaultValue::Number(0)),
+    property_def("usedbyrefreservation", FILESYSTEM | VOLUME, PropertyAttr::ReadOnly, ValueFormat::Number, DefaultValue::Number(0)),
+    property_def("defer_destroy", SNAPSHOT, PropertyAttr::ReadOnly, ValueFormat::Index(index_words::ON_OFF), DefaultValue::Number(0)),
+    property_def("userrefs", SNAPSHOT, PropertyAttr::ReadOnly, ValueFormat::Number, DefaultValue::Number(0)),
+    property_def("logbias", FILESYSTEM | VOLUME, PropertyAttr::Inherit, ValueFormat::Index(index_words::LOGBIAS), DefaultValue::Number(0)),
+    property_def("objsetid", FILESYSTEM | VOLUME | SNAPSHOT, PropertyAttr::ReadOnly, ValueFormat::Number, DefaultValue::Number(0)),
+    property_def("dedup", FILESYSTEM | VOLUME, PropertyAttr::Inherit, ValueFormat::Index(index_words::DEDUP), DefaultValue::Number(2)),
+    property_def("mlslabel", FILESYSTEM | VOLUME | SNAPSHOT, PropertyAttr::Inherit, ValueFormat::Text, DefaultValue::Text("none")),
+    property_def("sync", FILESYSTEM | VOLUME, PropertyAttr::Inherit, ValueFormat::Index(index_words::SYNC), DefaultValue::Number(0)),
+    property_def("dnodesize", FILESYSTEM, PropertyAttr::Inherit, ValueFormat::Index(index_words::DNODESIZE), DefaultValue::Number(0)),
+    property_def("refcompressratio", FILESYSTEM | VOLUME | SNAPSHOT, PropertyAttr::ReadOnly, ValueFormat::Ratio, DefaultValue::Number(0)),
+    property_def("written", FILESYSTEM | VOLUME | SNAPSHOT, PropertyAttr::ReadOnly, ValueFormat::Number, DefaultValue::Number(0)),
+    property_def("clones", SNAPSHOT, PropertyAttr::ReadOnly, ValueFormat::Text, DefaultValue::None),
+    property_def("logicalused", FILESYSTEM | VOLUME, PropertyAttr::ReadOnly, ValueFormat::Number, DefaultValue::Number(0)),
+    property_def("logicalreferenced", FILESYSTEM | VOLUME | SNAPSHOT | BOOKMARK, PropertyAttr::ReadOnly, ValueFormat::Number, DefaultValue::Number(0)),
+    property_def("volmode", FILESYSTEM | VOLUME, PropertyAttr::Inherit, ValueFormat::Index(index_words::VOLMODE), DefaultValue::Number(0)),
+    property_def("filesystem_limit", FILESYSTEM, PropertyAttr::Default, ValueFormat::Limit, DefaultValue::Number(u64::MAX)),
+    property_def("snapshot_limit", FILESYSTEM | VOLUME, PropertyAttr::Default, ValueFormat::Limit, DefaultValue::Number(u64::MAX)),
+    property_def("filesystem_count", FILESYSTEM, PropertyAttr::ReadOnly, ValueFormat::Limit, DefaultValue::Number(u64::MAX)),
+    property_def("snapshot_count", FILESYSTEM | VOLUME, PropertyAttr::ReadOnly, ValueFormat::Limit, DefaultValue::Number(u64::MAX)),
+    property_def("snapdev", FILESYSTEM | VOLUME, PropertyAttr::Inherit, ValueFormat::Index(index_words::SNAPDEV), DefaultValue::Number(0)),
+    property_def("acltype", FILESYSTEM | SNAPSHOT, PropertyAttr::Inherit, ValueFormat::Index(index_words::ACLTYPE), DefaultValue::Number(0)),
+    property_def("context", FILESYSTEM | VOLUME | SNAPSHOT, PropertyAttr::Default, ValueFormat::Text, DefaultValue::Text("none")),
+    property_def("fscontext", FILESYSTEM | VOLUME | SNAPSHOT, PropertyAttr::Default, ValueFormat::Text, DefaultValue::Text("none")),
+    property_def("defcontext", FILESYSTEM | VOLUME | SNAPSHOT, PropertyAttr::Default, ValueFormat::Text, DefaultValue::Text("none")),
+    property_def("rootcontext", FILESYSTEM | VOLUME | SNAPSHOT, PropertyAttr::Default, ValueFormat::Text, DefaultValue::Text("none")),
+    property_def("relatime", FILESYSTEM, PropertyAttr::Inherit, ValueFormat::Index(index_words::ON_OFF), DefaultValue::Number(1)),
+    property_def("redundant_metadata", FILESYSTEM | VOLUME, PropertyAttr::Inherit, ValueFormat::Index(index_words::REDUNDANT_METADATA), DefaultValue::Number(0)),
+    property_def("overlay", FILESYSTEM, PropertyAttr::Inherit, ValueFormat::Index(index_words::ON_OFF), DefaultValue::Number(1)),
+    property_def("receive_resume_token", FILESYSTEM | VOLUME, PropertyAttr::ReadOnly, ValueFormat::Text, DefaultValue::None),
+    property_def("encryption", FILESYSTEM | VOLUME | SNAPSHOT, PropertyAttr::OneTime, ValueFormat::Index(index_words::ENCRYPTION), DefaultValue::Number(2)),
+    property_def("keylocation", FILESYSTEM | VOLUME, PropertyAttr::Default, ValueFormat::Text, DefaultValue::Text("none")),
+    property_def("keyformat", FILESYSTEM | VOLUME, PropertyAttr::OneTimeDefault, ValueFormat::Index(index_words::KEYFORMAT), DefaultValue::Number(0)),
+    property_def("pbkdf2iters", FILESYSTEM | VOLUME, PropertyAttr::OneTimeDefault, ValueFormat::Number, DefaultValue::Number(0)),
+    property_def("encryptionroot", FILESYSTEM | VOLUME | SNAPSHOT, PropertyAttr::ReadOnly, ValueFormat::Text, DefaultValue::None),
+    property_def("keystatus", FILESYSTEM | VOLUME | SNAPSHOT, PropertyAttr::ReadOnly, ValueFormat::Index(index_words::KEYSTATUS), DefaultValue::Number(0)),
+    property_def("special_small_blocks", FILESYSTEM, PropertyAttr::Inherit, ValueFormat::Number, DefaultValue::Number(0)),
+    property_def("redact_snaps", FILESYSTEM | VOLUME | SNAPSHOT | BOOKMARK, PropertyAttr::ReadOnly, ValueFormat::Text, DefaultValue::None),
+    property_def("snapshots_changed", FILESYSTEM | VOLUME, PropertyAttr::ReadOnly, ValueFormat::Number, DefaultValue::Number(0)),
+    property_def("prefetch", FILESYSTEM | VOLUME | SNAPSHOT, PropertyAttr::Inherit, ValueFormat::Index(index_words::CACHE), DefaultValue::Number(2)),
+    property_def("volthreading", VOLUME, PropertyAttr::Default, ValueFormat::Index(index_words::ON_OFF), DefaultValue::Number(1)),
+    property_def("direct", FILESYSTEM, PropertyAttr::Inherit, ValueFormat::Index(index_words::DIRECT), DefaultValue::Number(1)),
+    property_def("longname", FILESYSTEM, PropertyAttr::Inherit, ValueFormat::Index(index_words::ON_OFF), DefaultValue::Number(0)),
 ];

@@ -1,11 +1,11 @@
 //! Words and numbers, against each other and against known values.
 
-use super::table::{Flavor, TABLE, find};
-use super::{Form, word};
-use crate::settings::Setting;
+use super::table::{PROPERTIES, PropertyAttr, find_property};
+use super::{ValueFormat, index_word};
+use crate::local_properties::PropertyValue;
 
-fn written(name: &str, number: u64) -> Option<String> {
-    find(name).unwrap().form.write(&Setting::Number(number))
+fn format_number(name: &str, number: u64) -> Option<String> {
+    find_property(name).unwrap().format.format_value(&PropertyValue::Number(number))
 }
 
 #[test]
@@ -26,18 +26,20 @@ fn every_kind_of_value_is_written_as_zfs_does() {
         ("filesystem_limit", u64::MAX, "none"),
         ("quota", 0, "0"),
     ] {
-        assert_eq!(written(name, number).as_deref(), Some(text), "{name}");
+        assert_eq!(format_number(name, number).as_deref(), Some(text), "{name}");
     }
-    assert_eq!(written("compression", 99), None);
+    assert_eq!(format_number("compression", 99), None);
 }
 
 #[test]
 fn names_are_unique_and_defaults_have_words() {
-    for (at, row) in TABLE.iter().enumerate() {
-        assert!(TABLE.iter().skip(at + 1).all(|other| other.name != row.name), "{}", row.name);
-        if let (Form::Index(words), super::Fallback::Number(number)) = (row.form, row.fallback) {
-            let told = row.flavor == Flavor::ReadOnly || row.name == "version";
-            assert!(told || word(words, number).is_some(), "{}", row.name);
+    for (at, row) in PROPERTIES.iter().enumerate() {
+        assert!(PROPERTIES.iter().skip(at + 1).all(|other| other.name != row.name), "{}", row.name);
+        if let (ValueFormat::Index(words), super::DefaultValue::Number(number)) =
+            (row.format, row.default)
+        {
+            let told = row.attr == PropertyAttr::ReadOnly || row.name == "version";
+            assert!(told || index_word(words, number).is_some(), "{}", row.name);
         }
     }
 }

@@ -9,229 +9,260 @@ use std::collections::BTreeMap;
 use ondisk::dsl::{Bookmark, Dataset as DatasetPhys};
 use units::{ObjectId, Txg};
 
-use super::change::{Change, TABLE, words};
-use super::deadlist::{self, Contents};
+use super::context::{SyncTaskContext, ZAP_METADATA, u64_value};
+use super::deadlist::{self, DeadlistContents};
 use super::features::{self, guid};
-use super::space::Space;
+use super::space::SpaceDelta;
 use super::{destroy, names, snapshot};
 use crate::{Error, Result};
 
 /// A bookmark of a head, by its name.
 #[derive(Clone, Debug)]
-pub(crate) struct Named {
+pub(crate) struct NamedBookmark {
     pub(crate) name: String,
-    pub(crate) mark: Bookmark,
+    pub(crate) bookmark: Bookmark,
 }
 
 /// Makes a bookmark `path#name` of a snapshot of the same head, or of one that it is a clone of.
-pub fn bookmark(change: &Change<'_>, name: &str, snapshot: &str) -> Result<()> {
-    let (path, part) = split(name)?;
-    names::judge_snapshot(path, part)?;
+pub fn create_bookmark(change: &SyncTaskContext<'_>, name: &str, snapshot: &str) -> Result<()> {
+    let (path, part) = split_bookmark_name(name)?;
+    names::check_snapshot_name(path, part)?;
     let head = change.find_head(path)?;
     let (_, snapshot) = change.find_snapshot(snapshot)?;
-    let record = change.dataset(snapshot)?;
-    if !is_before(change, head.dataset, snapshot)? {
-        return Err(Error::NotOfThis { name: name.to_owned() });
+    let record = change.dataset_phys(snapshot)?;
+    if !is_ancestor_snapshot(change, head.dataset, snapshot)? {
+        return Err(Error::WrongDataset { name: name.to_owned() });
     }
-    if part_of(change, head.dataset, part)?.is_some() {
+    if stored_name(change, head.dataset, part)?.is_some() {
         return Err(Error::Exists { name: name.to_owned() });
     }
     if !features::is_enabled(change, guid::BOOKMARKS)? {
         return Err(Error::FeatureDisabled { guid: guid::BOOKMARKS });
     }
-    let mark = of_snapshot(change, snapshot, &record)?;
+    let mark = bookmark_from_snapshot(change, snapshot, &record)?;
     if mark.has_sizes() {
-        features::add(change, guid::BOOKMARK_WRITTEN)?;
+        features::increment(change, guid::BOOKMARK_WRITTEN)?;
     }
-    add(change, head.dataset, &Named { name: part.to_owned(), mark })
+    insert(change, head.dataset, &NamedBookmark { name: part.to_owned(), bookmark: mark })
 }
 
 /// Destroys a bookmark.
-pub fn destroy_bookmark(change: &Change<'_>, name: &str) -> Result<()> {
-    let (path, part) = split(name)?;
+pub fn destroy_bookmark(change: &SyncTaskContext<'_>, name: &str) -> Result<()> {
+    let (path, part) = split_bookmark_name(name)?;
     let head = change.find_head(path)?;
-    let all = all(change, head.dataset)?;
+    let all = list_bookmarks(change, head.dataset)?;
     let missing = || Error::NoSuchDataset { name: name.to_owned() };
-    let part = &part_of(change, head.dataset, part)?.ok_or_else(missing)?;
+    let part = &stored_name(change, head.dataset, part)?.ok_or_else(missing)?;
     let found = all.iter().find(|known| known.name == *part).ok_or_else(missing)?;
-    let mark = &found.mark;
+    let mark = &found.bookmark;
     if mark.is_long() {
-        features::take(change, guid::BOOKMARK_V2)?;
+        features::decrement(change, guid::BOOKMARK_V2)?;
     }
     if mark.has_sizes() {
-        let others = all.iter().filter(|other| other.name != *part && other.mark.has_sizes());
-        let shared = others.clone().any(|other| other.mark.creation_txg == mark.creation_txg);
-        let record = change.dataset(head.dataset)?;
+        let others = all.iter().filter(|other| other.name != *part && other.bookmark.has_sizes());
+        let shared = others.clone().any(|other| other.bookmark.creation_txg == mark.creation_txg);
+        let record = change.dataset_phys(head.dataset)?;
         let gone = mark.flags & Bookmark::SNAPSHOT_EXISTS == 0;
         if gone && !shared && mark.creation_txg < record.previous_txg {
             let txg = [mark.creation_txg];
-            destroy::join_stretches_of_clones(change, head.dir, &txg)?;
-            deadlist::join_stretches(change, record.deadlist, &txg)?;
+            destroy::merge_clone_deadlist_entries(change, head.dir, &txg)?;
+            deadlist::merge_entries(change, record.deadlist, &txg)?;
         }
-        features::take(change, guid::BOOKMARK_WRITTEN)?;
+        features::decrement(change, guid::BOOKMARK_WRITTEN)?;
     }
-    drop_redaction(change, mark)?;
-    let table = table_of(change, head.dataset)?;
+    free_redaction_list(change, mark)?;
+    let table = bookmark_zap(change, head.dataset)?;
     change.remove(table, part)?;
-    if change.count(table)? == 0 {
-        change.remove_field(head.dataset, DatasetPhys::BOOKMARKS)?;
+    if change.zap_count(table)? == 0 {
+        change.remove_zap_field(head.dataset, DatasetPhys::BOOKMARKS)?;
         change.free_object(table)?;
-        features::take(change, guid::BOOKMARKS)?;
+        features::decrement(change, guid::BOOKMARKS)?;
     }
     Ok(())
 }
 
-fn split(name: &str) -> Result<(&str, &str)> {
-    name.split_once('#').ok_or_else(|| names::bad(name, "a bookmark's name has a #"))
+fn split_bookmark_name(name: &str) -> Result<(&str, &str)> {
+    name.split_once('#').ok_or_else(|| names::invalid_name(name, "a bookmark's name has a #"))
 }
 
 /// Frees a bookmark's list of what it leaves out.
-fn drop_redaction(change: &Change<'_>, mark: &Bookmark) -> Result<()> {
+fn free_redaction_list(change: &SyncTaskContext<'_>, mark: &Bookmark) -> Result<()> {
     if !mark.redaction.exists() {
         return Ok(());
     }
     if change.object(mark.redaction)?.dnode().spill.is_some() {
-        features::take(change, guid::REDACTION_SPILL)?;
+        features::decrement(change, guid::REDACTION_SPILL)?;
     }
     change.free_object(mark.redaction)?;
-    features::take(change, guid::REDACTION_BOOKMARKS)
+    features::decrement(change, guid::REDACTION_BOOKMARKS)
 }
 
 /// Whether a snapshot is among those that lead to a head.
-fn is_before(change: &Change<'_>, head: ObjectId, snapshot: ObjectId) -> Result<bool> {
-    let mut at = change.dataset(head)?;
-    let wanted = change.dataset(snapshot)?.creation_txg;
+fn is_ancestor_snapshot(
+    change: &SyncTaskContext<'_>,
+    head: ObjectId,
+    snapshot: ObjectId,
+) -> Result<bool> {
+    let mut at = change.dataset_phys(head)?;
+    let wanted = change.dataset_phys(snapshot)?.creation_txg;
     while at.previous.exists() && at.previous_txg >= wanted {
         if at.previous == snapshot {
             return Ok(true);
         }
-        at = change.dataset(at.previous)?;
+        at = change.dataset_phys(at.previous)?;
     }
     Ok(false)
 }
 
-fn table_of(change: &Change<'_>, head: ObjectId) -> Result<ObjectId> {
-    Ok(change.field_object(head, DatasetPhys::BOOKMARKS)?.unwrap_or(ObjectId::META))
+fn bookmark_zap(change: &SyncTaskContext<'_>, head: ObjectId) -> Result<ObjectId> {
+    Ok(change.zap_field_object(head, DatasetPhys::BOOKMARKS)?.unwrap_or(ObjectId::META))
 }
 
 /// The name of a bookmark as it is in the table.
-pub(crate) fn part_of(change: &Change<'_>, head: ObjectId, part: &str) -> Result<Option<String>> {
-    let found = change.part_of(head, table_of(change, head)?, part)?;
+pub(crate) fn stored_name(
+    change: &SyncTaskContext<'_>,
+    head: ObjectId,
+    part: &str,
+) -> Result<Option<String>> {
+    let found = change.find_entry(head, bookmark_zap(change, head)?, part)?;
     Ok(found.map(|entry| String::from_utf8_lossy(&entry.name).into_owned()))
 }
 
 /// All bookmarks of a head, oldest first.
-pub(crate) fn all(change: &Change<'_>, head: ObjectId) -> Result<Vec<Named>> {
+pub(crate) fn list_bookmarks(
+    change: &SyncTaskContext<'_>,
+    head: ObjectId,
+) -> Result<Vec<NamedBookmark>> {
     let mut found = Vec::new();
-    for entry in change.entries(table_of(change, head)?)? {
+    for entry in change.zap_entries(bookmark_zap(change, head)?)? {
         let mark = Bookmark::from_words(&entry.value.u64s())
-            .map_err(|why| Error::Structure { object: head, why })?;
-        found.push(Named { name: String::from_utf8_lossy(&entry.name).into_owned(), mark });
+            .map_err(|why| Error::Corrupt { object: head, why })?;
+        found.push(NamedBookmark {
+            name: String::from_utf8_lossy(&entry.name).into_owned(),
+            bookmark: mark,
+        });
     }
-    found.sort_by_key(|known| known.mark.creation_txg);
+    found.sort_by_key(|known| known.bookmark.creation_txg);
     Ok(found)
 }
 
 /// The bookmark that a snapshot has now.
-fn of_snapshot(change: &Change<'_>, id: ObjectId, record: &DatasetPhys) -> Result<Bookmark> {
+fn bookmark_from_snapshot(
+    change: &SyncTaskContext<'_>,
+    id: ObjectId,
+    record: &DatasetPhys,
+) -> Result<Bookmark> {
     let mut mark = Bookmark {
         guid: record.guid,
         creation_txg: record.creation_txg,
         creation_time: record.creation_time,
         ..Bookmark::default()
     };
-    if snapshot::encrypted(change, record.dir)? && features::is_enabled(change, guid::BOOKMARK_V2)?
+    if snapshot::is_encrypted(change, record.dir)?
+        && features::is_enabled(change, guid::BOOKMARK_V2)?
     {
-        let ivset = change.field_number(id, DatasetPhys::IVSET_GUID)?;
+        let ivset = change.zap_field_u64(id, DatasetPhys::IVSET_GUID)?;
         mark.ivset_guid = ivset.unwrap_or(0);
     }
     if features::is_enabled(change, guid::BOOKMARK_WRITTEN)? {
         mark.flags = Bookmark::HAS_SIZES | Bookmark::SNAPSHOT_EXISTS;
         (mark.referenced, mark.compressed, mark.uncompressed) =
             (record.referenced, record.compressed, record.uncompressed);
-        let next = change.dataset(record.next)?;
+        let next = change.dataset_phys(record.next)?;
         add_freed(&mut mark, deadlist::space(change, next.deadlist)?);
     }
     Ok(mark)
 }
 
-fn add_freed(mark: &mut Bookmark, space: Space) {
+fn add_freed(mark: &mut Bookmark, space: SpaceDelta) {
     space.add_to([&mut mark.freed, &mut mark.freed_compressed, &mut mark.freed_uncompressed]);
 }
 
 /// Adds a bookmark to a head.
-pub(crate) fn add(change: &Change<'_>, head: ObjectId, named: &Named) -> Result<()> {
-    let mut table = table_of(change, head)?;
+pub(crate) fn insert(
+    change: &SyncTaskContext<'_>,
+    head: ObjectId,
+    named: &NamedBookmark,
+) -> Result<()> {
+    let mut table = bookmark_zap(change, head)?;
     if !table.exists() {
-        table = change.new_caseless_table(TABLE)?;
-        features::add(change, guid::BOOKMARKS)?;
-        change.set_field(head, DatasetPhys::BOOKMARKS, &[table.get()])?;
+        table = change.create_case_insensitive_zap(ZAP_METADATA)?;
+        features::increment(change, guid::BOOKMARKS)?;
+        change.set_zap_field(head, DatasetPhys::BOOKMARKS, &[table.get()])?;
     }
-    if named.mark.is_long() {
-        features::add(change, guid::BOOKMARK_V2)?;
+    if named.bookmark.is_long() {
+        features::increment(change, guid::BOOKMARK_V2)?;
     }
-    change.put(table, &named.name, &words(&named.mark.to_words()))
+    change.update(table, &named.name, &u64_value(&named.bookmark.to_words()))
 }
 
 /// Writes a bookmark of a head again.
-fn rewrite(change: &Change<'_>, head: ObjectId, named: &Named) -> Result<()> {
-    let table = table_of(change, head)?;
-    change.put(table, &named.name, &words(&named.mark.to_words()))
+fn rewrite(change: &SyncTaskContext<'_>, head: ObjectId, named: &NamedBookmark) -> Result<()> {
+    let table = bookmark_zap(change, head)?;
+    change.update(table, &named.name, &u64_value(&named.bookmark.to_words()))
 }
 
 /// Takes a bookmark from a head; its lists stay, as it is to go to another.
-pub(crate) fn take(change: &Change<'_>, head: ObjectId, named: &Named) -> Result<()> {
-    if named.mark.is_long() {
-        features::take(change, guid::BOOKMARK_V2)?;
+pub(crate) fn remove(
+    change: &SyncTaskContext<'_>,
+    head: ObjectId,
+    named: &NamedBookmark,
+) -> Result<()> {
+    if named.bookmark.is_long() {
+        features::decrement(change, guid::BOOKMARK_V2)?;
     }
-    change.remove(table_of(change, head)?, &named.name).map(drop)
+    change.remove(bookmark_zap(change, head)?, &named.name).map(drop)
 }
 
 /// Destroys all bookmarks of a head that is destroyed.
-pub(crate) fn destroy_all(change: &Change<'_>, head: ObjectId) -> Result<()> {
-    let table = table_of(change, head)?;
+pub(crate) fn destroy_all(change: &SyncTaskContext<'_>, head: ObjectId) -> Result<()> {
+    let table = bookmark_zap(change, head)?;
     if !table.exists() {
         return Ok(());
     }
-    for named in all(change, head)? {
-        drop_redaction(change, &named.mark)?;
-        if named.mark.is_long() {
-            features::take(change, guid::BOOKMARK_V2)?;
+    for named in list_bookmarks(change, head)? {
+        free_redaction_list(change, &named.bookmark)?;
+        if named.bookmark.is_long() {
+            features::decrement(change, guid::BOOKMARK_V2)?;
         }
-        if named.mark.has_sizes() {
-            features::take(change, guid::BOOKMARK_WRITTEN)?;
+        if named.bookmark.has_sizes() {
+            features::decrement(change, guid::BOOKMARK_WRITTEN)?;
         }
     }
     change.free_object(table)?;
-    features::take(change, guid::BOOKMARKS)
+    features::decrement(change, guid::BOOKMARKS)
 }
 
 /// Begins stretches in a head's new deadlist, for its bookmarks since the previous snapshot.
-pub(crate) fn add_stretches(
-    change: &Change<'_>,
+pub(crate) fn add_deadlist_entries(
+    change: &SyncTaskContext<'_>,
     head: ObjectId,
     new: ObjectId,
     previous: Txg,
 ) -> Result<()> {
-    let marks = all(change, head)?.into_iter().map(|named| named.mark);
+    let marks = list_bookmarks(change, head)?.into_iter().map(|named| named.bookmark);
     let marks = marks.filter(|mark| mark.has_sizes() && mark.creation_txg > previous);
     // sorted, since the bookmarks are
     let mut starts: Vec<Txg> = marks.map(|mark| mark.creation_txg).collect();
     starts.dedup();
-    deadlist::add_stretches(change, new, &starts)
+    deadlist::add_entries(change, new, &starts)
 }
 
 /// Blocks of a head died: those of its bookmarks that have reached them are told.
-pub(crate) fn add_died(change: &Change<'_>, head: ObjectId, died: &[(Txg, Space)]) -> Result<()> {
-    let previous = change.dataset(head)?.previous_txg;
-    for mut named in all(change, head)? {
-        if named.mark.creation_txg < previous || !named.mark.has_sizes() {
+pub(crate) fn record_killed(
+    change: &SyncTaskContext<'_>,
+    head: ObjectId,
+    died: &[(Txg, SpaceDelta)],
+) -> Result<()> {
+    let previous = change.dataset_phys(head)?.previous_txg;
+    for mut named in list_bookmarks(change, head)? {
+        if named.bookmark.creation_txg < previous || !named.bookmark.has_sizes() {
             continue;
         }
-        let reached = died.iter().filter(|(birth, _)| *birth <= named.mark.creation_txg);
-        let sum = reached.fold(Space::default(), |sum, (_, space)| sum + *space);
-        if sum != Space::default() {
-            add_freed(&mut named.mark, sum);
+        let reached = died.iter().filter(|(birth, _)| *birth <= named.bookmark.creation_txg);
+        let sum = reached.fold(SpaceDelta::default(), |sum, (_, space)| sum + *space);
+        if sum != SpaceDelta::default() {
+            add_freed(&mut named.bookmark, sum);
             rewrite(change, head, &named)?;
         }
     }
@@ -242,36 +273,36 @@ pub(crate) fn add_died(change: &Change<'_>, head: ObjectId, died: &[(Txg, Space)
 /// before them, which is of the txg `previous`, get another next snapshot. `died` has, for each of the
 /// snapshots, oldest first, its txg and what died between it and the dataset after it. Returns the txgs at
 /// which the head's deadlist keeps a stretch, since a bookmark of one of the snapshots needs it.
-pub(crate) fn run_goes(
-    change: &Change<'_>,
+pub(crate) fn snapshots_destroyed(
+    change: &SyncTaskContext<'_>,
     head: ObjectId,
     previous: Txg,
-    died: &[(Txg, &Contents)],
+    died: &[(Txg, &DeadlistContents)],
 ) -> Result<Vec<Txg>> {
     let Some((newest, _)) = died.last() else { return Ok(Vec::new()) };
-    let concerned = |it: &Named| {
-        let txg = it.mark.creation_txg;
-        it.mark.has_sizes() && txg >= previous && txg <= *newest
+    let concerned = |it: &NamedBookmark| {
+        let txg = it.bookmark.creation_txg;
+        it.bookmark.has_sizes() && txg >= previous && txg <= *newest
     };
-    let mut marks = all(change, head)?;
+    let mut marks = list_bookmarks(change, head)?;
     marks.retain(concerned);
     let mut kept = Vec::new();
     let mut later = died.iter().rev().peekable();
-    let mut sums: BTreeMap<Txg, Space> = BTreeMap::new();
+    let mut sums: BTreeMap<Txg, SpaceDelta> = BTreeMap::new();
     for mut named in marks.into_iter().rev() {
-        let txg = named.mark.creation_txg;
+        let txg = named.bookmark.creation_txg;
         while let Some((_, contents)) = later.next_if(|(snapshot, _)| *snapshot > txg) {
-            for filled in &contents.filled {
+            for filled in &contents.entries {
                 let sum = sums.entry(filled.start).or_default();
                 *sum = *sum + filled.space;
             }
         }
         if later.peek().is_some_and(|(snapshot, _)| *snapshot == txg) {
-            named.mark.flags &= !Bookmark::SNAPSHOT_EXISTS;
+            named.bookmark.flags &= !Bookmark::SNAPSHOT_EXISTS;
             kept.push(txg);
         }
         let reached = sums.range(..txg).map(|(_, space)| *space);
-        add_freed(&mut named.mark, reached.fold(Space::default(), std::ops::Add::add));
+        add_freed(&mut named.bookmark, reached.fold(SpaceDelta::default(), std::ops::Add::add));
         rewrite(change, head, &named)?;
     }
     kept.sort_unstable();
@@ -280,20 +311,24 @@ pub(crate) fn run_goes(
 }
 
 /// What follows a snapshot has changed: its bookmarks are made anew.
-pub(crate) fn next_changed(change: &Change<'_>, head: ObjectId, snapshot: ObjectId) -> Result<()> {
-    let record = change.dataset(snapshot)?;
-    for named in all(change, head)? {
-        if named.mark.creation_txg == record.creation_txg && named.mark.has_sizes() {
-            let redaction = named.mark.redaction;
-            let mark = Bookmark { redaction, ..of_snapshot(change, snapshot, &record)? };
-            rewrite(change, head, &Named { mark, ..named })?;
+pub(crate) fn refresh_snapshot_bookmarks(
+    change: &SyncTaskContext<'_>,
+    head: ObjectId,
+    snapshot: ObjectId,
+) -> Result<()> {
+    let record = change.dataset_phys(snapshot)?;
+    for named in list_bookmarks(change, head)? {
+        if named.bookmark.creation_txg == record.creation_txg && named.bookmark.has_sizes() {
+            let redaction = named.bookmark.redaction;
+            let mark = Bookmark { redaction, ..bookmark_from_snapshot(change, snapshot, &record)? };
+            rewrite(change, head, &NamedBookmark { bookmark: mark, ..named })?;
         }
     }
     Ok(())
 }
 
 /// The txg of the newest bookmark of a head.
-pub(crate) fn newest(change: &Change<'_>, head: ObjectId) -> Result<Txg> {
-    let all = all(change, head)?;
-    Ok(all.last().map_or(Txg::ZERO, |known| known.mark.creation_txg))
+pub(crate) fn newest_txg(change: &SyncTaskContext<'_>, head: ObjectId) -> Result<Txg> {
+    let all = list_bookmarks(change, head)?;
+    Ok(all.last().map_or(Txg::ZERO, |known| known.bookmark.creation_txg))
 }

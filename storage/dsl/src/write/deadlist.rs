@@ -10,168 +10,175 @@ use ondisk::dsl::Deadlist;
 use ondisk::{ObjectType, version};
 use units::{ObjectId, Txg};
 
-use super::change::{Change, digits};
-use super::list::{self, Item};
+use super::bpobj::{self, BpobjItem};
+use super::context::{SyncTaskContext, hex_name};
 use super::old_deadlist as old;
-use super::space::Space;
-use crate::lists::deadlist_parts;
+use super::space::SpaceDelta;
+use crate::block_lists::deadlist_entries;
 use crate::{Error, Result};
 
 /// Makes a deadlist without any stretch, or of the old form where the pool's version wants that.
-pub(crate) fn create(change: &Change<'_>) -> Result<ObjectId> {
+pub(crate) fn create(change: &SyncTaskContext<'_>) -> Result<ObjectId> {
     if change.version < version::DEADLISTS {
-        return list::create(change);
+        return bpobj::create(change);
     }
     let header = Deadlist::default().encode();
-    change.new_table_with(ObjectType::DEADLIST, ObjectType::DEADLIST_HEADER, header)
+    change.create_zap_with_bonus(ObjectType::DEADLIST, ObjectType::DEADLIST_HEADER, header)
 }
 
 /// Makes an empty deadlist with the stretches of another. Where all empty lists are one, the table is
 /// copied: a snapshot of a file system with thousands of them would be slow to take otherwise.
-pub(crate) fn copy_stretches(
-    change: &Change<'_>,
+pub(crate) fn copy_empty_entries(
+    change: &SyncTaskContext<'_>,
     other: ObjectId,
     latest: ObjectId,
 ) -> Result<ObjectId> {
-    let is_old = old::is_old(change, other)?;
-    let Some(empty) = list::the_empty(change)?.filter(|_| !is_old) else {
-        return create_like(change, other, None, latest);
+    let is_old = old::is_old_format(change, other)?;
+    let Some(empty) = bpobj::empty_bpobj(change)?.filter(|_| !is_old) else {
+        return clone_empty(change, other, None, latest);
     };
     let kinds = (ObjectType::DEADLIST, ObjectType::DEADLIST_HEADER);
     let header = Deadlist::default().encode();
-    match change.copy_table_with(other, kinds, header, empty.get())? {
+    match change.copy_zap_with_bonus(other, kinds, header, empty.get())? {
         Some((new, stretches)) => {
-            list::refer_to_empty(change, stretches)?;
+            bpobj::reference_empty_bpobj(change, stretches)?;
             Ok(new)
         }
-        None => create_like(change, other, None, latest),
+        None => clone_empty(change, other, None, latest),
     }
 }
 
 /// Makes an empty deadlist with the stretches of another that begin before `end`. Where the other is
 /// of the old form, which has none, there is one for each snapshot from `latest` back.
-pub(crate) fn create_like(
-    change: &Change<'_>,
+pub(crate) fn clone_empty(
+    change: &SyncTaskContext<'_>,
     other: ObjectId,
     end: Option<Txg>,
     latest: ObjectId,
 ) -> Result<ObjectId> {
     let new = create(change)?;
-    if old::is_old(change, new)? {
+    if old::is_old_format(change, new)? {
         return Ok(new);
     }
-    let starts: Vec<Txg> = if old::is_old(change, other)? {
-        old::stretches(change, latest)?
+    let starts: Vec<Txg> = if old::is_old_format(change, other)? {
+        old::new_entry_txgs(change, latest)?
     } else {
-        let starts = parts(change, other)?.into_iter().map(|(start, _)| start);
+        let starts = entries(change, other)?.into_iter().map(|(start, _)| start);
         starts.filter(|start| end.is_none_or(|end| *start < end)).collect()
     };
-    add_stretches(change, new, &starts)?;
+    add_entries(change, new, &starts)?;
     Ok(new)
 }
 
 /// Frees a deadlist with its lists, but not the blocks in them.
-pub(crate) fn release(change: &Change<'_>, id: ObjectId) -> Result<()> {
-    if old::is_old(change, id)? {
-        return list::release(change, id);
+pub(crate) fn free(change: &SyncTaskContext<'_>, id: ObjectId) -> Result<()> {
+    if old::is_old_format(change, id)? {
+        return bpobj::free(change, id);
     }
-    let contents = contents(change, id)?;
-    for filled in contents.filled {
-        list::release(change, filled.list)?;
+    let contents = read_contents(change, id)?;
+    for filled in contents.entries {
+        bpobj::free(change, filled.bpobj)?;
     }
-    list::leave_empty(change, contents.empty)?;
+    bpobj::release_empty_bpobj(change, contents.empty_count)?;
     change.free_object(id)
 }
 
 /// A stretch of a deadlist that has a list of its own, and not the one that all empty lists are.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Filled {
+pub(crate) struct DeadlistEntry {
     /// The txg after which the stretch begins.
     pub(crate) start: Txg,
-    pub(crate) list: ObjectId,
-    pub(crate) space: Space,
+    pub(crate) bpobj: ObjectId,
+    pub(crate) space: SpaceDelta,
 }
 
 /// What the stretches of a deadlist hold.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub(crate) struct Contents {
+pub(crate) struct DeadlistContents {
     /// The stretches with lists of their own, oldest first.
-    pub(crate) filled: Vec<Filled>,
+    pub(crate) entries: Vec<DeadlistEntry>,
     /// How many stretches have the list that all empty lists are.
-    pub(crate) empty: u64,
+    pub(crate) empty_count: u64,
     /// The deadlist is of the form before version 26, without stretches: for each txg in which blocks of it
     /// were born there is a stretch here that begins with the txg before.
-    pub(crate) is_old: bool,
+    pub(crate) is_old_format: bool,
 }
 
-impl Contents {
+impl DeadlistContents {
     /// The space of the stretches that begin at `from` or later, and before `to`.
-    pub(crate) fn space_between(&self, from: Txg, to: Option<Txg>) -> Space {
-        let within = |it: &&Filled| it.start >= from && to.is_none_or(|to| it.start < to);
-        let spaces = self.filled.iter().filter(within).map(|it| it.space);
-        spaces.fold(Space::default(), std::ops::Add::add)
+    pub(crate) fn space_in_range(&self, from: Txg, to: Option<Txg>) -> SpaceDelta {
+        let within = |it: &&DeadlistEntry| it.start >= from && to.is_none_or(|to| it.start < to);
+        let spaces = self.entries.iter().filter(within).map(|it| it.space);
+        spaces.fold(SpaceDelta::default(), std::ops::Add::add)
     }
 }
 
 /// Reads what the stretches of a deadlist hold.
-pub(crate) fn contents(change: &Change<'_>, id: ObjectId) -> Result<Contents> {
-    if old::is_old(change, id)? {
-        return old::contents(change, id);
+pub(crate) fn read_contents(
+    change: &SyncTaskContext<'_>,
+    id: ObjectId,
+) -> Result<DeadlistContents> {
+    if old::is_old_format(change, id)? {
+        return old::read_contents(change, id);
     }
-    let the_empty = list::the_empty(change)?;
-    let mut found = Contents::default();
-    for (start, list) in parts(change, id)? {
+    let the_empty = bpobj::empty_bpobj(change)?;
+    let mut found = DeadlistContents::default();
+    for (start, list) in entries(change, id)? {
         if Some(list) == the_empty {
-            found.empty = found.empty.saturating_add(1);
+            found.empty_count = found.empty_count.saturating_add(1);
         } else {
-            found.filled.push(Filled { start, list, space: list::space(change, list)? });
+            found.entries.push(DeadlistEntry {
+                start,
+                bpobj: list,
+                space: bpobj::space(change, list)?,
+            });
         }
     }
     Ok(found)
 }
 
 /// The stretches: after which txg each begins, and its list.
-pub(crate) fn parts(change: &Change<'_>, id: ObjectId) -> Result<Vec<(Txg, ObjectId)>> {
-    deadlist_parts(change.mos, id)
+pub(crate) fn entries(change: &SyncTaskContext<'_>, id: ObjectId) -> Result<Vec<(Txg, ObjectId)>> {
+    deadlist_entries(change.mos, id)
 }
 
 /// All its space.
-pub(crate) fn space(change: &Change<'_>, id: ObjectId) -> Result<Space> {
-    if old::is_old(change, id)? {
-        return list::space(change, id);
+pub(crate) fn space(change: &SyncTaskContext<'_>, id: ObjectId) -> Result<SpaceDelta> {
+    if old::is_old_format(change, id)? {
+        return bpobj::space(change, id);
     }
-    let header = header(change, id)?;
-    Ok(Space::from_counts([header.used, header.compressed, header.uncompressed]))
+    let header = read_header(change, id)?;
+    Ok(SpaceDelta::from_counts([header.used, header.compressed, header.uncompressed]))
 }
 
 /// The space of its stretches that begin at `from` or later, and before `to`.
-pub(crate) fn space_between(
-    change: &Change<'_>,
+pub(crate) fn space_in_range(
+    change: &SyncTaskContext<'_>,
     id: ObjectId,
     from: Txg,
     to: Option<Txg>,
-) -> Result<Space> {
-    if old::is_old(change, id)? {
-        return old::space_between(change, id, from, to);
+) -> Result<SpaceDelta> {
+    if old::is_old_format(change, id)? {
+        return old::space_in_range(change, id, from, to);
     }
-    let the_empty = list::the_empty(change)?;
-    let mut sum = Space::default();
-    for (start, list) in parts(change, id)? {
+    let the_empty = bpobj::empty_bpobj(change)?;
+    let mut sum = SpaceDelta::default();
+    for (start, list) in entries(change, id)? {
         if start >= from && to.is_none_or(|to| start < to) && Some(list) != the_empty {
-            sum = sum + list::space(change, list)?;
+            sum = sum + bpobj::space(change, list)?;
         }
     }
     Ok(sum)
 }
 
-fn header(change: &Change<'_>, id: ObjectId) -> Result<Deadlist> {
+fn read_header(change: &SyncTaskContext<'_>, id: ObjectId) -> Result<Deadlist> {
     let object = change.object(id)?;
     let parsed = Deadlist::parse(object.bonus(), object.bonus_order());
-    parsed.map_err(|why| Error::Structure { object: id, why })
+    parsed.map_err(|why| Error::Corrupt { object: id, why })
 }
 
-fn add_to_header(change: &Change<'_>, id: ObjectId, delta: Space) -> Result<()> {
-    let mut header = header(change, id)?;
+fn add_to_header(change: &SyncTaskContext<'_>, id: ObjectId, delta: SpaceDelta) -> Result<()> {
+    let mut header = read_header(change, id)?;
     delta.add_to([&mut header.used, &mut header.compressed, &mut header.uncompressed]);
     let object = change.object(id)?;
     object.set_bonus(change.tx, ObjectType::DEADLIST_HEADER, &header.encode())?;
@@ -179,173 +186,200 @@ fn add_to_header(change: &Change<'_>, id: ObjectId, delta: Space) -> Result<()> 
 }
 
 /// Begins stretches after these txgs.
-pub(crate) fn add_stretches(change: &Change<'_>, id: ObjectId, starts: &[Txg]) -> Result<()> {
-    if starts.is_empty() || old::is_old(change, id)? {
+pub(crate) fn add_entries(
+    change: &SyncTaskContext<'_>,
+    id: ObjectId,
+    starts: &[Txg],
+) -> Result<()> {
+    if starts.is_empty() || old::is_old_format(change, id)? {
         return Ok(());
     }
-    let lists = list::create_empty(change, starts.len())?;
-    let entries = starts.iter().zip(lists).map(|(start, list)| (digits(start.get()), list.get()));
+    let lists = bpobj::create_empty_bpobj(change, starts.len())?;
+    let entries = starts.iter().zip(lists).map(|(start, list)| (hex_name(start.get()), list.get()));
     change.insert_all(id, &entries.collect::<Vec<_>>())
 }
 
 /// Joins each stretch that begins at one of `starts`, which are sorted, with the one before it.
-pub(crate) fn join_stretches(change: &Change<'_>, id: ObjectId, starts: &[Txg]) -> Result<()> {
-    if starts.is_empty() || old::is_old(change, id)? {
+pub(crate) fn merge_entries(
+    change: &SyncTaskContext<'_>,
+    id: ObjectId,
+    starts: &[Txg],
+) -> Result<()> {
+    if starts.is_empty() || old::is_old_format(change, id)? {
         return Ok(());
     }
-    let all = parts(change, id)?;
+    let all = entries(change, id)?;
     let is_joined = |start: &Txg| starts.binary_search(start).is_ok();
     for start in starts {
         // the first stretch has none before it
         let at = all.binary_search_by_key(start, |(start, _)| *start);
         if at.is_err() || at == Ok(0) {
-            return Err(Error::NoStretch { object: id, txg: *start });
+            return Err(Error::NoDeadlistEntry { object: id, txg: *start });
         }
     }
     let (joined, left): (Vec<_>, Vec<_>) = all.into_iter().partition(|(start, _)| is_joined(start));
-    change.remove_all(id, joined.iter().map(|(start, _)| digits(start.get())))?;
-    let mut target = Target::new(change, id, left)?;
+    change.remove_all(id, joined.iter().map(|(start, _)| hex_name(start.get())))?;
+    let mut target = MergeTarget::new(change, id, left)?;
     for (start, list) in joined {
-        target.append(change, start, list)?;
+        target.append_bpobj(change, start, list)?;
     }
-    target.finish(change)
+    target.write_entries(change)
 }
 
 /// A deadlist that whole lists are put into, with its stretches in memory.
-struct Target {
+struct MergeTarget {
     id: ObjectId,
-    stretches: Vec<(Txg, ObjectId)>,
-    the_empty: Option<ObjectId>,
+    entries: Vec<(Txg, ObjectId)>,
+    empty_bpobj: Option<ObjectId>,
     /// References to the list that all empty lists are that have gone.
-    emptied: u64,
+    released_empty: u64,
     /// Stretches whose list is another than in the table.
-    changed: BTreeSet<usize>,
+    changed_entries: BTreeSet<usize>,
 }
 
-impl Target {
-    fn new(change: &Change<'_>, id: ObjectId, stretches: Vec<(Txg, ObjectId)>) -> Result<Self> {
-        let the_empty = list::the_empty(change)?;
-        Ok(Self { id, stretches, the_empty, emptied: 0, changed: BTreeSet::new() })
+impl MergeTarget {
+    fn new(
+        change: &SyncTaskContext<'_>,
+        id: ObjectId,
+        stretches: Vec<(Txg, ObjectId)>,
+    ) -> Result<Self> {
+        let the_empty = bpobj::empty_bpobj(change)?;
+        Ok(Self {
+            id,
+            entries: stretches,
+            empty_bpobj: the_empty,
+            released_empty: 0,
+            changed_entries: BTreeSet::new(),
+        })
     }
 
     /// Puts a whole list, of which nobody else knows any more, into the stretch that contains the txg
     /// `start`, or into the first where that is before all of them.
-    fn append(&mut self, change: &Change<'_>, start: Txg, list: ObjectId) -> Result<()> {
-        if Some(list) == self.the_empty {
-            self.emptied = self.emptied.saturating_add(1);
+    fn append_bpobj(
+        &mut self,
+        change: &SyncTaskContext<'_>,
+        start: Txg,
+        list: ObjectId,
+    ) -> Result<()> {
+        if Some(list) == self.empty_bpobj {
+            self.released_empty = self.released_empty.saturating_add(1);
             return Ok(());
         }
-        let behind = self.stretches.partition_point(|(begin, _)| *begin <= start);
+        let behind = self.entries.partition_point(|(begin, _)| *begin <= start);
         let at = behind.saturating_sub(1);
-        let missing = Error::NoStretch { object: self.id, txg: start };
-        let (_, into) = self.stretches.get_mut(at).ok_or(missing)?;
-        if Some(*into) != self.the_empty {
-            return list::append_list(change, *into, list);
+        let missing = Error::NoDeadlistEntry { object: self.id, txg: start };
+        let (_, into) = self.entries.get_mut(at).ok_or(missing)?;
+        if Some(*into) != self.empty_bpobj {
+            return bpobj::append_subobj(change, *into, list);
         }
-        self.emptied = self.emptied.saturating_add(1);
+        self.released_empty = self.released_empty.saturating_add(1);
         *into = list;
-        self.changed.insert(at);
+        self.changed_entries.insert(at);
         Ok(())
     }
 
     /// Writes the table of the deadlist.
-    fn finish(self, change: &Change<'_>) -> Result<()> {
-        for (start, list) in self.changed.iter().filter_map(|at| self.stretches.get(*at)) {
-            change.put_number(self.id, &digits(start.get()), list.get())?;
+    fn write_entries(self, change: &SyncTaskContext<'_>) -> Result<()> {
+        for (start, list) in self.changed_entries.iter().filter_map(|at| self.entries.get(*at)) {
+            change.update_u64(self.id, &hex_name(start.get()), list.get())?;
         }
-        list::leave_empty(change, self.emptied)
+        bpobj::release_empty_bpobj(change, self.released_empty)
     }
 }
 
 /// Adds pointers, each to the stretch in which its block was born.
-pub(crate) fn insert(change: &Change<'_>, id: ObjectId, items: Vec<Item>) -> Result<()> {
+pub(crate) fn insert(
+    change: &SyncTaskContext<'_>,
+    id: ObjectId,
+    items: Vec<BpobjItem>,
+) -> Result<()> {
     if items.is_empty() {
         return Ok(());
     }
-    if old::is_old(change, id)? {
-        return list::append(change, id, &items);
+    if old::is_old_format(change, id)? {
+        return bpobj::append(change, id, &items);
     }
-    let all = parts(change, id)?;
-    let mut sum = Space::default();
-    let mut by_stretch: BTreeMap<usize, Vec<Item>> = BTreeMap::new();
+    let all = entries(change, id)?;
+    let mut sum = SpaceDelta::default();
+    let mut by_stretch: BTreeMap<usize, Vec<BpobjItem>> = BTreeMap::new();
     for item in items {
         let space = change.space_of(&item.pointer);
-        sum = if item.freed { sum - space } else { sum + space };
+        sum = if item.is_free { sum - space } else { sum + space };
         let birth = item.pointer.birth();
         // what is born before the first stretch cannot be; it is put there
         let at = all.partition_point(|(start, _)| *start < birth).saturating_sub(1);
         by_stretch.entry(at).or_default().push(item);
     }
     for (at, items) in by_stretch {
-        let missing = Error::NoStretch { object: id, txg: Txg::ZERO };
+        let missing = Error::NoDeadlistEntry { object: id, txg: Txg::ZERO };
         let (start, mut list) = *all.get(at).ok_or(missing)?;
-        if list::is_the_empty(change, list)? {
-            list = list::create(change)?;
-            list::leave_empty(change, 1)?;
-            change.put_number(id, &digits(start.get()), list.get())?;
+        if bpobj::is_empty_bpobj(change, list)? {
+            list = bpobj::create(change)?;
+            bpobj::release_empty_bpobj(change, 1)?;
+            change.update_u64(id, &hex_name(start.get()), list.get())?;
         }
-        list::append(change, list, &items)?;
+        bpobj::append(change, list, &items)?;
     }
     add_to_header(change, id, sum)
 }
 
 /// Drops a stretch with its list, but not the blocks in it.
-pub(crate) fn drop_stretch(change: &Change<'_>, id: ObjectId, start: Txg) -> Result<()> {
-    let all = parts(change, id)?;
-    let missing = Error::NoStretch { object: id, txg: start };
+pub(crate) fn remove_entry(change: &SyncTaskContext<'_>, id: ObjectId, start: Txg) -> Result<()> {
+    let all = entries(change, id)?;
+    let missing = Error::NoDeadlistEntry { object: id, txg: start };
     let (_, list) = *all.iter().find(|(other, _)| *other == start).ok_or(missing)?;
-    let space = list::space(change, list)?;
-    change.remove(id, &digits(start.get()))?;
+    let space = bpobj::space(change, list)?;
+    change.remove(id, &hex_name(start.get()))?;
     add_to_header(change, id, -space)?;
-    list::release(change, list)
+    bpobj::free(change, list)
 }
 
 /// Empties and frees the deadlists of neighbouring snapshots that go, oldest first. What was born after
 /// `previous`, the txg of the snapshot before them, is moved to the end of the list `freed`, from the
 /// deadlist `next` of the dataset after them, too; all else is moved into `next`.
-pub(crate) fn merge_run(
-    change: &Change<'_>,
-    run: &[(ObjectId, Contents)],
+pub(crate) fn merge_destroyed(
+    change: &SyncTaskContext<'_>,
+    run: &[(ObjectId, DeadlistContents)],
     next: ObjectId,
     previous: Txg,
     freed: ObjectId,
 ) -> Result<()> {
-    let mut stretches = parts(change, next)?;
+    let mut stretches = entries(change, next)?;
     let young = stretches.split_off(stretches.partition_point(|(start, _)| *start < previous));
-    let mut target = Target::new(change, next, stretches)?;
-    let mut delta = Space::default();
-    change.remove_all(next, young.iter().map(|(start, _)| digits(start.get())))?;
+    let mut target = MergeTarget::new(change, next, stretches)?;
+    let mut delta = SpaceDelta::default();
+    change.remove_all(next, young.iter().map(|(start, _)| hex_name(start.get())))?;
     for (_, list) in young {
-        if Some(list) == target.the_empty {
-            target.emptied = target.emptied.saturating_add(1);
+        if Some(list) == target.empty_bpobj {
+            target.released_empty = target.released_empty.saturating_add(1);
             continue;
         }
-        delta = delta - list::space(change, list)?;
-        list::append_list(change, freed, list)?;
+        delta = delta - bpobj::space(change, list)?;
+        bpobj::append_subobj(change, freed, list)?;
     }
     let mut old_lists = Vec::new();
     for (at, (id, contents)) in run.iter().enumerate() {
-        if contents.is_old {
+        if contents.is_old_format {
             old_lists.push(*id);
             continue;
         }
-        target.emptied = target.emptied.saturating_add(contents.empty);
-        for filled in &contents.filled {
+        target.released_empty = target.released_empty.saturating_add(contents.empty_count);
+        for filled in &contents.entries {
             // what the oldest snapshot lacks is in the snapshot before it
             if at > 0 && filled.start >= previous {
-                list::append_list(change, freed, filled.list)?;
+                bpobj::append_subobj(change, freed, filled.bpobj)?;
             } else {
                 delta = delta + filled.space;
-                target.append(change, filled.start, filled.list)?;
+                target.append_bpobj(change, filled.start, filled.bpobj)?;
             }
         }
         change.free_object(*id)?;
     }
     add_to_header(change, next, delta)?;
-    target.finish(change)?;
+    target.write_entries(change)?;
     for list in old_lists {
-        old::for_each_run(change, list, &mut |items| insert(change, next, items))?;
-        list::release(change, list)?;
+        old::for_each_batch(change, list, &mut |items| insert(change, next, items))?;
+        bpobj::free(change, list)?;
     }
     Ok(())
 }

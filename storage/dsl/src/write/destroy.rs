@@ -3,51 +3,57 @@
 use ondisk::dsl::Dataset as DatasetPhys;
 use units::{ObjectId, Txg};
 
-use super::change::{Change, free_log};
+use super::context::{SyncTaskContext, free_log};
 use super::features::{self, guid};
-use super::names::Head;
-use super::pool::own_dir;
-use super::pool_property::{pool_number, unset_pool_property};
-use super::space::{For, Space, signed};
-use super::{bookmark, create, deadlist, holds, keys, limits, livelist, release, remapped};
+use super::names::HeadIds;
+use super::pool::special_dir;
+use super::pool_property::{pool_property_u64, unset_pool_property};
+use super::space::{SpaceDelta, UsedBy, to_i64};
+use super::{
+    async_free, bookmark, create, deadlist, holds, keys, limits, livelist, remap_deadlist,
+};
 use crate::{Error, Result};
 
 /// Destroys a file system or volume that has no snapshots and nothing below it. Its blocks are
 /// freed over time, those of its intent log at once.
-pub fn destroy(change: &Change<'_>, name: &str) -> Result<()> {
+pub fn destroy(change: &SyncTaskContext<'_>, name: &str) -> Result<()> {
     let head = change.find_head(name)?;
     let busy = |why| Err(Error::Busy { name: name.to_owned(), why });
-    if !change.dir(head.dir)?.parent.exists() {
+    if !change.dir_phys(head.dir)?.parent.exists() {
         return busy("it is the pool's own");
     }
     if has_snapshots(change, head)? {
         return busy("it has snapshots");
     }
-    if change.count(change.dir(head.dir)?.children)? != 0 {
+    if change.zap_count(change.dir_phys(head.dir)?.children)? != 0 {
         return busy("there are datasets below it");
     }
     free_log(change, head.dataset)?;
     destroy_head(change, head)
 }
 
-pub(crate) fn has_snapshots(change: &Change<'_>, head: Head) -> Result<bool> {
-    let previous = change.previous_of(&change.dataset(head.dataset)?)?;
+pub(crate) fn has_snapshots(change: &SyncTaskContext<'_>, head: HeadIds) -> Result<bool> {
+    let previous = change.previous_snapshot(&change.dataset_phys(head.dataset)?)?;
     Ok(previous.is_some_and(|(_, previous)| previous.next == head.dataset))
 }
 
 /// The pool is no longer booted from a dataset that goes.
-pub(crate) fn no_longer_boots(change: &Change<'_>, id: ObjectId) -> Result<()> {
-    const BOOT: &str = "bootfs";
-    if pool_number(change, BOOT)? == Some(id.get()) {
-        unset_pool_property(change, BOOT)?;
+pub(crate) fn clear_bootfs(change: &SyncTaskContext<'_>, id: ObjectId) -> Result<()> {
+    const BOOTFS: &str = "bootfs";
+    if pool_property_u64(change, BOOTFS)? == Some(id.get()) {
+        unset_pool_property(change, BOOTFS)?;
     }
     Ok(())
 }
 
 /// Counts anew what only a head reaches, now that its last snapshot is gone.
-pub(crate) fn count_head_anew(change: &Change<'_>, dir: ObjectId, head: ObjectId) -> Result<()> {
-    let record = change.dataset(head)?;
-    let shared = match change.previous_of(&record)? {
+pub(crate) fn recompute_head_unique(
+    change: &SyncTaskContext<'_>,
+    dir: ObjectId,
+    head: ObjectId,
+) -> Result<()> {
+    let record = change.dataset_phys(head)?;
+    let shared = match change.previous_snapshot(&record)? {
         Some((_, previous)) => {
             let dead = deadlist::space(change, record.deadlist)?.used;
             previous.referenced.saturating_add_signed(dead.wrapping_neg())
@@ -55,38 +61,38 @@ pub(crate) fn count_head_anew(change: &Change<'_>, dir: ObjectId, head: ObjectId
         None => 0,
     };
     let unique = record.referenced.saturating_sub(shared);
-    change.change_dataset(head, |head| {
+    change.update_dataset(head, |head| {
         head.unique = unique;
-        head.flags |= create::flags_of_head(change);
+        head.flags |= create::head_flags(change);
     })?;
-    let reservation = limits::of_head(change, dir)?.reservation;
+    let reservation = limits::head_limits(change, dir)?.refreservation;
     if record.unique < reservation {
         let gained = unique.saturating_sub(record.unique);
-        let less = signed(gained.min(reservation.saturating_sub(record.unique)));
-        let delta = Space::only_used(less.wrapping_neg());
-        change.add_space(dir, For::Refreservation, delta)?;
+        let less = to_i64(gained.min(reservation.saturating_sub(record.unique)));
+        let delta = SpaceDelta::only_used(less.wrapping_neg());
+        change.add_space(dir, UsedBy::Refreservation, delta)?;
     }
     Ok(())
 }
 
 /// Joins the stretches that begin at these sorted txgs, in the deadlists of all heads that are clones of
 /// a later snapshot of a directory, and of their clones.
-pub(crate) fn join_stretches_of_clones(
-    change: &Change<'_>,
+pub(crate) fn merge_clone_deadlist_entries(
+    change: &SyncTaskContext<'_>,
     dir: ObjectId,
     starts: &[Txg],
 ) -> Result<()> {
     let mut waiting = vec![(dir, starts)];
     while let Some((dir, starts)) = waiting.pop() {
-        for id in change.numbers(change.dir(dir)?.clones)?.into_iter().map(ObjectId::new) {
-            let clone = change.dataset(id)?;
-            let origin = change.dataset(change.dir(clone.dir)?.origin)?;
+        for id in change.zap_u64s(change.dir_phys(dir)?.clones)?.into_iter().map(ObjectId::new) {
+            let clone = change.dataset_phys(id)?;
+            let origin = change.dataset_phys(change.dir_phys(clone.dir)?.origin)?;
             let before = starts.partition_point(|start| *start < origin.creation_txg);
             let Some(starts) = starts.get(..before).filter(|starts| !starts.is_empty()) else {
                 continue;
             };
-            deadlist::join_stretches(change, clone.deadlist, starts)?;
-            remapped::join_stretches(change, id, starts)?;
+            deadlist::merge_entries(change, clone.deadlist, starts)?;
+            remap_deadlist::merge_entries(change, id, starts)?;
             waiting.push((clone.dir, starts));
         }
     }
@@ -94,43 +100,43 @@ pub(crate) fn join_stretches_of_clones(
 }
 
 /// Destroys a head that nothing hinders.
-pub(crate) fn destroy_head(change: &Change<'_>, head: Head) -> Result<()> {
-    let record = change.dataset(head.dataset)?;
-    let reservation = limits::of_head(change, head.dir)?.reservation;
+pub(crate) fn destroy_head(change: &SyncTaskContext<'_>, head: HeadIds) -> Result<()> {
+    let record = change.dataset_phys(head.dataset)?;
+    let reservation = limits::head_limits(change, head.dir)?.refreservation;
     if reservation != 0 {
-        limits::reserve_head(change, head.dir, reservation, 0)?;
+        limits::apply_refreservation(change, head.dir, reservation, 0)?;
     }
-    for (feature, _) in create::features_of(change, head.dataset)? {
-        create::remove_feature(change, head.dataset, feature)?;
+    for (feature, _) in create::dataset_features(change, head.dataset)? {
+        create::deactivate_feature(change, head.dataset, feature)?;
     }
-    let origin = leave_origin(change, head.dataset, &record)?;
-    deadlist::release(change, record.deadlist)?;
-    remapped::head_goes(change, head.dataset)?;
-    hand_over_blocks(change, head.dir, &record)?;
-    change.change_dir(head.dir, |dir| dir.head = ObjectId::META)?;
+    let origin = detach_from_origin(change, head.dataset, &record)?;
+    deadlist::free(change, record.deadlist)?;
+    remap_deadlist::head_destroyed(change, head.dataset)?;
+    queue_blocks_for_free(change, head.dir, &record)?;
+    change.update_dir(head.dir, |dir| dir.head = ObjectId::META)?;
     change.free_object(record.snapshot_names)?;
     bookmark::destroy_all(change, head.dataset)?;
-    no_longer_boots(change, head.dataset)?;
-    change.free_extended(head.dataset)?;
-    dir_goes(change, head.dir)?;
+    clear_bootfs(change, head.dataset)?;
+    change.free_zapified(head.dataset)?;
+    destroy_dir(change, head.dir)?;
     match origin {
-        Some(origin) => holds::destroy_if_awaited(change, origin),
+        Some(origin) => holds::destroy_if_deferred(change, origin),
         None => Ok(()),
     }
 }
 
 /// A clone goes: its origin knows of it no more.
-fn leave_origin(
-    change: &Change<'_>,
+fn detach_from_origin(
+    change: &SyncTaskContext<'_>,
     id: ObjectId,
     record: &DatasetPhys,
 ) -> Result<Option<ObjectId>> {
-    let Some((origin, previous)) = change.previous_of(record)? else { return Ok(None) };
+    let Some((origin, previous)) = change.previous_snapshot(record)? else { return Ok(None) };
     if previous.next_clones.exists() {
         change.remove_member(previous.next_clones, id.get())?;
     }
-    change.change_dataset(origin, |it| it.children = it.children.saturating_sub(1))?;
-    let clones = change.dir(previous.dir)?.clones;
+    change.update_dataset(origin, |it| it.children = it.children.saturating_sub(1))?;
+    let clones = change.dir_phys(previous.dir)?.clones;
     if clones.exists() {
         change.remove_member(clones, id.get())?;
     }
@@ -138,37 +144,41 @@ fn leave_origin(
 }
 
 /// All that a directory uses goes to the pool, which frees it over time.
-fn hand_over_blocks(change: &Change<'_>, dir: ObjectId, head: &DatasetPhys) -> Result<()> {
-    let used = change.dir(dir)?;
-    let own = Space::from_counts([used.used, used.compressed, used.uncompressed]);
-    if let Some(livelist) = livelist::of(change, dir)? {
+fn queue_blocks_for_free(
+    change: &SyncTaskContext<'_>,
+    dir: ObjectId,
+    head: &DatasetPhys,
+) -> Result<()> {
+    let used = change.dir_phys(dir)?;
+    let own = SpaceDelta::from_counts([used.used, used.compressed, used.uncompressed]);
+    if let Some(livelist) = livelist::find(change, dir)? {
         // a livelist does not know of blocks that stand in their pointers
         let listed = deadlist::space(change, livelist)?;
-        let delta = Space { uncompressed: own.uncompressed, ..listed };
-        livelist::hand_over(change, dir, livelist)?;
-        change.add_space(dir, For::Head, -delta)?;
-        return change.add_space(own_dir(change, "$FREE")?, For::Head, listed);
+        let delta = SpaceDelta { uncompressed: own.uncompressed, ..listed };
+        livelist::queue_for_delete(change, dir, livelist)?;
+        change.add_space(dir, UsedBy::Head, -delta)?;
+        return change.add_space(special_dir(change, "$FREE")?, UsedBy::Head, listed);
     }
     if !features::is_enabled(change, guid::ASYNC_DESTROY)? {
-        return release::free_tree_now(change, dir, head);
+        return async_free::free_tree_now(change, dir, head);
     }
-    release::add_tree(change, head, own)?;
-    change.add_space(dir, For::Head, -own)?;
-    change.add_space(own_dir(change, "$FREE")?, For::Head, own)
+    async_free::queue_tree(change, head, own)?;
+    change.add_space(dir, UsedBy::Head, -own)?;
+    change.add_space(special_dir(change, "$FREE")?, UsedBy::Head, own)
 }
 
 /// Removes a directory without a head.
-fn dir_goes(change: &Change<'_>, dir: ObjectId) -> Result<()> {
-    let part = change.own_name(dir)?;
-    let record = change.dir(dir)?;
-    limits::count_filesystems(change, record.parent, -1)?;
-    limits::reserve(change, dir, 0)?;
-    keys::leave(change, dir)?;
+fn destroy_dir(change: &SyncTaskContext<'_>, dir: ObjectId) -> Result<()> {
+    let part = change.dir_name(dir)?;
+    let record = change.dir_phys(dir)?;
+    limits::adjust_filesystem_count(change, record.parent, -1)?;
+    limits::apply_reservation(change, dir, 0)?;
+    keys::release_key_reference(change, dir)?;
     let tables = [record.children, record.properties, record.clones, record.delegations];
-    for permissions in change.numbers(record.delegations)? {
+    for permissions in change.zap_u64s(record.delegations)? {
         change.free_object(ObjectId::new(permissions))?;
     }
-    tables.into_iter().try_for_each(|table| change.free_if_any(table))?;
-    change.remove(change.dir(record.parent)?.children, &part)?;
-    change.free_extended(dir)
+    tables.into_iter().try_for_each(|table| change.free_object_if_set(table))?;
+    change.remove(change.dir_phys(record.parent)?.children, &part)?;
+    change.free_zapified(dir)
 }

@@ -12,26 +12,30 @@ use ondisk::version;
 use units::{ObjectId, ObjsetId, Txg};
 use zap::Zap;
 
-use super::change::Change;
-use super::deadlist::{self, Contents};
-use super::destroy::{count_head_anew, join_stretches_of_clones, no_longer_boots};
-use super::list::number;
-use super::names::{Head, matching};
-use super::pool::{FREE_LIST, own_dir};
-use super::space::{For, Space, signed};
-use super::{bookmark, create, limits, old_deadlist, remapped, snapshot};
+use super::bpobj::to_u64;
+use super::context::SyncTaskContext;
+use super::deadlist::{self, DeadlistContents};
+use super::destroy::{clear_bootfs, merge_clone_deadlist_entries, recompute_head_unique};
+use super::names::{HeadIds, name_matching};
+use super::pool::{FREE_BPOBJ, special_dir};
+use super::space::{SpaceDelta, UsedBy, to_i64};
+use super::{bookmark, create, limits, old_deadlist, remap_deadlist, snapshot};
 use crate::{Error, Result};
 
 /// A snapshot that is destroyed.
-struct Doomed {
+struct DestroyedSnapshot {
     id: ObjectId,
-    record: DatasetPhys,
+    phys: DatasetPhys,
     /// Its name behind the `@`, as it stands in the table.
-    part: String,
+    short_name: String,
 }
 
 /// Finds snapshots of a head by their names behind the `@`.
-pub fn find_snapshots(change: &Change<'_>, path: &str, parts: &[&str]) -> Result<Vec<ObjsetId>> {
+pub fn find_snapshots(
+    change: &SyncTaskContext<'_>,
+    path: &str,
+    parts: &[&str],
+) -> Result<Vec<ObjsetId>> {
     let names = SnapshotNames::open(change, change.find_head(path)?)?;
     let find = |part: &&str| match names.find(part)? {
         Some((id, _)) => Ok(ObjsetId::new(id.get())),
@@ -41,13 +45,13 @@ pub fn find_snapshots(change: &Change<'_>, path: &str, parts: &[&str]) -> Result
 }
 
 /// Whether a snapshot is held, so that it is not to be destroyed.
-pub fn is_held(change: &Change<'_>, snapshot: ObjsetId) -> Result<bool> {
-    Ok(change.count(change.dataset(ObjectId::new(snapshot.get()))?.holds)? != 0)
+pub fn is_held(change: &SyncTaskContext<'_>, snapshot: ObjsetId) -> Result<bool> {
+    Ok(change.zap_count(change.dataset_phys(ObjectId::new(snapshot.get()))?.holds)? != 0)
 }
 
 /// Destroys a snapshot. One that is held or cloned is refused, or with `later` is destroyed as soon
 /// as it is neither.
-pub fn destroy_snapshot(change: &Change<'_>, name: &str, later: bool) -> Result<()> {
+pub fn destroy_snapshot(change: &SyncTaskContext<'_>, name: &str, later: bool) -> Result<()> {
     let missing = || Error::NoSuchDataset { name: name.to_owned() };
     let (path, part) = name.split_once('@').ok_or_else(missing)?;
     let ids = find_snapshots(change, path, &[part])?;
@@ -59,7 +63,7 @@ pub fn destroy_snapshot(change: &Change<'_>, name: &str, later: bool) -> Result<
 /// many. Those that are not there any more under their name are skipped. Held or cloned ones are
 /// refused, or with `later` are destroyed as soon as they are neither.
 pub fn destroy_snapshots(
-    change: &Change<'_>,
+    change: &SyncTaskContext<'_>,
     path: &str,
     snapshots: &[(&str, ObjsetId)],
     later: bool,
@@ -71,10 +75,10 @@ pub fn destroy_snapshots(
         let wanted = ObjectId::new(wanted.get());
         let found = names.find(part)?.filter(|(id, _)| *id == wanted);
         let Some((id, own)) = found.filter(|(id, _)| seen.insert(*id)) else { continue };
-        let record = change.dataset(id)?;
+        let record = change.dataset_phys(id)?;
         let busy = |why| Err(Error::Busy { name: format!("{path}@{part}"), why });
-        match (change.count(record.holds)? != 0, record.children > 1) {
-            (false, false) => doomed.push(Doomed { id, record, part: own }),
+        match (change.zap_count(record.holds)? != 0, record.children > 1) {
+            (false, false) => doomed.push(DestroyedSnapshot { id, phys: record, short_name: own }),
             _ if later => {
                 change.require_version(version::HOLDS)?;
                 deferred.push(id);
@@ -85,43 +89,51 @@ pub fn destroy_snapshots(
     }
     drop(names);
     for id in &deferred {
-        change.change_dataset(*id, |it| it.flags |= DatasetPhys::DEFER_DESTROY)?;
+        change.update_dataset(*id, |it| it.flags |= DatasetPhys::DEFER_DESTROY)?;
     }
-    doomed.sort_by_key(|it| it.record.creation_txg);
-    let mut joins = Joins::default();
-    for run in doomed.chunk_by(|one, other| one.record.next == other.id) {
+    doomed.sort_by_key(|it| it.phys.creation_txg);
+    let mut joins = EntryMerges::default();
+    for run in doomed.chunk_by(|one, other| one.phys.next == other.id) {
         destroy_run(change, head, run, &mut joins)?;
     }
-    joins.carry_out(change, head)?;
+    joins.apply(change, head)?;
     Ok(doomed.len().saturating_add(deferred.len()))
 }
 
 /// Destroys a snapshot that is neither held nor cloned.
-pub(crate) fn snapshot_goes(change: &Change<'_>, id: ObjectId) -> Result<()> {
-    let record = change.dataset(id)?;
-    let part = change.snapshot_part(id)?;
-    let head = Head { dir: record.dir, dataset: change.dir(record.dir)?.head };
-    let mut joins = Joins::default();
-    destroy_run(change, head, &[Doomed { id, record, part }], &mut joins)?;
-    joins.carry_out(change, head)
+pub(crate) fn destroy_unreferenced_snapshot(
+    change: &SyncTaskContext<'_>,
+    id: ObjectId,
+) -> Result<()> {
+    let record = change.dataset_phys(id)?;
+    let part = change.snapshot_name(id)?;
+    let head = HeadIds { dir: record.dir, dataset: change.dir_phys(record.dir)?.head };
+    let mut joins = EntryMerges::default();
+    destroy_run(
+        change,
+        head,
+        &[DestroyedSnapshot { id, phys: record, short_name: part }],
+        &mut joins,
+    )?;
+    joins.apply(change, head)
 }
 
 /// The table of a head's snapshots, opened once.
 struct SnapshotNames {
-    table: Zap,
+    zap: Zap,
     matching: zap::Matching,
 }
 
 impl SnapshotNames {
-    fn open(change: &Change<'_>, head: Head) -> Result<Self> {
-        let record = change.dataset(head.dataset)?;
+    fn open(change: &SyncTaskContext<'_>, head: HeadIds) -> Result<Self> {
+        let record = change.dataset_phys(head.dataset)?;
         let table = Zap::open(change.object(record.snapshot_names)?)?;
-        Ok(Self { table, matching: matching(&record) })
+        Ok(Self { zap: table, matching: name_matching(&record) })
     }
 
     /// A snapshot, and its name as it stands in the table.
     fn find(&self, part: &str) -> Result<Option<(ObjectId, String)>> {
-        let Some(entry) = self.table.lookup_normalized(part.as_bytes(), self.matching)? else {
+        let Some(entry) = self.zap.lookup_normalized(part.as_bytes(), self.matching)? else {
             return Ok(None);
         };
         let name = String::from_utf8_lossy(&entry.name).into_owned();
@@ -130,85 +142,94 @@ impl SnapshotNames {
 }
 
 /// What is around a run.
-struct Around {
-    head: Head,
+struct RunContext {
+    head: HeadIds,
     /// The snapshot before the run, if its next dataset is in the run. It is another's where the run
     /// begins with the first snapshot of a clone.
     previous: Option<(ObjectId, Txg)>,
     /// The txg of the snapshot before the run, whoever's it is.
-    since: Txg,
+    since_txg: Txg,
     next: ObjectId,
-    next_record: DatasetPhys,
+    next_phys: DatasetPhys,
 }
 
-impl Around {
+impl RunContext {
     /// The space of the blocks that only the run reached.
-    fn freed(&self, died: &[(Txg, &Contents)]) -> Space {
-        sum(died, self.since, None)
+    fn freed_space(&self, died: &[(Txg, &DeadlistContents)]) -> SpaceDelta {
+        sum_space(died, self.since_txg, None)
     }
 }
 
 /// The space of the blocks that died in stretches which begin at `from` or later, and before `to`.
-fn sum(died: &[(Txg, &Contents)], from: Txg, to: Option<Txg>) -> Space {
-    let spaces = died.iter().map(|(_, contents)| contents.space_between(from, to));
-    spaces.fold(Space::default(), std::ops::Add::add)
+fn sum_space(died: &[(Txg, &DeadlistContents)], from: Txg, to: Option<Txg>) -> SpaceDelta {
+    let spaces = died.iter().map(|(_, contents)| contents.space_in_range(from, to));
+    spaces.fold(SpaceDelta::default(), std::ops::Add::add)
 }
 
 /// Destroys neighbouring snapshots, oldest first, that are neither held nor cloned.
-fn destroy_run(change: &Change<'_>, head: Head, run: &[Doomed], joins: &mut Joins) -> Result<()> {
+fn destroy_run(
+    change: &SyncTaskContext<'_>,
+    head: HeadIds,
+    run: &[DestroyedSnapshot],
+    joins: &mut EntryMerges,
+) -> Result<()> {
     let (Some(first), Some(last)) = (run.first(), run.last()) else { return Ok(()) };
-    let (next, since) = (last.record.next, first.record.previous_txg);
-    let next_record = change.dataset(next)?;
-    let lists = run.iter().map(|it| it.record.deadlist);
-    let contents = |list| Ok::<_, Error>((list, deadlist::contents(change, list)?));
+    let (next, since) = (last.phys.next, first.phys.previous_txg);
+    let next_record = change.dataset_phys(next)?;
+    let lists = run.iter().map(|it| it.phys.deadlist);
+    let contents = |list| Ok::<_, Error>((list, deadlist::read_contents(change, list)?));
     let lists: Vec<_> = lists.map(contents).collect::<Result<_>>()?;
-    let behind = deadlist::contents(change, next_record.deadlist)?;
-    let is_old = behind.is_old || lists.iter().any(|(_, contents)| contents.is_old);
+    let behind = deadlist::read_contents(change, next_record.deadlist)?;
+    let is_old = behind.is_old_format || lists.iter().any(|(_, contents)| contents.is_old_format);
     if is_old && run.len() > 1 {
-        return run.iter().try_for_each(|doomed| snapshot_goes(change, doomed.id));
+        return run.iter().try_for_each(|doomed| destroy_unreferenced_snapshot(change, doomed.id));
     }
     // what died between a snapshot of the run and the dataset after it
     let contents = lists.iter().map(|(_, contents)| contents).skip(1).chain([&behind]);
-    let txgs = run.iter().map(|it| it.record.creation_txg);
-    let died: Vec<(Txg, &Contents)> = txgs.zip(contents).collect();
-    let kept = bookmark::run_goes(change, head.dataset, since, &died)?;
+    let txgs = run.iter().map(|it| it.phys.creation_txg);
+    let died: Vec<(Txg, &DeadlistContents)> = txgs.zip(contents).collect();
+    let kept = bookmark::snapshots_destroyed(change, head.dataset, since, &died)?;
     for doomed in run {
-        for (feature, _) in create::features_of(change, doomed.id)? {
-            create::remove_feature(change, doomed.id, feature)?;
+        for (feature, _) in create::dataset_features(change, doomed.id)? {
+            create::deactivate_feature(change, doomed.id, feature)?;
         }
     }
-    let previous = unlink(change, first, last)?;
-    let around = Around { head, previous, since, next, next_record };
-    count_blocks(change, &around, &died)?;
+    let previous = unlink_run(change, first, last)?;
+    let around = RunContext { head, previous, since_txg: since, next, next_phys: next_record };
+    update_space_counts(change, &around, &died)?;
     for doomed in run {
-        remapped::snapshot_goes(change, doomed.id, &doomed.record, since)?;
+        remap_deadlist::snapshot_destroyed(change, doomed.id, &doomed.phys, since)?;
     }
-    if behind.is_old {
-        old_deadlist::snapshot_goes(change, &first.record)?;
+    if behind.is_old_format {
+        old_deadlist::destroy_snapshot_blocks(change, &first.phys)?;
     } else {
-        let freed = change.number(super::change::DIRECTORY, FREE_LIST)?;
-        let freed = freed.map(ObjectId::new).ok_or(Error::Missing { name: FREE_LIST })?;
-        deadlist::merge_run(change, &lists, around.next_record.deadlist, since, freed)?;
-        change.add_space(own_dir(change, "$FREE")?, For::Head, around.freed(&died))?;
+        let freed = change.lookup_u64(super::context::POOL_DIRECTORY, FREE_BPOBJ)?;
+        let freed = freed.map(ObjectId::new).ok_or(Error::NoDirectoryEntry { name: FREE_BPOBJ })?;
+        deadlist::merge_destroyed(change, &lists, around.next_phys.deadlist, since, freed)?;
+        change.add_space(special_dir(change, "$FREE")?, UsedBy::Head, around.freed_space(&died))?;
     }
-    joins.add_run(run, &kept, around.next_record.is_snapshot());
-    if !around.next_record.is_snapshot() {
-        count_head_anew(change, head.dir, next)?;
+    joins.add_run(run, &kept, around.next_phys.is_snapshot());
+    if !around.next_phys.is_snapshot() {
+        recompute_head_unique(change, head.dir, next)?;
     }
-    remove_records(change, head, run)
+    free_snapshot_objects(change, head, run)
 }
 
 /// Takes a run out of the chain. Returns the snapshot before it, with the txg of the one before that, if
 /// it has no other next.
-fn unlink(change: &Change<'_>, first: &Doomed, last: &Doomed) -> Result<Option<(ObjectId, Txg)>> {
-    let next = last.record.next;
-    change.change_dataset(next, |next| {
-        next.previous = first.record.previous;
-        next.previous_txg = first.record.previous_txg;
+fn unlink_run(
+    change: &SyncTaskContext<'_>,
+    first: &DestroyedSnapshot,
+    last: &DestroyedSnapshot,
+) -> Result<Option<(ObjectId, Txg)>> {
+    let next = last.phys.next;
+    change.update_dataset(next, |next| {
+        next.previous = first.phys.previous;
+        next.previous_txg = first.phys.previous_txg;
     })?;
-    let Some((at, previous)) = change.previous_of(&first.record)? else { return Ok(None) };
+    let Some((at, previous)) = change.previous_snapshot(&first.phys)? else { return Ok(None) };
     if previous.next == first.id {
-        change.change_dataset(at, |previous| previous.next = next)?;
+        change.update_dataset(at, |previous| previous.next = next)?;
         return Ok(Some((at, previous.previous_txg)));
     }
     if previous.next_clones.exists() {
@@ -222,77 +243,85 @@ fn unlink(change: &Change<'_>, first: &Doomed, last: &Doomed) -> Result<Option<(
 
 /// Counts the blocks that are freed, and those that only one of the snapshots around the run reaches from
 /// now on.
-fn count_blocks(change: &Change<'_>, around: &Around, died: &[(Txg, &Contents)]) -> Result<()> {
-    let since = around.since;
+fn update_space_counts(
+    change: &SyncTaskContext<'_>,
+    around: &RunContext,
+    died: &[(Txg, &DeadlistContents)],
+) -> Result<()> {
+    let since = around.since_txg;
     if let Some((id, before)) = around.previous {
-        let gained = sum(died, before, Some(since));
-        change.change_dataset(id, |previous| add(&mut previous.unique, gained.used))?;
+        let gained = sum_space(died, before, Some(since));
+        change.update_dataset(id, |previous| add_signed(&mut previous.unique, gained.used))?;
     }
-    change.add_space(around.head.dir, For::Snapshots, -around.freed(died))?;
-    if around.next_record.is_snapshot() {
+    change.add_space(around.head.dir, UsedBy::Snapshots, -around.freed_space(died))?;
+    if around.next_phys.is_snapshot() {
         // blocks that the run and the next alone reached are now the next's
-        let after = change.dataset(around.next_record.next)?.deadlist;
+        let after = change.dataset_phys(around.next_phys.next)?.deadlist;
         let newest = died.last().map(|(txg, _)| *txg);
-        let gained = deadlist::space_between(change, after, since, newest)?.used;
-        change.change_dataset(around.next, |next| add(&mut next.unique, gained))?;
+        let gained = deadlist::space_in_range(change, after, since, newest)?.used;
+        change.update_dataset(around.next, |next| add_signed(&mut next.unique, gained))?;
     }
     Ok(())
 }
 
-fn add(count: &mut u64, delta: i64) {
+fn add_signed(count: &mut u64, delta: i64) {
     *count = count.saturating_add_signed(delta);
 }
 
 /// The stretches of deadlists of later datasets that are joined with the ones before them, as they began
 /// with snapshots that are destroyed. Oldest first.
 #[derive(Default)]
-struct Joins {
+struct EntryMerges {
     /// In the deadlists of clones of later snapshots; but for those that bookmarks keep.
-    clones: Vec<Txg>,
+    in_clones: Vec<Txg>,
     /// In the head's deadlist; the same.
-    head: Vec<Txg>,
+    in_head: Vec<Txg>,
     /// In the head's list of addresses on removed vdevs.
-    remapped: Vec<Txg>,
+    in_remap_deadlist: Vec<Txg>,
 }
 
-impl Joins {
+impl EntryMerges {
     /// Notes the stretches that began with a run, which comes after those that are noted already.
-    fn add_run(&mut self, run: &[Doomed], kept: &[Txg], before_snapshot: bool) {
-        for start in run.iter().map(|it| it.record.creation_txg) {
+    fn add_run(&mut self, run: &[DestroyedSnapshot], kept: &[Txg], before_snapshot: bool) {
+        for start in run.iter().map(|it| it.phys.creation_txg) {
             let is_kept = kept.binary_search(&start).is_ok();
             if !is_kept {
-                self.clones.push(start);
+                self.in_clones.push(start);
             }
             // the deadlist of a head that follows the run has none of these stretches any more
             if before_snapshot && !is_kept {
-                self.head.push(start);
+                self.in_head.push(start);
             }
             if before_snapshot {
-                self.remapped.push(start);
+                self.in_remap_deadlist.push(start);
             }
         }
     }
 
-    fn carry_out(&self, change: &Change<'_>, head: Head) -> Result<()> {
-        join_stretches_of_clones(change, head.dir, &self.clones)?;
-        let list = change.dataset(head.dataset)?.deadlist;
-        deadlist::join_stretches(change, list, &self.head)?;
-        remapped::join_stretches(change, head.dataset, &self.remapped)
+    fn apply(&self, change: &SyncTaskContext<'_>, head: HeadIds) -> Result<()> {
+        merge_clone_deadlist_entries(change, head.dir, &self.in_clones)?;
+        let list = change.dataset_phys(head.dataset)?.deadlist;
+        deadlist::merge_entries(change, list, &self.in_head)?;
+        remap_deadlist::merge_entries(change, head.dataset, &self.in_remap_deadlist)
     }
 }
 
 /// Frees the records of a run, whose blocks have gone elsewhere.
-fn remove_records(change: &Change<'_>, head: Head, run: &[Doomed]) -> Result<()> {
-    let names = change.dataset(head.dataset)?.snapshot_names;
-    snapshot::note_snapshots_changed(change, head.dir)?;
-    change.remove_all(names, run.iter().map(|it| it.part.clone()))?;
-    limits::count_snapshots(change, head.dir, signed(number(run.len())).wrapping_neg())?;
-    for Doomed { id, record, .. } in run {
+fn free_snapshot_objects(
+    change: &SyncTaskContext<'_>,
+    head: HeadIds,
+    run: &[DestroyedSnapshot],
+) -> Result<()> {
+    let names = change.dataset_phys(head.dataset)?.snapshot_names;
+    snapshot::update_snapshots_changed(change, head.dir)?;
+    change.remove_all(names, run.iter().map(|it| it.short_name.clone()))?;
+    limits::adjust_snapshot_count(change, head.dir, to_i64(to_u64(run.len())).wrapping_neg())?;
+    for DestroyedSnapshot { id, phys: record, .. } in run {
         for table in [record.next_clones, record.properties, record.holds] {
-            change.free_if_any(table)?;
+            change.free_object_if_set(table)?;
         }
-        no_longer_boots(change, *id)?;
-        change.free_extended(*id)?;
+        clear_bootfs(change, *id)?;
+        change.free_zapified(*id)?;
     }
     Ok(())
 }

@@ -9,7 +9,7 @@ use ondisk::feature::Feature;
 use units::ObjectId;
 use zap::{Zap, ZapValue};
 
-use super::change::{Change, DIRECTORY, TABLE};
+use super::context::{POOL_DIRECTORY, SyncTaskContext, ZAP_METADATA};
 use crate::{Error, Result};
 
 /// The features that datasets have to do with.
@@ -29,118 +29,132 @@ pub(crate) mod guid {
     pub(crate) const REDACTION_SPILL: &str = "com.delphix:redaction_list_spill";
 }
 
-const READ: &str = "features_for_read";
-const WRITE: &str = "features_for_write";
-const DESCRIPTIONS: &str = "feature_descriptions";
-const ENABLED_TXG: &str = "feature_enabled_txg";
+const FEATURES_FOR_READ: &str = "features_for_read";
+const FEATURES_FOR_WRITE: &str = "features_for_write";
+const FEATURE_DESCRIPTIONS: &str = "feature_descriptions";
+const FEATURE_ENABLED_TXG: &str = "feature_enabled_txg";
 
 /// Makes the tables of a new pool, and names them in its directory.
-pub fn create_tables(change: &Change<'_>) -> Result<()> {
-    for name in [READ, WRITE, DESCRIPTIONS] {
-        change.new_named_table(TABLE, DIRECTORY, name)?;
+pub fn create_feature_zaps(change: &SyncTaskContext<'_>) -> Result<()> {
+    for name in [FEATURES_FOR_READ, FEATURES_FOR_WRITE, FEATURE_DESCRIPTIONS] {
+        change.create_named_zap(ZAP_METADATA, POOL_DIRECTORY, name)?;
     }
     Ok(())
 }
 
 /// How many things use a feature; `None` if it is not enabled.
-pub fn uses(mos: &Objset, feature: &Feature) -> Result<Option<u64>> {
-    let directory = Zap::open(mos.object(DIRECTORY)?)?;
-    let Some(table) = directory.lookup_u64(table_of(feature).as_bytes())? else { return Ok(None) };
+pub fn refcount(mos: &Objset, feature: &Feature) -> Result<Option<u64>> {
+    let directory = Zap::open(mos.object(POOL_DIRECTORY)?)?;
+    let Some(table) = directory.lookup_u64(refcount_zap_name(feature).as_bytes())? else {
+        return Ok(None);
+    };
     let table = Zap::open(mos.object(ObjectId::new(table))?)?;
     Ok(table.lookup_u64(feature.guid.as_bytes())?)
 }
 
 /// Enables a feature, and before it those that it needs. One that is enabled stays as it is.
-pub fn enable(change: &Change<'_>, feature: &Feature) -> Result<()> {
-    if uses(change.mos, feature)?.is_some() {
+pub fn enable(change: &SyncTaskContext<'_>, feature: &Feature) -> Result<()> {
+    if refcount(change.mos, feature)?.is_some() {
         return Ok(());
     }
     for needed in feature.needs.iter().filter_map(|name| Feature::by_name(name)) {
         enable(change, needed)?;
     }
     let about = [feature.about.as_bytes(), &[0]].concat();
-    change.put(table(change, DESCRIPTIONS)?, feature.guid, &ZapValue::new(1, about))?;
-    set_uses(change, feature, feature.at_once.into())?;
+    change.update(
+        feature_zap(change, FEATURE_DESCRIPTIONS)?,
+        feature.guid,
+        &ZapValue::new(1, about),
+    )?;
+    set_refcount(change, feature, feature.at_once.into())?;
     if is_enabled(change, guid::ENABLED_TXG)? {
-        let times = match change.number(DIRECTORY, ENABLED_TXG)? {
+        let times = match change.lookup_u64(POOL_DIRECTORY, FEATURE_ENABLED_TXG)? {
             Some(times) => ObjectId::new(times),
-            None => change.new_named_table(TABLE, DIRECTORY, ENABLED_TXG)?,
+            None => change.create_named_zap(ZAP_METADATA, POOL_DIRECTORY, FEATURE_ENABLED_TXG)?,
         };
-        add(change, guid::ENABLED_TXG)?;
-        change.insert(times, feature.guid, change.txg().get())?;
+        increment(change, guid::ENABLED_TXG)?;
+        change.insert_u64(times, feature.guid, change.txg().get())?;
     }
     if feature.guid == guid::HEAD_ERRLOG { drop_error_logs(change) } else { Ok(()) }
 }
 
 /// Removes the pool's lists of damaged blocks. With `head_errlog` their entries have another form; the
 /// next scrub makes new ones.
-fn drop_error_logs(change: &Change<'_>) -> Result<()> {
+fn drop_error_logs(change: &SyncTaskContext<'_>) -> Result<()> {
     for name in ["errlog_last", "errlog_scrub"] {
-        if let Some(log) = change.number(DIRECTORY, name)? {
-            change.remove(DIRECTORY, name)?;
-            change.free_if_any(ObjectId::new(log))?;
+        if let Some(log) = change.lookup_u64(POOL_DIRECTORY, name)? {
+            change.remove(POOL_DIRECTORY, name)?;
+            change.free_object_if_set(ObjectId::new(log))?;
         }
     }
     Ok(())
 }
 
-pub(crate) fn is_enabled(change: &Change<'_>, guid: &'static str) -> Result<bool> {
-    Ok(uses(change.mos, known(guid)?)?.is_some())
+pub(crate) fn is_enabled(change: &SyncTaskContext<'_>, guid: &'static str) -> Result<bool> {
+    Ok(refcount(change.mos, find_feature(guid)?)?.is_some())
 }
 
-pub(crate) fn is_active(change: &Change<'_>, guid: &'static str) -> Result<bool> {
-    Ok(uses(change.mos, known(guid)?)?.is_some_and(|uses| uses > 0))
+pub(crate) fn is_active(change: &SyncTaskContext<'_>, guid: &'static str) -> Result<bool> {
+    Ok(refcount(change.mos, find_feature(guid)?)?.is_some_and(|uses| uses > 0))
 }
 
 /// One more thing uses a feature.
-pub(crate) fn add(change: &Change<'_>, guid: &'static str) -> Result<()> {
-    add_use(change, known(guid)?)
+pub(crate) fn increment(change: &SyncTaskContext<'_>, guid: &'static str) -> Result<()> {
+    increment_feature(change, find_feature(guid)?)
 }
 
 /// One thing less uses a feature.
-pub(crate) fn take(change: &Change<'_>, guid: &'static str) -> Result<()> {
-    take_use(change, known(guid)?)
+pub(crate) fn decrement(change: &SyncTaskContext<'_>, guid: &'static str) -> Result<()> {
+    decrement_feature(change, find_feature(guid)?)
 }
 
 /// So many more things use a feature.
-pub(crate) fn add_many(change: &Change<'_>, guid: &'static str, count: u64) -> Result<()> {
-    let feature = known(guid)?;
-    set_uses(change, feature, enabled_uses(change, feature)?.saturating_add(count))
+pub(crate) fn increment_by(
+    change: &SyncTaskContext<'_>,
+    guid: &'static str,
+    count: u64,
+) -> Result<()> {
+    let feature = find_feature(guid)?;
+    set_refcount(change, feature, enabled_refcount(change, feature)?.saturating_add(count))
 }
 
 /// So many things less use a feature.
-pub(crate) fn take_many(change: &Change<'_>, guid: &'static str, count: u64) -> Result<()> {
-    let feature = known(guid)?;
-    set_uses(change, feature, enabled_uses(change, feature)?.saturating_sub(count))
+pub(crate) fn decrement_by(
+    change: &SyncTaskContext<'_>,
+    guid: &'static str,
+    count: u64,
+) -> Result<()> {
+    let feature = find_feature(guid)?;
+    set_refcount(change, feature, enabled_refcount(change, feature)?.saturating_sub(count))
 }
 
 /// One more thing uses a feature, which must be enabled.
-pub fn add_use(change: &Change<'_>, feature: &Feature) -> Result<()> {
-    set_uses(change, feature, enabled_uses(change, feature)?.saturating_add(1))
+pub fn increment_feature(change: &SyncTaskContext<'_>, feature: &Feature) -> Result<()> {
+    set_refcount(change, feature, enabled_refcount(change, feature)?.saturating_add(1))
 }
 
 /// One thing less uses a feature.
-pub fn take_use(change: &Change<'_>, feature: &Feature) -> Result<()> {
-    set_uses(change, feature, enabled_uses(change, feature)?.saturating_sub(1))
+pub fn decrement_feature(change: &SyncTaskContext<'_>, feature: &Feature) -> Result<()> {
+    set_refcount(change, feature, enabled_refcount(change, feature)?.saturating_sub(1))
 }
 
-fn enabled_uses(change: &Change<'_>, feature: &Feature) -> Result<u64> {
-    uses(change.mos, feature)?.ok_or(Error::FeatureDisabled { guid: feature.guid })
+fn enabled_refcount(change: &SyncTaskContext<'_>, feature: &Feature) -> Result<u64> {
+    refcount(change.mos, feature)?.ok_or(Error::FeatureDisabled { guid: feature.guid })
 }
 
-fn set_uses(change: &Change<'_>, feature: &Feature, uses: u64) -> Result<()> {
-    change.put_number(table(change, table_of(feature))?, feature.guid, uses)
+fn set_refcount(change: &SyncTaskContext<'_>, feature: &Feature, uses: u64) -> Result<()> {
+    change.update_u64(feature_zap(change, refcount_zap_name(feature))?, feature.guid, uses)
 }
 
-const fn table_of(feature: &Feature) -> &'static str {
-    if feature.read_only_compatible { WRITE } else { READ }
+const fn refcount_zap_name(feature: &Feature) -> &'static str {
+    if feature.read_only_compatible { FEATURES_FOR_WRITE } else { FEATURES_FOR_READ }
 }
 
-fn table(change: &Change<'_>, name: &'static str) -> Result<ObjectId> {
-    let id = change.number(DIRECTORY, name)?.ok_or(Error::Missing { name })?;
+fn feature_zap(change: &SyncTaskContext<'_>, name: &'static str) -> Result<ObjectId> {
+    let id = change.lookup_u64(POOL_DIRECTORY, name)?.ok_or(Error::NoDirectoryEntry { name })?;
     Ok(ObjectId::new(id))
 }
 
-fn known(guid: &'static str) -> Result<&'static Feature> {
+fn find_feature(guid: &'static str) -> Result<&'static Feature> {
     Feature::by_guid(guid).ok_or(Error::FeatureDisabled { guid })
 }

@@ -9,14 +9,14 @@ use transform::crypt::WrappedKey;
 use units::{ObjectId, ObjsetId};
 use zap::ZapValue;
 
-use super::change::{Change, TABLE};
+use super::context::{SyncTaskContext, ZAP_METADATA};
 use super::create;
 use super::rename::encryption_root;
 use crate::{Error, KeyFormat, Result};
 
-const FEATURE: &str = "com.datto:encryption";
+const ENCRYPTION_FEATURE: &str = "com.datto:encryption";
 /// How many directories use a record.
-const USERS: &str = "DSL_CRYPTO_REFCOUNT";
+const REFCOUNT_ENTRY: &str = "DSL_CRYPTO_REFCOUNT";
 
 /// The keys of a new dataset.
 #[derive(Clone, Debug)]
@@ -24,7 +24,7 @@ pub struct NewKey<'a> {
     /// The dataset's keys, closed with the user's key.
     pub wrapped: &'a WrappedKey,
     /// Whether the user's key is the dataset's own; else it is that of the dataset above.
-    pub own: bool,
+    pub is_encryption_root: bool,
     /// The form of the user's key.
     pub format: KeyFormat,
     /// What a passphrase is stretched with.
@@ -34,37 +34,42 @@ pub struct NewKey<'a> {
 }
 
 /// Says that a new head is encrypted, before its content is made.
-pub fn encrypt(change: &Change<'_>, dataset: ObjsetId, key: &NewKey<'_>) -> Result<()> {
+pub fn encrypt_dataset(
+    change: &SyncTaskContext<'_>,
+    dataset: ObjsetId,
+    key: &NewKey<'_>,
+) -> Result<()> {
     let id = ObjectId::new(dataset.get());
-    let dir = change.dataset(id)?.dir;
-    let feature = Feature::by_guid(FEATURE).ok_or(Error::FeatureDisabled { guid: FEATURE })?;
-    if super::features::uses(change.mos, feature)?.is_none() {
-        return Err(Error::FeatureDisabled { guid: FEATURE });
+    let dir = change.dataset_phys(id)?.dir;
+    let feature = Feature::by_guid(ENCRYPTION_FEATURE)
+        .ok_or(Error::FeatureDisabled { guid: ENCRYPTION_FEATURE })?;
+    if super::features::refcount(change.mos, feature)?.is_none() {
+        return Err(Error::FeatureDisabled { guid: ENCRYPTION_FEATURE });
     }
-    let root = if key.own {
+    let root = if key.is_encryption_root {
         dir
     } else {
-        let above = encryption_root(change, change.dir(dir)?.parent)?;
+        let above = encryption_root(change, change.dir_phys(dir)?.parent)?;
         above.ok_or_else(|| Error::NotEncrypted { name: "the dataset above".to_owned() })?
     };
-    let record = change.new_table(TABLE)?;
-    put_wrapped(change, record, key.wrapped)?;
+    let record = change.create_zap(ZAP_METADATA)?;
+    write_wrapped_key(change, record, key.wrapped)?;
     for (name, number) in [
         ("DSL_CRYPTO_ROOT_DDOBJ", root.get()),
-        (USERS, 1),
-        ("keyformat", form(key.format)),
+        (REFCOUNT_ENTRY, 1),
+        ("keyformat", key_format_code(key.format)),
         ("pbkdf2salt", key.salt),
         ("pbkdf2iters", key.iterations),
     ] {
-        change.put_number(record, name, number)?;
+        change.update_u64(record, name, number)?;
     }
-    change.set_field(dir, DirPhys::CRYPTO_KEY, &[record.get()])?;
-    create::set_feature(change, id, feature, &[0])
+    change.set_zap_field(dir, DirPhys::CRYPTO_KEY, &[record.get()])?;
+    create::activate_feature(change, id, feature, &[0])
 }
 
 /// Writes closed keys into their record.
-pub(super) fn put_wrapped(
-    change: &Change<'_>,
+pub(super) fn write_wrapped_key(
+    change: &SyncTaskContext<'_>,
     record: ObjectId,
     wrapped: &WrappedKey,
 ) -> Result<()> {
@@ -73,7 +78,7 @@ pub(super) fn put_wrapped(
         ("DSL_CRYPTO_GUID", wrapped.guid),
         ("DSL_CRYPTO_VERSION", wrapped.version),
     ] {
-        change.put_number(record, name, number)?;
+        change.update_u64(record, name, number)?;
     }
     for (name, bytes) in [
         ("DSL_CRYPTO_IV", &wrapped.iv[..]),
@@ -81,13 +86,13 @@ pub(super) fn put_wrapped(
         ("DSL_CRYPTO_MASTER_KEY_1", &wrapped.master),
         ("DSL_CRYPTO_HMAC_KEY_1", &wrapped.hmac),
     ] {
-        change.put(record, name, &ZapValue::new(1, bytes.to_vec()))?;
+        change.update(record, name, &ZapValue::new(1, bytes.to_vec()))?;
     }
     Ok(())
 }
 
 /// How a form is told in a record.
-pub(super) const fn form(format: KeyFormat) -> u64 {
+pub(super) const fn key_format_code(format: KeyFormat) -> u64 {
     match format {
         KeyFormat::Raw => 1,
         KeyFormat::Hex => 2,
@@ -96,18 +101,22 @@ pub(super) const fn form(format: KeyFormat) -> u64 {
 }
 
 /// A clone's directory uses the keys of what it is a clone of.
-pub(crate) fn share(change: &Change<'_>, from: ObjectId, to: ObjectId) -> Result<()> {
-    let Some(record) = change.field_object(from, DirPhys::CRYPTO_KEY)? else { return Ok(()) };
-    let users = change.number(record, USERS)?.unwrap_or(1);
-    change.put_number(record, USERS, users.saturating_add(1))?;
-    change.set_field(to, DirPhys::CRYPTO_KEY, &[record.get()])
+pub(crate) fn add_key_reference(
+    change: &SyncTaskContext<'_>,
+    from: ObjectId,
+    to: ObjectId,
+) -> Result<()> {
+    let Some(record) = change.zap_field_object(from, DirPhys::CRYPTO_KEY)? else { return Ok(()) };
+    let users = change.lookup_u64(record, REFCOUNT_ENTRY)?.unwrap_or(1);
+    change.update_u64(record, REFCOUNT_ENTRY, users.saturating_add(1))?;
+    change.set_zap_field(to, DirPhys::CRYPTO_KEY, &[record.get()])
 }
 
 /// A directory that goes uses its keys no more; the last takes them along.
-pub(crate) fn leave(change: &Change<'_>, dir: ObjectId) -> Result<()> {
-    let Some(record) = change.field_object(dir, DirPhys::CRYPTO_KEY)? else { return Ok(()) };
-    match change.number(record, USERS)?.unwrap_or(1) {
+pub(crate) fn release_key_reference(change: &SyncTaskContext<'_>, dir: ObjectId) -> Result<()> {
+    let Some(record) = change.zap_field_object(dir, DirPhys::CRYPTO_KEY)? else { return Ok(()) };
+    match change.lookup_u64(record, REFCOUNT_ENTRY)?.unwrap_or(1) {
         0 | 1 => change.free_object(record),
-        users => change.put_number(record, USERS, users.saturating_sub(1)),
+        users => change.update_u64(record, REFCOUNT_ENTRY, users.saturating_sub(1)),
     }
 }

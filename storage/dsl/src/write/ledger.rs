@@ -10,9 +10,9 @@ use ondisk::feature::Feature;
 use parking_lot::Mutex;
 use units::{ObjectId, ObjsetId, Txg};
 
-use super::change::Change;
-use super::list::Item;
-use super::space::{For, Space, counted_change};
+use super::bpobj::BpobjItem;
+use super::context::SyncTaskContext;
+use super::space::{SpaceDelta, UsedBy, parent_delta};
 use super::{bookmark, create, deadlist, limits, livelist};
 use crate::Result;
 
@@ -28,35 +28,35 @@ pub struct DatasetLedger<'a> {
     previous_txg: Txg,
     /// Blocks born after this only the previous snapshot and the head reach; `None` where another
     /// dataset follows that snapshot too.
-    previous_alone_since: Option<Txg>,
+    prev_unique_txg: Option<Txg>,
     /// Blocks born after this are the directory's own and not those of the origin.
     origin_txg: Txg,
     livelist: Option<ObjectId>,
-    bookmarks: bool,
-    free: &'a (dyn Fn(&Blkptr) + Sync),
-    deflated: &'a (dyn Fn(&Blkptr) -> u64 + Sync),
-    sums: Mutex<Sums>,
+    has_bookmarks: bool,
+    free_block: &'a (dyn Fn(&Blkptr) + Sync),
+    dsize: &'a (dyn Fn(&Blkptr) -> u64 + Sync),
+    totals: Mutex<LedgerTotals>,
 }
 
 #[derive(Default)]
-struct Sums {
-    born: Space,
+struct LedgerTotals {
+    born: SpaceDelta,
     /// Died, and was in no snapshot.
-    freed: Space,
+    freed: SpaceDelta,
     /// Died, and is in a snapshot.
-    dead: Vec<Item>,
-    dead_space: Space,
+    deadlist_items: Vec<BpobjItem>,
+    deadlist_space: SpaceDelta,
     /// Of these, what only the previous snapshot reaches from now on.
-    previous_alone: i64,
+    prev_unique: i64,
     /// Of these, what is the directory's own.
     to_snapshots: i64,
     /// For bookmarks: what died, by birth.
-    died: BTreeMap<Txg, Space>,
-    allocated: Vec<Item>,
-    released: Vec<Item>,
-    features: BTreeSet<&'static str>,
+    killed_by_birth: BTreeMap<Txg, SpaceDelta>,
+    livelist_allocs: Vec<BpobjItem>,
+    livelist_frees: Vec<BpobjItem>,
+    active_features: BTreeSet<&'static str>,
     /// Features that it uses no more.
-    given_up: BTreeSet<&'static str>,
+    inactive_features: BTreeSet<&'static str>,
 }
 
 impl std::fmt::Debug for DatasetLedger<'_> {
@@ -67,29 +67,30 @@ impl std::fmt::Debug for DatasetLedger<'_> {
 
 impl<'a> DatasetLedger<'a> {
     /// Begins the account of a head.
-    pub fn new(change: &Change<'a>, dataset: ObjsetId) -> Result<Self> {
+    pub fn new(change: &SyncTaskContext<'a>, dataset: ObjsetId) -> Result<Self> {
         let id = ObjectId::new(dataset.get());
-        let record = change.dataset(id)?;
-        let dir = change.dir(record.dir)?;
-        let previous = change.previous_of(&record)?.map(|(_, previous)| previous);
+        let record = change.dataset_phys(id)?;
+        let dir = change.dir_phys(record.dir)?;
+        let previous = change.previous_snapshot(&record)?.map(|(_, previous)| previous);
         let follows = previous.filter(|previous| previous.next == id);
-        let origin = if dir.origin.exists() { Some(change.dataset(dir.origin)?) } else { None };
+        let origin =
+            if dir.origin.exists() { Some(change.dataset_phys(dir.origin)?) } else { None };
         Ok(Self {
             dataset: id,
             dir: record.dir,
             previous_txg: record.previous_txg,
-            previous_alone_since: follows.map(|previous| previous.previous_txg),
+            prev_unique_txg: follows.map(|previous| previous.previous_txg),
             origin_txg: origin.map_or(Txg::ZERO, |origin| origin.creation_txg),
-            livelist: livelist::of(change, record.dir)?,
-            bookmarks: change.field_object(id, DatasetPhys::BOOKMARKS)?.is_some(),
-            free: change.free,
-            deflated: change.deflated,
-            sums: Mutex::new(Sums::default()),
+            livelist: livelist::find(change, record.dir)?,
+            has_bookmarks: change.zap_field_object(id, DatasetPhys::BOOKMARKS)?.is_some(),
+            free_block: change.free_block,
+            dsize: change.dsize,
+            totals: Mutex::new(LedgerTotals::default()),
         })
     }
 
-    fn space_of(&self, pointer: &Blkptr) -> Space {
-        Space::of(pointer, &self.deflated)
+    fn space_of(&self, pointer: &Blkptr) -> SpaceDelta {
+        SpaceDelta::of_block(pointer, &self.dsize)
     }
 
     fn is_in_livelist(&self, pointer: &Blkptr) -> bool {
@@ -99,58 +100,58 @@ impl<'a> DatasetLedger<'a> {
 
     /// Says that the head uses a feature, as its floors above know it (accounting of objects by
     /// owner, large dnodes, ...).
-    pub fn uses(&self, feature: &'static Feature) {
-        self.sums.lock().features.insert(feature.guid);
+    pub fn activate_feature(&self, feature: &'static Feature) {
+        self.totals.lock().active_features.insert(feature.guid);
     }
 
     /// Says that the head does not use a feature, or no more.
-    pub fn uses_not(&self, feature: &'static Feature) {
-        self.sums.lock().given_up.insert(feature.guid);
+    pub fn deactivate_feature(&self, feature: &'static Feature) {
+        self.totals.lock().inactive_features.insert(feature.guid);
     }
 
     /// Writes the account down. `root` is the head's root block from now on.
-    pub fn finish(self, change: &Change<'_>, root: &Blkptr) -> Result<()> {
-        let sums = self.sums.into_inner();
-        let reservation = limits::of_head(change, self.dir)?.reservation;
-        let (from, to) = (For::Refreservation, For::Head);
+    pub fn finish(self, change: &SyncTaskContext<'_>, root: &Blkptr) -> Result<()> {
+        let sums = self.totals.into_inner();
+        let reservation = limits::head_limits(change, self.dir)?.refreservation;
+        let (from, to) = (UsedBy::Refreservation, UsedBy::Head);
         let own = sums.born - sums.freed;
-        let (counted, previous, list) = change.change_dataset(self.dataset, |head| {
-            let counted = counted_change(head.unique, own.used, reservation);
-            let delta = own - sums.dead_space;
+        let (counted, previous, list) = change.update_dataset(self.dataset, |head| {
+            let counted = parent_delta(head.unique, own.used, reservation);
+            let delta = own - sums.deadlist_space;
             delta.add_to([&mut head.referenced, &mut head.compressed, &mut head.uncompressed]);
             head.unique = head.unique.saturating_add_signed(own.used);
             head.root = root.clone();
             (counted, head.previous, head.deadlist)
         })?;
-        if own != Space::default() {
-            let delta = Space { used: counted, ..own };
-            change.add_space_from(self.dir, delta, own.used, [from, to])?;
+        if own != SpaceDelta::default() {
+            let delta = SpaceDelta { used: counted, ..own };
+            change.transfer_space(self.dir, delta, own.used, [from, to])?;
         }
-        if sums.previous_alone != 0 {
-            change.change_dataset(previous, |previous| {
-                previous.unique = previous.unique.saturating_add_signed(sums.previous_alone);
+        if sums.prev_unique != 0 {
+            change.update_dataset(previous, |previous| {
+                previous.unique = previous.unique.saturating_add_signed(sums.prev_unique);
             })?;
         }
-        change.move_space(self.dir, sums.to_snapshots, [For::Head, For::Snapshots])?;
-        deadlist::insert(change, list, sums.dead)?;
+        change.move_space(self.dir, sums.to_snapshots, [UsedBy::Head, UsedBy::Snapshots])?;
+        deadlist::insert(change, list, sums.deadlist_items)?;
         if let Some(livelist) = self.livelist {
-            let mut items = sums.allocated;
-            items.extend(sums.released);
+            let mut items = sums.livelist_allocs;
+            items.extend(sums.livelist_frees);
             if !items.is_empty() {
-                livelist::add(change, livelist, items)?;
+                livelist::insert(change, livelist, items)?;
             }
-            livelist::remove_if_useless(change, self.dir)?;
+            livelist::remove_if_unshared(change, self.dir)?;
         }
-        if self.bookmarks {
-            let died: Vec<_> = sums.died.into_iter().collect();
-            bookmark::add_died(change, self.dataset, &died)?;
+        if self.has_bookmarks {
+            let died: Vec<_> = sums.killed_by_birth.into_iter().collect();
+            bookmark::record_killed(change, self.dataset, &died)?;
         }
-        for feature in sums.features.iter().filter_map(|guid| Feature::by_guid(guid)) {
-            create::note_feature(change, self.dataset, feature)?;
+        for feature in sums.active_features.iter().filter_map(|guid| Feature::by_guid(guid)) {
+            create::ensure_feature_active(change, self.dataset, feature)?;
         }
-        for feature in sums.given_up.iter().filter_map(|guid| Feature::by_guid(guid)) {
-            if change.field(self.dataset, feature.guid)?.is_some() {
-                create::remove_feature(change, self.dataset, feature)?;
+        for feature in sums.inactive_features.iter().filter_map(|guid| Feature::by_guid(guid)) {
+            if change.zap_field(self.dataset, feature.guid)?.is_some() {
+                create::deactivate_feature(change, self.dataset, feature)?;
             }
         }
         Ok(())
@@ -164,28 +165,28 @@ impl BlockLedger for DatasetLedger<'_> {
         }
         let space = self.space_of(pointer);
         let listed = self.is_in_livelist(pointer);
-        let mut sums = self.sums.lock();
+        let mut sums = self.totals.lock();
         sums.born = sums.born + space;
-        sums.features.extend(features_of_block(pointer));
+        sums.active_features.extend(block_features(pointer));
         if listed {
-            sums.allocated.push(Item { pointer: pointer.clone(), freed: false });
+            sums.livelist_allocs.push(BpobjItem { pointer: pointer.clone(), is_free: false });
         }
     }
 
     fn dsize(&self, pointer: &Blkptr) -> u64 {
-        (self.deflated)(pointer)
+        (self.dsize)(pointer)
     }
 
     fn block_rewritten(&self, before: &Blkptr, now: &Blkptr) {
         let listed = self.is_in_livelist(now);
         let more = self.space_of(now) - self.space_of(before);
-        let mut sums = self.sums.lock();
+        let mut sums = self.totals.lock();
         sums.born = sums.born + more;
         // the block may be compressed or checked in another way than the one it replaces
-        sums.features.extend(features_of_block(now));
-        if listed && more != Space::default() {
-            sums.allocated.push(Item { pointer: now.clone(), freed: false });
-            sums.released.push(Item { pointer: before.clone(), freed: true });
+        sums.active_features.extend(block_features(now));
+        if listed && more != SpaceDelta::default() {
+            sums.livelist_allocs.push(BpobjItem { pointer: now.clone(), is_free: false });
+            sums.livelist_frees.push(BpobjItem { pointer: before.clone(), is_free: true });
         }
     }
 
@@ -197,24 +198,24 @@ impl BlockLedger for DatasetLedger<'_> {
         let listed = self.is_in_livelist(pointer);
         let young = birth > self.previous_txg;
         if young {
-            (self.free)(pointer);
+            (self.free_block)(pointer);
         }
-        let mut sums = self.sums.lock();
+        let mut sums = self.totals.lock();
         if listed {
-            sums.released.push(Item { pointer: pointer.clone(), freed: true });
+            sums.livelist_frees.push(BpobjItem { pointer: pointer.clone(), is_free: true });
         }
-        if self.bookmarks {
-            let died = sums.died.entry(birth).or_default();
+        if self.has_bookmarks {
+            let died = sums.killed_by_birth.entry(birth).or_default();
             *died = *died + space;
         }
         if young {
             sums.freed = sums.freed + space;
             return;
         }
-        sums.dead.push(Item { pointer: pointer.clone(), freed: false });
-        sums.dead_space = sums.dead_space + space;
-        if self.previous_alone_since.is_some_and(|since| birth > since) {
-            sums.previous_alone = sums.previous_alone.saturating_add(space.used);
+        sums.deadlist_items.push(BpobjItem { pointer: pointer.clone(), is_free: false });
+        sums.deadlist_space = sums.deadlist_space + space;
+        if self.prev_unique_txg.is_some_and(|since| birth > since) {
+            sums.prev_unique = sums.prev_unique.saturating_add(space.used);
         }
         if birth > self.origin_txg {
             sums.to_snapshots = sums.to_snapshots.saturating_add(space.used);
@@ -223,7 +224,7 @@ impl BlockLedger for DatasetLedger<'_> {
 }
 
 /// The features that a dataset uses because it has such a block.
-fn features_of_block(pointer: &Blkptr) -> impl Iterator<Item = &'static str> {
+fn block_features(pointer: &Blkptr) -> impl Iterator<Item = &'static str> {
     let large = (pointer.lsize() > 128 << 10).then_some("org.open-zfs:large_blocks");
     let (checksum, compression) = match pointer {
         Blkptr::Regular(block) => (Some(block.checksum), Some(block.compression)),

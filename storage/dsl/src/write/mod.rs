@@ -4,51 +4,53 @@
 //! the contents of the datasets and before the MOS. It judges first and changes then: an
 //! operation that is refused has changed nothing.
 
+mod async_free;
 mod bookmark;
-mod change;
+mod bpobj;
+mod change_key;
+mod context;
 mod create;
 mod deadlist;
 mod destroy;
 mod destroy_snapshots;
 pub mod features;
 mod holds;
+mod interrupted;
 mod keys;
 mod ledger;
-mod leftovers;
 mod limits;
-mod list;
 mod livelist;
 mod names;
 mod old_deadlist;
 pub mod pool;
 mod pool_property;
 mod promote;
-mod release;
-mod remapped;
+mod remap_deadlist;
 mod rename;
-mod rewrap;
 mod rollback;
-mod set;
+mod set_property;
 mod snapshot;
 mod space;
 
-pub use bookmark::{bookmark, destroy_bookmark};
-pub use change::{Change, Moment};
-pub use create::{clone, create, log_bars, make_caseless};
+pub use async_free::{FreeProgress, free_pending, has_pending_frees};
+pub use bookmark::{create_bookmark, destroy_bookmark};
+pub use change_key::{KeyChange, change_key, inherit_key};
+pub use context::{Moment, SyncTaskContext};
+pub use create::{check_no_partial_log, create_clone, create_dataset, set_case_insensitive};
 pub use destroy::destroy;
 pub use destroy_snapshots::{destroy_snapshot, destroy_snapshots, find_snapshots, is_held};
-pub use holds::{hold, release as release_hold};
-pub use keys::{NewKey, encrypt};
+pub use holds::{hold, release_hold};
+pub use interrupted::{
+    TMP_USERREFS, destroy_partial_receive, destroy_recv_clone, release_temporary_holds,
+};
+pub use keys::{NewKey, encrypt_dataset};
 pub use ledger::DatasetLedger;
-pub use leftovers::{PASSING_HOLDS, drop_passing_holds, drop_received, give_up_received};
-pub use limits::{Room, available, room};
-pub use names::{dataset_of, head_of};
-pub use pool_property::{pool_number, set_pool_number, unset_pool_property};
+pub use limits::{SpaceLimit, available_space, space_limit};
+pub use names::{dataset_id, head_id};
+pub use pool_property::{pool_property_u64, set_pool_property, unset_pool_property};
 pub use promote::promote;
-pub use release::{Released, release, waits};
 pub use rename::{rename, rename_snapshot};
-pub use rewrap::{Rewrap, change_key, inherit_key};
 pub use rollback::rollback;
-pub use set::{By, effective, inherit, set};
-pub use snapshot::snapshot;
-pub use space::Space;
+pub use set_property::{SetSource, effective_value, inherit_property, set_property};
+pub use snapshot::create_snapshots;
+pub use space::SpaceDelta;

@@ -12,28 +12,28 @@ use ondisk::ObjectType;
 use ondisk::dsl::Dataset as DatasetPhys;
 use units::{ObjectId, Txg};
 
-use super::change::Change;
-use super::deadlist::{self, Contents, Filled};
-use super::list::{self, Item};
-use super::space::Space;
-use crate::lists::walk_bpobj;
+use super::bpobj::{self, BpobjItem};
+use super::context::SyncTaskContext;
+use super::deadlist::{self, DeadlistContents, DeadlistEntry};
+use super::space::SpaceDelta;
+use crate::block_lists::walk_bpobj;
 use crate::{Error, Result};
 
 /// How many pointers are in memory at a time.
-const RUN: usize = 4096;
+const BATCH_POINTERS: usize = 4096;
 
 /// Whether a deadlist is of the old form.
-pub(crate) fn is_old(change: &Change<'_>, id: ObjectId) -> Result<bool> {
+pub(crate) fn is_old_format(change: &SyncTaskContext<'_>, id: ObjectId) -> Result<bool> {
     Ok(change.object(id)?.dnode().kind == ObjectType::BPOBJ)
 }
 
 /// Where the stretches of a new deadlist begin, for a snapshot and those before it.
-pub(crate) fn stretches(change: &Change<'_>, latest: ObjectId) -> Result<Vec<Txg>> {
+pub(crate) fn new_entry_txgs(change: &SyncTaskContext<'_>, latest: ObjectId) -> Result<Vec<Txg>> {
     let (mut found, mut at) = (Vec::new(), latest);
     while at.exists() {
-        let snapshot = change.dataset(at)?;
+        let snapshot = change.dataset_phys(at)?;
         if found.last().is_some_and(|last| *last <= snapshot.previous_txg) {
-            return Err(Error::Circle { object: at, what: "snapshots" });
+            return Err(Error::Cycle { object: at, links: "snapshots" });
         }
         found.push(snapshot.previous_txg);
         at = snapshot.previous;
@@ -42,13 +42,13 @@ pub(crate) fn stretches(change: &Change<'_>, latest: ObjectId) -> Result<Vec<Txg
 }
 
 /// The space of blocks that were born after `from`, and not after `to`.
-pub(crate) fn space_between(
-    change: &Change<'_>,
+pub(crate) fn space_in_range(
+    change: &SyncTaskContext<'_>,
     id: ObjectId,
     from: Txg,
     to: Option<Txg>,
-) -> Result<Space> {
-    let mut sum = Space::default();
+) -> Result<SpaceDelta> {
+    let mut sum = SpaceDelta::default();
     let _ = walk_bpobj(change.mos, id, &mut |listed| {
         let birth = listed.pointer.birth();
         if birth > from && to.is_none_or(|to| birth <= to) {
@@ -60,33 +60,36 @@ pub(crate) fn space_between(
 }
 
 /// The space in a list by the txgs in which the blocks were born.
-pub(crate) fn contents(change: &Change<'_>, id: ObjectId) -> Result<Contents> {
-    let mut births: BTreeMap<Txg, Space> = BTreeMap::new();
+pub(crate) fn read_contents(
+    change: &SyncTaskContext<'_>,
+    id: ObjectId,
+) -> Result<DeadlistContents> {
+    let mut births: BTreeMap<Txg, SpaceDelta> = BTreeMap::new();
     let _ = walk_bpobj(change.mos, id, &mut |listed| {
         let space = births.entry(listed.pointer.birth()).or_default();
         *space = *space + change.space_of(listed.pointer);
         ControlFlow::Continue(())
     })?;
-    let stretch = |(birth, space): (Txg, Space)| Filled {
+    let stretch = |(birth, space): (Txg, SpaceDelta)| DeadlistEntry {
         start: Txg::new(birth.get().saturating_sub(1)),
-        list: id,
+        bpobj: id,
         space,
     };
     let filled = births.into_iter().map(stretch).collect();
-    Ok(Contents { filled, empty: 0, is_old: true })
+    Ok(DeadlistContents { entries: filled, empty_count: 0, is_old_format: true })
 }
 
 /// Hands over all pointers of a list, some at a time.
-pub(crate) fn for_each_run(
-    change: &Change<'_>,
+pub(crate) fn for_each_batch(
+    change: &SyncTaskContext<'_>,
     id: ObjectId,
-    work: &mut dyn FnMut(Vec<Item>) -> Result<()>,
+    work: &mut dyn FnMut(Vec<BpobjItem>) -> Result<()>,
 ) -> Result<()> {
     let mut run = Vec::new();
     let mut failed = None;
     let _ = walk_bpobj(change.mos, id, &mut |listed| {
-        run.push(Item { pointer: listed.pointer.clone(), freed: false });
-        if run.len() >= RUN
+        run.push(BpobjItem { pointer: listed.pointer.clone(), is_free: false });
+        if run.len() >= BATCH_POINTERS
             && let Err(error) = work(std::mem::take(&mut run))
         {
             failed = Some(error);
@@ -103,19 +106,22 @@ pub(crate) fn for_each_run(
 
 /// A snapshot is destroyed whose next dataset has an old deadlist. Frees what only the snapshot reached,
 /// and gives the next dataset the snapshot's deadlist with what is left. Returns the space that was freed.
-pub(crate) fn snapshot_goes(change: &Change<'_>, snapshot: &DatasetPhys) -> Result<Space> {
-    let next = change.dataset(snapshot.next)?.deadlist;
-    let mut freed = Space::default();
-    for_each_run(change, next, &mut |items| {
-        let young = |item: &Item| item.pointer.birth() > snapshot.previous_txg;
+pub(crate) fn destroy_snapshot_blocks(
+    change: &SyncTaskContext<'_>,
+    snapshot: &DatasetPhys,
+) -> Result<SpaceDelta> {
+    let next = change.dataset_phys(snapshot.next)?.deadlist;
+    let mut freed = SpaceDelta::default();
+    for_each_batch(change, next, &mut |items| {
+        let young = |item: &BpobjItem| item.pointer.birth() > snapshot.previous_txg;
         let (gone, kept): (Vec<_>, Vec<_>) = items.into_iter().partition(young);
         for item in gone {
             freed = freed + change.space_of(&item.pointer);
-            (change.free)(&item.pointer);
+            (change.free_block)(&item.pointer);
         }
         deadlist::insert(change, snapshot.deadlist, kept)
     })?;
-    change.change_dataset(snapshot.next, |next| next.deadlist = snapshot.deadlist)?;
-    list::release(change, next)?;
+    change.update_dataset(snapshot.next, |next| next.deadlist = snapshot.deadlist)?;
+    bpobj::free(change, next)?;
     Ok(freed)
 }

@@ -12,19 +12,19 @@
 use ondisk::feature::Feature;
 use units::{ObjectId, ObjsetId};
 
-use super::change::{Change, DIRECTORY};
-use super::create::{new_dataset, new_dir};
-use super::space::{For, Space};
-use super::{features, list, snapshot};
+use super::context::{POOL_DIRECTORY, SyncTaskContext};
+use super::create::{create_dir, create_head_dataset};
+use super::space::{SpaceDelta, UsedBy};
+use super::{bpobj, features, snapshot};
 use crate::{Error, Result};
 
 /// The name of the list of what waits to be freed.
-pub(crate) const FREE_LIST: &str = "free_bpobj";
-const ROOT: &str = "root_dataset";
+pub(crate) const FREE_BPOBJ: &str = "free_bpobj";
+const ROOT_DATASET: &str = "root_dataset";
 
 /// What a new pool has of directories and datasets.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Skeleton {
+pub struct NewPoolObjects {
     /// The topmost directory.
     pub root_dir: ObjectId,
     /// The directory that counts what the MOS uses.
@@ -32,44 +32,54 @@ pub struct Skeleton {
     /// The directory that counts what waits to be freed.
     pub free_dir: ObjectId,
     /// The list of what waits to be freed.
-    pub free_list: ObjectId,
+    pub free_bpobj: ObjectId,
     /// The snapshot of nothing.
-    pub origin: ObjsetId,
+    pub origin_snapshot: ObjsetId,
     /// The pool's own file system. Its content is still to be made, and written with a
     /// [`super::DatasetLedger`].
-    pub root: ObjsetId,
+    pub root_objset: ObjsetId,
 }
 
 /// Makes them in a MOS that has nothing but an empty table as object 1, and enables features.
-pub fn create(change: &Change<'_>, enable: &[&'static Feature]) -> Result<Skeleton> {
-    let root_dir = new_dir(change, ObjectId::META, ROOT)?;
-    let mos_dir = new_dir(change, root_dir, "$MOS")?;
-    let free_dir = new_dir(change, root_dir, "$FREE")?;
-    let free_list = list::create(change)?;
-    change.insert(DIRECTORY, FREE_LIST, free_list.get())?;
-    let dir = new_dir(change, root_dir, "$ORIGIN")?;
-    let nothing = new_dataset(change, dir, None)?;
-    let origin = snapshot::of_nothing(change, nothing)?;
-    features::create_tables(change)?;
+pub fn create_pool_objects(
+    change: &SyncTaskContext<'_>,
+    enable: &[&'static Feature],
+) -> Result<NewPoolObjects> {
+    let root_dir = create_dir(change, ObjectId::META, ROOT_DATASET)?;
+    let mos_dir = create_dir(change, root_dir, "$MOS")?;
+    let free_dir = create_dir(change, root_dir, "$FREE")?;
+    let free_list = bpobj::create(change)?;
+    change.insert_u64(POOL_DIRECTORY, FREE_BPOBJ, free_list.get())?;
+    let dir = create_dir(change, root_dir, "$ORIGIN")?;
+    let nothing = create_head_dataset(change, dir, None)?;
+    let origin = snapshot::create_origin_snapshot(change, nothing)?;
+    features::create_feature_zaps(change)?;
     for feature in enable {
         features::enable(change, feature)?;
     }
-    let root = new_dataset(change, root_dir, None)?;
+    let root = create_head_dataset(change, root_dir, None)?;
     let [origin, root] = [origin, root].map(|id| ObjsetId::new(id.get()));
-    Ok(Skeleton { root_dir, mos_dir, free_dir, free_list, origin, root })
+    Ok(NewPoolObjects {
+        root_dir,
+        mos_dir,
+        free_dir,
+        free_bpobj: free_list,
+        origin_snapshot: origin,
+        root_objset: root,
+    })
 }
 
 /// One of the pool's own directories: `$MOS`, `$FREE`.
-pub(crate) fn own_dir(change: &Change<'_>, name: &'static str) -> Result<ObjectId> {
-    let children = change.dir(change.root()?)?.children;
-    let dir = change.number(children, name)?.ok_or(Error::Missing { name })?;
+pub(crate) fn special_dir(change: &SyncTaskContext<'_>, name: &'static str) -> Result<ObjectId> {
+    let children = change.dir_phys(change.root_dir()?)?.children;
+    let dir = change.lookup_u64(children, name)?.ok_or(Error::NoDirectoryEntry { name })?;
     Ok(ObjectId::new(dir))
 }
 
 /// The MOS uses so much more than it did.
-pub fn add_mos_space(change: &Change<'_>, delta: Space) -> Result<()> {
-    if delta == Space::default() {
+pub fn add_mos_space(change: &SyncTaskContext<'_>, delta: SpaceDelta) -> Result<()> {
+    if delta == SpaceDelta::default() {
         return Ok(());
     }
-    change.add_space(own_dir(change, "$MOS")?, For::Head, delta)
+    change.add_space(special_dir(change, "$MOS")?, UsedBy::Head, delta)
 }

@@ -10,34 +10,34 @@ use ondisk::ObjectType;
 use units::ObjectId;
 use zap::ZapValue;
 
-use super::change::{Change, DIRECTORY};
+use super::context::{POOL_DIRECTORY, SyncTaskContext};
 use crate::Result;
 
 /// The entry of the pool's directory.
-const TABLE: &str = "pool_props";
+const POOL_PROPS: &str = "pool_props";
 
 /// Sets a property to a number.
-pub fn set_pool_number(change: &Change<'_>, name: &str, number: u64) -> Result<()> {
-    let table = pool_properties(change)?;
-    change.put_number(table, name, number)
+pub fn set_pool_property(change: &SyncTaskContext<'_>, name: &str, number: u64) -> Result<()> {
+    let table = open_pool_props(change)?;
+    change.update_u64(table, name, number)
 }
 
 /// Takes a property back to what it is where nobody set it.
-pub fn unset_pool_property(change: &Change<'_>, name: &str) -> Result<()> {
-    let table = pool_properties(change)?;
+pub fn unset_pool_property(change: &SyncTaskContext<'_>, name: &str) -> Result<()> {
+    let table = open_pool_props(change)?;
     change.remove(table, name).map(drop)
 }
 
 /// A property that is a number; none: nobody set it.
-pub fn pool_number(change: &Change<'_>, name: &str) -> Result<Option<u64>> {
-    let Some(table) = change.number(DIRECTORY, TABLE)? else { return Ok(None) };
-    let value = change.value(ObjectId::new(table), name)?;
+pub fn pool_property_u64(change: &SyncTaskContext<'_>, name: &str) -> Result<Option<u64>> {
+    let Some(table) = change.lookup_u64(POOL_DIRECTORY, POOL_PROPS)? else { return Ok(None) };
+    let value = change.lookup(ObjectId::new(table), name)?;
     Ok(value.as_ref().and_then(ZapValue::u64))
 }
 
-fn pool_properties(change: &Change<'_>) -> Result<ObjectId> {
-    match change.number(DIRECTORY, TABLE)? {
+fn open_pool_props(change: &SyncTaskContext<'_>) -> Result<ObjectId> {
+    match change.lookup_u64(POOL_DIRECTORY, POOL_PROPS)? {
         Some(table) => Ok(ObjectId::new(table)),
-        None => change.new_named_table(ObjectType::POOL_PROPS, DIRECTORY, TABLE),
+        None => change.create_named_zap(ObjectType::POOL_PROPS, POOL_DIRECTORY, POOL_PROPS),
     }
 }

@@ -4,40 +4,40 @@
 use ondisk::dsl::{Dataset as DatasetPhys, Dir as DirPhys};
 use units::{ObjectId, Txg};
 
-use super::change::{Change, free_log};
-use super::names::Head;
-use super::space::{For, Space, signed};
-use super::{bookmark, create, deadlist, destroy, limits, livelist, remapped};
+use super::context::{SyncTaskContext, free_log};
+use super::names::HeadIds;
+use super::space::{SpaceDelta, UsedBy, to_i64};
+use super::{bookmark, create, deadlist, destroy, limits, livelist, remap_deadlist};
 use crate::{Error, Result};
 
 /// Makes a head again what its latest snapshot is, which must be `to` if that is given. What has the
 /// head's content open must open it anew. The intent log that the snapshot may have a part of is
 /// not the head's: whoever calls empties it in the same group.
-pub fn rollback(change: &Change<'_>, name: &str, to: Option<&str>) -> Result<()> {
+pub fn rollback(change: &SyncTaskContext<'_>, name: &str, to: Option<&str>) -> Result<()> {
     let head = change.find_head(name)?;
-    let record = change.dataset(head.dataset)?;
-    judge(change, head, &record, name, to)?;
+    let record = change.dataset_phys(head.dataset)?;
+    check_rollback(change, head, &record, name, to)?;
     free_log(change, head.dataset)?;
     let part = "%rollback";
-    let clone = create::new_head(change, head.dir, part, Some(record.previous))?;
-    swap(change, clone, head)?;
+    let clone = create::create_head(change, head.dir, part, Some(record.previous))?;
+    swap_heads(change, clone, head)?;
     destroy::destroy_head(change, clone)
 }
 
-fn judge(
-    change: &Change<'_>,
-    head: Head,
+fn check_rollback(
+    change: &SyncTaskContext<'_>,
+    head: HeadIds,
     record: &DatasetPhys,
     name: &str,
     to: Option<&str>,
 ) -> Result<()> {
     // a clone has its origin for a predecessor, which is no snapshot of it
-    let own = change.previous_of(record)?.is_some_and(|(_, it)| it.next == head.dataset);
+    let own = change.previous_snapshot(record)?.is_some_and(|(_, it)| it.next == head.dataset);
     if !own {
         return Err(Error::NoSuchDataset { name: format!("{name}@") });
     }
     if record.previous_txg >= change.txg() {
-        return Err(Error::TooSoon { name: name.to_owned() });
+        return Err(Error::SnapshotInSameTxg { name: name.to_owned() });
     }
     if let Some(to) = to {
         let (_, wanted) = change.find_snapshot(to)?;
@@ -45,77 +45,88 @@ fn judge(
             return Err(Error::NotLatest { name: to.to_owned() });
         }
     }
-    if bookmark::newest(change, head.dataset)? > record.previous_txg {
+    if bookmark::newest_txg(change, head.dataset)? > record.previous_txg {
         return Err(Error::NotLatest { name: name.to_owned() });
     }
-    let limits = limits::of_head(change, head.dir)?;
-    let back = change.dataset(record.previous)?.referenced;
-    if limits.quota != 0 && back > limits.quota {
-        return Err(Error::NoRoom { needed: back, left: limits.quota });
+    let limits = limits::head_limits(change, head.dir)?;
+    let back = change.dataset_phys(record.previous)?.referenced;
+    if limits.refquota != 0 && back > limits.refquota {
+        return Err(Error::NoSpace { needed: back, available: limits.refquota });
     }
-    let needed = limits.reservation.min(record.unique);
-    let left = limits::available(change, head.dir)?;
-    if needed > left { Err(Error::NoRoom { needed, left }) } else { Ok(()) }
+    let needed = limits.refreservation.min(record.unique);
+    let left = limits::available_space(change, head.dir)?;
+    if needed > left { Err(Error::NoSpace { needed, available: left }) } else { Ok(()) }
 }
 
 /// A head takes the place of another that follows the same snapshot.
-pub(crate) fn swap(change: &Change<'_>, clone: Head, head: Head) -> Result<()> {
+pub(crate) fn swap_heads(
+    change: &SyncTaskContext<'_>,
+    clone: HeadIds,
+    head: HeadIds,
+) -> Result<()> {
     swap_features(change, clone.dataset, head.dataset)?;
-    let (a, b) = (change.dataset(clone.dataset)?, change.dataset(head.dataset)?);
-    let origin = change.dataset(a.previous)?;
-    let alone = deadlist::space_between(change, a.deadlist, origin.previous_txg, None)?.used;
-    change.change_dataset(a.previous, |origin| {
+    let (a, b) = (change.dataset_phys(clone.dataset)?, change.dataset_phys(head.dataset)?);
+    let origin = change.dataset_phys(a.previous)?;
+    let alone = deadlist::space_in_range(change, a.deadlist, origin.previous_txg, None)?.used;
+    change.update_dataset(a.previous, |origin| {
         origin.unique = u64::try_from(alone).unwrap_or(0);
     })?;
     swap_space(change, [(clone, &a), (head, &b)])?;
-    exchange(change, clone.dataset, &b)?;
-    exchange(change, head.dataset, &a)?;
-    let reservation = limits::of_head(change, head.dir)?.reservation;
-    let unused = |record: &DatasetPhys| signed(reservation.min(record.unique));
-    let more = Space::only_used(unused(&b).wrapping_sub(unused(&a)));
-    change.add_space(head.dir, For::Refreservation, more)?;
-    remapped::swap(change, clone.dataset, head.dataset)?;
-    bookmark::next_changed(change, head.dataset, b.previous)?;
+    copy_content_fields(change, clone.dataset, &b)?;
+    copy_content_fields(change, head.dataset, &a)?;
+    let reservation = limits::head_limits(change, head.dir)?.refreservation;
+    let unused = |record: &DatasetPhys| to_i64(reservation.min(record.unique));
+    let more = SpaceDelta::only_used(unused(&b).wrapping_sub(unused(&a)));
+    change.add_space(head.dir, UsedBy::Refreservation, more)?;
+    remap_deadlist::swap_heads(change, clone.dataset, head.dataset)?;
+    bookmark::refresh_snapshot_bookmarks(change, head.dataset, b.previous)?;
     livelist::remove(change, clone.dir)?;
     livelist::remove(change, head.dir)
 }
 
-fn swap_features(change: &Change<'_>, a: ObjectId, b: ObjectId) -> Result<()> {
-    let (of_a, of_b) = (create::features_of(change, a)?, create::features_of(change, b)?);
+fn swap_features(change: &SyncTaskContext<'_>, a: ObjectId, b: ObjectId) -> Result<()> {
+    let (of_a, of_b) = (create::dataset_features(change, a)?, create::dataset_features(change, b)?);
     for (at, features) in [(a, &of_a), (b, &of_b)] {
         for (feature, _) in features {
-            create::remove_feature(change, at, feature)?;
+            create::deactivate_feature(change, at, feature)?;
         }
     }
     for (at, features) in [(b, &of_a), (a, &of_b)] {
         for (feature, numbers) in features {
-            create::set_feature(change, at, feature, numbers)?;
+            create::activate_feature(change, at, feature, numbers)?;
         }
     }
     Ok(())
 }
 
 /// What two heads and their deadlists take goes with them to the other's directory.
-fn swap_space(change: &Change<'_>, [clone, head]: [(Head, &DatasetPhys); 2]) -> Result<()> {
-    let whole = |(_, record): (Head, &DatasetPhys)| {
+fn swap_space(
+    change: &SyncTaskContext<'_>,
+    [clone, head]: [(HeadIds, &DatasetPhys); 2],
+) -> Result<()> {
+    let whole = |(_, record): (HeadIds, &DatasetPhys)| {
         let reached = [record.referenced, record.compressed, record.uncompressed];
         let dead = deadlist::space(change, record.deadlist)?;
-        Ok::<_, Error>(Space::from_counts(reached) + dead)
+        Ok::<_, Error>(SpaceDelta::from_counts(reached) + dead)
     };
     let delta = whole(clone)? - whole(head)?;
-    change.add_space(head.0.dir, For::Head, delta)?;
-    change.add_space(clone.0.dir, For::Head, -delta)?;
+    change.add_space(head.0.dir, UsedBy::Head, delta)?;
+    change.add_space(clone.0.dir, UsedBy::Head, -delta)?;
     // of the deadlists only what is the directory's own counts as its snapshots'
-    let origin = change.dir(head.0.dir)?.origin;
-    let own = if origin.exists() { change.dataset(origin)?.creation_txg } else { Txg::ZERO };
-    let dead = |record: &DatasetPhys| deadlist::space_between(change, record.deadlist, own, None);
+    let origin = change.dir_phys(head.0.dir)?.origin;
+    let own = if origin.exists() { change.dataset_phys(origin)?.creation_txg } else { Txg::ZERO };
+    let dead = |record: &DatasetPhys| deadlist::space_in_range(change, record.deadlist, own, None);
     let more = dead(clone.1)?.used.wrapping_sub(dead(head.1)?.used);
-    change.move_space(head.0.dir, more, [For::Head, For::Snapshots])
+    change.move_space(head.0.dir, more, [UsedBy::Head, UsedBy::Snapshots])
 }
 
 /// A dataset gets the content of another.
-fn exchange(change: &Change<'_>, id: ObjectId, other: &DatasetPhys) -> Result<()> {
-    change.change_dataset(id, |it| {
+fn copy_content_fields(
+    change: &SyncTaskContext<'_>,
+    id: ObjectId,
+    other: &DatasetPhys,
+) -> Result<()> {
+    change.update_dataset(id, |it| {
         it.root = other.root.clone();
         it.referenced = other.referenced;
         it.compressed = other.compressed;
@@ -126,6 +137,6 @@ fn exchange(change: &Change<'_>, id: ObjectId, other: &DatasetPhys) -> Result<()
 }
 
 /// Whether a directory is a clone: of a snapshot of something.
-pub(crate) fn is_clone(change: &Change<'_>, dir: &DirPhys) -> Result<bool> {
-    Ok(dir.origin.exists() && create::nothing(change)? != Some(dir.origin))
+pub(crate) fn is_clone(change: &SyncTaskContext<'_>, dir: &DirPhys) -> Result<bool> {
+    Ok(dir.origin.exists() && create::origin_snapshot(change)? != Some(dir.origin))
 }

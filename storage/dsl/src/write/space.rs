@@ -13,12 +13,12 @@ use ondisk::Blkptr;
 use ondisk::dsl::{Dir as DirPhys, UsedBreakdown};
 use units::ObjectId;
 
-use super::Change;
+use super::SyncTaskContext;
 use crate::{Error, Result};
 
 /// Bytes in the three ways in which the pool counts them. A difference, which may be negative.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct Space {
+pub struct SpaceDelta {
     /// Bytes of the pool's deflated space.
     pub used: i64,
     /// The same before redundancy.
@@ -27,9 +27,9 @@ pub struct Space {
     pub uncompressed: i64,
 }
 
-impl Space {
+impl SpaceDelta {
     /// What a block takes; `deflated` says how much of the pool's deflated space.
-    pub fn of(pointer: &Blkptr, deflated: &dyn Fn(&Blkptr) -> u64) -> Self {
+    pub fn of_block(pointer: &Blkptr, deflated: &dyn Fn(&Blkptr) -> u64) -> Self {
         let (psize, lsize) = match pointer {
             Blkptr::Hole(_) | Blkptr::Redacted(_) => return Self::default(),
             Blkptr::Regular(block) => (i64::from(block.psize), i64::from(block.lsize)),
@@ -38,7 +38,7 @@ impl Space {
         };
         let metadata = pointer.level().get() > 0 || pointer.kind().is_metadata();
         Self {
-            used: signed(deflated(pointer)),
+            used: to_i64(deflated(pointer)),
             compressed: psize,
             uncompressed: if metadata { psize } else { lsize },
         }
@@ -47,9 +47,9 @@ impl Space {
     /// From three counts.
     pub(crate) fn from_counts([used, compressed, uncompressed]: [u64; 3]) -> Self {
         Self {
-            used: signed(used),
-            compressed: signed(compressed),
-            uncompressed: signed(uncompressed),
+            used: to_i64(used),
+            compressed: to_i64(compressed),
+            uncompressed: to_i64(uncompressed),
         }
     }
 
@@ -66,7 +66,7 @@ impl Space {
     }
 }
 
-impl std::ops::Add for Space {
+impl std::ops::Add for SpaceDelta {
     type Output = Self;
 
     fn add(self, other: Self) -> Self {
@@ -78,7 +78,7 @@ impl std::ops::Add for Space {
     }
 }
 
-impl std::ops::Neg for Space {
+impl std::ops::Neg for SpaceDelta {
     type Output = Self;
 
     fn neg(self) -> Self {
@@ -90,7 +90,7 @@ impl std::ops::Neg for Space {
     }
 }
 
-impl std::ops::Sub for Space {
+impl std::ops::Sub for SpaceDelta {
     type Output = Self;
 
     fn sub(self, other: Self) -> Self {
@@ -99,19 +99,19 @@ impl std::ops::Sub for Space {
 }
 
 /// Counts on disk stay far below 2^63.
-pub(crate) fn signed(count: u64) -> i64 {
+pub(crate) fn to_i64(count: u64) -> i64 {
     i64::try_from(count).unwrap_or(i64::MAX)
 }
 
 /// How much more is counted when bytes that count as at least `reserved` become more or fewer.
-pub(crate) fn counted_change(before: u64, delta: i64, reserved: u64) -> i64 {
+pub(crate) fn parent_delta(before: u64, delta: i64, reserved: u64) -> i64 {
     let after = before.saturating_add_signed(delta).max(reserved);
-    signed(after).wrapping_sub(signed(before.max(reserved)))
+    to_i64(after).wrapping_sub(to_i64(before.max(reserved)))
 }
 
 /// What bytes of a directory are used for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum For {
+pub(crate) enum UsedBy {
     Head,
     Snapshots,
     Children,
@@ -119,8 +119,8 @@ pub(crate) enum For {
     Refreservation,
 }
 
-impl For {
-    fn of(self, breakdown: &mut UsedBreakdown) -> &mut u64 {
+impl UsedBy {
+    fn field_mut(self, breakdown: &mut UsedBreakdown) -> &mut u64 {
         match self {
             Self::Head => &mut breakdown.head,
             Self::Snapshots => &mut breakdown.snapshots,
@@ -132,74 +132,89 @@ impl For {
 
     fn add(self, dir: &mut DirPhys, delta: i64) {
         if dir.has_breakdown() {
-            let count = self.of(&mut dir.breakdown);
+            let count = self.field_mut(&mut dir.breakdown);
             *count = count.saturating_add_signed(delta);
         }
     }
 }
 
 /// No directory lies deeper.
-const DEEPEST: usize = 256;
+const MAX_DEPTH: usize = 256;
 
-impl Change<'_> {
-    pub(crate) fn space_of(&self, pointer: &Blkptr) -> Space {
-        Space::of(pointer, &self.deflated)
+impl SyncTaskContext<'_> {
+    pub(crate) fn space_of(&self, pointer: &Blkptr) -> SpaceDelta {
+        SpaceDelta::of_block(pointer, &self.dsize)
     }
 
     /// A directory uses so much more, or less (dsl_dir_diduse_space).
-    pub(crate) fn add_space(&self, dir: ObjectId, what: For, delta: Space) -> Result<()> {
-        let (parent, counted) = self.change_dir(dir, |dir| {
-            let counted = counted_change(dir.used, delta.used, dir.reserved);
+    pub(crate) fn add_space(&self, dir: ObjectId, what: UsedBy, delta: SpaceDelta) -> Result<()> {
+        let (parent, counted) = self.update_dir(dir, |dir| {
+            let counted = parent_delta(dir.used, delta.used, dir.reserved);
             delta.add_to([&mut dir.used, &mut dir.compressed, &mut dir.uncompressed]);
             what.add(dir, delta.used);
             (dir.parent, counted)
         })?;
-        self.add_above(parent, Space { used: counted, ..delta }, delta.used)
+        self.add_space_to_ancestors(parent, SpaceDelta { used: counted, ..delta }, delta.used)
     }
 
     /// A directory uses so much more, of which `taken` is used for `to`, and the rest of which
     /// was reserved before and counted as `from` (dsl_dir_diduse_transfer_space).
-    pub(crate) fn add_space_from(
+    pub(crate) fn transfer_space(
         &self,
         dir: ObjectId,
-        delta: Space,
+        delta: SpaceDelta,
         taken: i64,
-        [from, to]: [For; 2],
+        [from, to]: [UsedBy; 2],
     ) -> Result<()> {
         let (parent, counted) =
-            self.change_dir(dir, |dir| add_from(dir, delta, taken, [from, to]))?;
-        self.add_above(parent, Space { used: counted, ..delta }, delta.used)
+            self.update_dir(dir, |dir| add_transfer(dir, delta, taken, [from, to]))?;
+        self.add_space_to_ancestors(parent, SpaceDelta { used: counted, ..delta }, delta.used)
     }
 
-    fn add_above(&self, first: ObjectId, mut delta: Space, mut taken: i64) -> Result<()> {
+    fn add_space_to_ancestors(
+        &self,
+        first: ObjectId,
+        mut delta: SpaceDelta,
+        mut taken: i64,
+    ) -> Result<()> {
         let mut at = first;
-        for _ in 0..DEEPEST {
+        for _ in 0..MAX_DEPTH {
             if !at.exists() {
                 return Ok(());
             }
-            let which = [For::ChildReservations, For::Children];
+            let which = [UsedBy::ChildReservations, UsedBy::Children];
             let (parent, counted) =
-                self.change_dir(at, |dir| add_from(dir, delta, taken, which))?;
+                self.update_dir(at, |dir| add_transfer(dir, delta, taken, which))?;
             (taken, delta.used) = (delta.used, counted);
             at = parent;
         }
-        Err(Error::Circle { object: first, what: "directories" })
+        Err(Error::Cycle { object: first, links: "directories" })
     }
 
     /// Bytes of a directory are used for something else than before.
-    pub(crate) fn move_space(&self, dir: ObjectId, bytes: i64, [from, to]: [For; 2]) -> Result<()> {
+    pub(crate) fn move_space(
+        &self,
+        dir: ObjectId,
+        bytes: i64,
+        [from, to]: [UsedBy; 2],
+    ) -> Result<()> {
         if bytes == 0 {
             return Ok(());
         }
-        self.change_dir(dir, |dir| {
+        self.update_dir(dir, |dir| {
             from.add(dir, bytes.wrapping_neg());
             to.add(dir, bytes);
         })
     }
 }
 
-fn add_from(dir: &mut DirPhys, delta: Space, taken: i64, [from, to]: [For; 2]) -> (ObjectId, i64) {
-    let counted = counted_change(dir.used, delta.used, dir.reserved);
+fn add_transfer(
+    dir: &mut DirPhys,
+    delta: SpaceDelta,
+    taken: i64,
+    [from, to]: [UsedBy; 2],
+) -> (ObjectId, i64) {
+    let counted = parent_delta(dir.used, delta.used, dir.reserved);
     delta.add_to([&mut dir.used, &mut dir.compressed, &mut dir.uncompressed]);
     from.add(dir, delta.used.wrapping_sub(taken));
     to.add(dir, taken);

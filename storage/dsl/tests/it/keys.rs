@@ -1,34 +1,40 @@
 //! Keys of new datasets: made, found, shared by clones, gone with the last.
 
-use dsl::write::{self, NewKey, Rewrap};
-use dsl::{KeyFormat, Stretching};
+use dsl::write::{self, KeyChange, NewKey};
+use dsl::{KeyFormat, Pbkdf2Params};
 use ondisk::ObjectType;
 use ondisk::dsl::Dir;
 use transform::crypt::{DatasetKey, Suite, WrappingKey, wrap_key};
 use units::ObjectId;
 
-use crate::world::{World, block};
+use crate::test_pool::{TestPool, new_block};
 
-fn key_object(world: &World, name: &str) -> Option<ObjectId> {
-    let field = world.tree().find(name).unwrap().dir().field(Dir::CRYPTO_KEY).unwrap();
+fn key_object(world: &TestPool, name: &str) -> Option<ObjectId> {
+    let field = world.tree().find(name).unwrap().dir().zap_field(Dir::CRYPTO_KEY).unwrap();
     field.and_then(|it| it.u64()).map(ObjectId::new)
 }
 
 #[test]
 fn keys_are_made_shared_and_taken_along() {
-    let (mut world, skeleton) = World::full();
-    world.write(skeleton.root, &[], &[], &block(1, 4, ObjectType::OBJSET));
+    let (mut world, skeleton) = TestPool::with_all_features();
+    world.write_head(skeleton.root_objset, &[], &[], &new_block(1, 4, ObjectType::OBJSET));
     let user = WrappingKey::from_passphrase(b"correct horse", 77, 1000).unwrap();
     let make = |guid| {
         let key = DatasetKey::new(Suite::Aes256Gcm, guid, 1, &[1; 32], &[2; 64]);
         wrap_key(&user, &key, [3; 12]).unwrap()
     };
     let add = |name: &str, guid, own| {
-        world.change(|change| {
-            let id = write::create(change, name).unwrap();
+        world.with_context(|change| {
+            let id = write::create_dataset(change, name).unwrap();
             let (wrapped, format) = (make(guid), KeyFormat::Passphrase);
-            let key = NewKey { wrapped: &wrapped, own, format, salt: 77, iterations: 1000 };
-            write::encrypt(change, id, &key).unwrap();
+            let key = NewKey {
+                wrapped: &wrapped,
+                is_encryption_root: own,
+                format,
+                salt: 77,
+                iterations: 1000,
+            };
+            write::encrypt_dataset(change, id, &key).unwrap();
             id
         })
     };
@@ -37,65 +43,74 @@ fn keys_are_made_shared_and_taken_along() {
     let tree = world.tree();
     let (top, below) = (tree.find("tank/secret").unwrap(), tree.find("tank/secret/below").unwrap());
     assert_eq!(tree.encryption_root(&below).unwrap().unwrap().name(), "tank/secret");
-    tree.unlock(&below, b"correct horse").unwrap();
+    tree.load_key(&below, b"correct horse").unwrap();
     assert_eq!(top.key().unwrap().unwrap().guid(), 5);
     assert_eq!(below.key().unwrap().unwrap().guid(), 6);
 
     // one that is encrypted with a key from above stays below that
-    let change = |from: &str, to: &str| world.change(|it| write::rename(it, from, to));
-    assert!(matches!(change("tank/secret/below", "tank/b"), Err(dsl::Error::OtherKey { .. })));
+    let change = |from: &str, to: &str| world.with_context(|it| write::rename(it, from, to));
+    assert!(matches!(
+        change("tank/secret/below", "tank/b"),
+        Err(dsl::Error::EncryptionRootMismatch { .. })
+    ));
     // one that is not encrypted may go anywhere
-    world.change(|it| write::create(it, "tank/open")).unwrap();
+    world.with_context(|it| write::create_dataset(it, "tank/open")).unwrap();
     change("tank/open", "tank/secret/open").unwrap();
     change("tank/secret/open", "tank/open").unwrap();
     world.txg += 1;
-    let root = block(2, world.txg, ObjectType::OBJSET);
-    world.write(secret, std::slice::from_ref(&root), &[], &root);
-    world.change(|it| write::snapshot(it, &["tank/secret@s"])).unwrap();
-    let soon = world.change(|it| write::clone(it, "tank/secret/clone", "tank/secret@s"));
-    assert!(matches!(soon, Err(dsl::Error::TooSoon { .. })), "in the same group");
+    let root = new_block(2, world.txg, ObjectType::OBJSET);
+    world.write_head(secret, std::slice::from_ref(&root), &[], &root);
+    world.with_context(|it| write::create_snapshots(it, &["tank/secret@s"])).unwrap();
+    let soon =
+        world.with_context(|it| write::create_clone(it, "tank/secret/clone", "tank/secret@s"));
+    assert!(matches!(soon, Err(dsl::Error::SnapshotInSameTxg { .. })), "in the same group");
     world.txg += 1;
-    world.change(|it| write::clone(it, "tank/secret/clone", "tank/secret@s")).unwrap();
+    world.with_context(|it| write::create_clone(it, "tank/secret/clone", "tank/secret@s")).unwrap();
     let record = key_object(&world, "tank/secret").unwrap();
     assert_eq!(key_object(&world, "tank/secret/clone"), Some(record));
-    world.change(|it| write::destroy(it, "tank/secret/clone")).unwrap();
+    world.with_context(|it| write::destroy(it, "tank/secret/clone")).unwrap();
     assert!(world.mos.object(record).is_ok());
-    world.change(|it| write::destroy(it, "tank/secret/below")).unwrap();
-    world.change(|it| write::destroy_snapshot(it, "tank/secret@s", false)).unwrap();
-    world.change(|it| write::destroy(it, "tank/secret")).unwrap();
+    world.with_context(|it| write::destroy(it, "tank/secret/below")).unwrap();
+    world.with_context(|it| write::destroy_snapshot(it, "tank/secret@s", false)).unwrap();
+    world.with_context(|it| write::destroy(it, "tank/secret")).unwrap();
     assert!(world.mos.object(record).is_err());
 }
 
 #[test]
 fn a_key_is_changed_for_all_below_or_for_nobody() {
-    let (world, skeleton) = World::full();
-    world.write(skeleton.root, &[], &[], &block(1, 4, ObjectType::OBJSET));
+    let (world, skeleton) = TestPool::with_all_features();
+    world.write_head(skeleton.root_objset, &[], &[], &new_block(1, 4, ObjectType::OBJSET));
     let raw = |byte| WrappingKey::from_raw(&[byte; 32]).unwrap();
     let (old, new, other) = (raw(1), raw(2), raw(3));
     let add = |name: &str, guid, user: &WrappingKey, own| {
         let key = DatasetKey::new(Suite::Aes256Gcm, guid, 1, &[1; 32], &[2; 64]);
         let wrapped = wrap_key(user, &key, [3; 12]).unwrap();
-        world.change(|change| {
-            let id = write::create(change, name).unwrap();
-            let key =
-                NewKey { wrapped: &wrapped, own, format: KeyFormat::Raw, salt: 0, iterations: 0 };
-            write::encrypt(change, id, &key).unwrap();
+        world.with_context(|change| {
+            let id = write::create_dataset(change, name).unwrap();
+            let key = NewKey {
+                wrapped: &wrapped,
+                is_encryption_root: own,
+                format: KeyFormat::Raw,
+                salt: 0,
+                iterations: 0,
+            };
+            write::encrypt_dataset(change, id, &key).unwrap();
         });
     };
     add("tank/secret", 5, &old, true);
     add("tank/secret/a", 6, &old, false);
     // whose closed key is damaged
     add("tank/secret/b", 7, &other, false);
-    let rewrap = Rewrap {
-        old: &old,
-        new: &new,
+    let rewrap = KeyChange {
+        old_key: &old,
+        new_key: &new,
         format: KeyFormat::Passphrase,
-        stretching: Stretching { salt: 7, iterations: 100_000 },
+        pbkdf2: Pbkdf2Params { salt: 7, iterations: 100_000 },
         nonce: &|| [4; 12],
     };
     let place = Some("file:///root/key");
     let refused = |name: &str| {
-        world.change(|change| write::change_key(change, name, &rewrap, place)).unwrap_err()
+        world.with_context(|change| write::change_key(change, name, &rewrap, place)).unwrap_err()
     };
     for name in ["tank/secret", "tank/secret/b"] {
         assert!(matches!(refused(name), dsl::Error::Key { .. }), "{name}");
@@ -106,7 +121,7 @@ fn a_key_is_changed_for_all_below_or_for_nobody() {
     let tree = world.tree();
     for (name, guid) in [("tank/secret", 5), ("tank/secret/a", 6)] {
         let dataset = tree.find(name).unwrap();
-        tree.unlock(&dataset, &[1; 32]).unwrap();
+        tree.load_key(&dataset, &[1; 32]).unwrap();
         assert_eq!(dataset.key().unwrap().unwrap().guid(), guid, "{name}");
     }
 }

@@ -2,17 +2,17 @@
 
 #![allow(clippy::unwrap_used, reason = "a test may fail")]
 
-mod caseless;
+mod block_lists;
+mod block_trees;
+mod case_insensitive;
+mod interrupted;
 mod keys;
-mod leftovers;
-mod lists;
-mod many;
+mod many_snapshots;
 mod model;
+mod new_pool;
 mod old_deadlists;
+mod properties;
 mod random;
-mod real;
-mod room;
-mod settings;
-mod skeleton;
-mod trees;
-mod world;
+mod real_pools;
+mod space_limits;
+mod test_pool;

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::ops::ControlFlow;
 
 use dmu::Objset;
-use dsl::{Dataset, Dir, Tree, lists};
+use dsl::{Dataset, DatasetTree, Dir, block_lists};
 use ondisk::Blkptr;
 use ondisk::dsl::Dataset as Record;
 use ondisk::feature::Feature;
@@ -12,21 +12,21 @@ use units::{ObjectId, ObjsetId, Txg};
 use zap::Zap;
 
 /// Bytes as they are counted: used, compressed, uncompressed.
-type Sum = [u64; 3];
+type SpaceCounts = [u64; 3];
 
 /// The blocks that each dataset reaches, by object.
 pub(crate) struct Model {
     /// Bytes of the pool's space that a block takes.
-    pub(crate) deflated: Box<dyn Fn(&Blkptr) -> u64>,
+    pub(crate) dsize: Box<dyn Fn(&Blkptr) -> u64>,
     pub(crate) blocks: BTreeMap<u64, Blkptr>,
-    pub(crate) sets: HashMap<ObjsetId, BTreeSet<u64>>,
+    pub(crate) datasets: HashMap<ObjsetId, BTreeSet<u64>>,
     /// Of heads that were destroyed: all that they reached, by the number of the root. Two of them
     /// may have had the same root, if nothing was written between two rollbacks.
-    pub(crate) trees: HashMap<u64, BTreeSet<u64>>,
+    pub(crate) destroyed_trees: HashMap<u64, BTreeSet<u64>>,
 }
 
 /// The number of a block: where its first copy is.
-pub(crate) fn number(pointer: &Blkptr) -> u64 {
+pub(crate) fn block_number(pointer: &Blkptr) -> u64 {
     match pointer {
         Blkptr::Regular(block) => {
             let dva = block.dvas[0].unwrap();
@@ -37,33 +37,34 @@ pub(crate) fn number(pointer: &Blkptr) -> u64 {
 }
 
 /// Whether no other pointer of a dataset has the same address.
-pub(crate) fn is_alone(pointer: &Blkptr) -> bool {
+pub(crate) fn is_unique_address(pointer: &Blkptr) -> bool {
     matches!(pointer, Blkptr::Regular(block) if !block.dedup)
 }
 
-fn add(sum: &mut Sum, more: Sum) {
+fn add_counts(sum: &mut SpaceCounts, more: SpaceCounts) {
     sum.iter_mut().zip(more).for_each(|(sum, more)| *sum += more);
 }
 
 impl Model {
-    pub(crate) fn new(deflated: Box<dyn Fn(&Blkptr) -> u64>) -> Self {
-        let (sets, trees) = (HashMap::new(), HashMap::new());
-        Self { deflated, blocks: BTreeMap::new(), sets, trees }
+    pub(crate) fn new(dsize: Box<dyn Fn(&Blkptr) -> u64>) -> Self {
+        let (datasets, destroyed_trees) = (HashMap::new(), HashMap::new());
+        Self { dsize, blocks: BTreeMap::new(), datasets, destroyed_trees }
     }
 
-    fn sizes(&self, pointer: &Blkptr) -> Sum {
+    fn block_counts(&self, pointer: &Blkptr) -> SpaceCounts {
         let (psize, lsize) = match pointer {
             Blkptr::Regular(block) => (u64::from(block.psize), block.lsize),
             Blkptr::Embedded(block) => (0, block.lsize),
             _ => return [0; 3],
         };
         let metadata = pointer.level().get() > 0 || pointer.kind().is_metadata();
-        [(self.deflated)(pointer), psize, if metadata { psize } else { lsize.into() }]
+        [(self.dsize)(pointer), psize, if metadata { psize } else { lsize.into() }]
     }
 
-    pub(crate) fn sum<'a>(&self, set: impl IntoIterator<Item = &'a u64>) -> Sum {
+    pub(crate) fn sum_blocks<'a>(&self, set: impl IntoIterator<Item = &'a u64>) -> SpaceCounts {
         let mut sum = [0; 3];
-        set.into_iter().for_each(|number| add(&mut sum, self.sizes(&self.blocks[number])));
+        set.into_iter()
+            .for_each(|number| add_counts(&mut sum, self.block_counts(&self.blocks[number])));
         sum
     }
 
@@ -71,13 +72,13 @@ impl Model {
         self.blocks[&number].birth()
     }
 
-    fn set(&self, id: ObjectId) -> BTreeSet<u64> {
-        self.sets.get(&ObjsetId::new(id.get())).cloned().unwrap_or_default()
+    fn dataset_blocks(&self, id: ObjectId) -> BTreeSet<u64> {
+        self.datasets.get(&ObjsetId::new(id.get())).cloned().unwrap_or_default()
     }
 
     /// Checks all that is written against the sets. Gives all that a dataset reaches.
-    pub(crate) fn check(&self, tree: &Tree) -> BTreeSet<u64> {
-        let mut used: HashMap<ObjectId, Sum> = HashMap::new();
+    pub(crate) fn check(&self, tree: &DatasetTree) -> BTreeSet<u64> {
+        let mut used: HashMap<ObjectId, SpaceCounts> = HashMap::new();
         let mut dirs: Vec<_> = tree.dirs().collect();
         dirs.sort_by_key(|dir| std::cmp::Reverse(dir.path().matches('/').count()));
         let mut reached = BTreeSet::new();
@@ -89,7 +90,7 @@ impl Model {
             }
             self.check_dir(tree, dir, &mut used);
         }
-        for id in self.sets.keys() {
+        for id in self.datasets.keys() {
             assert!(seen.contains(id), "dataset {id} is lost");
         }
         check_clones(tree);
@@ -99,7 +100,7 @@ impl Model {
 
     fn check_head(
         &self,
-        tree: &Tree,
+        tree: &DatasetTree,
         head: &Dataset,
         reached: &mut BTreeSet<u64>,
         seen: &mut HashSet<ObjsetId>,
@@ -110,51 +111,51 @@ impl Model {
             let (id, record) = (dataset.id().unwrap(), dataset.phys().unwrap());
             let name = dataset.name();
             seen.insert(id);
-            let set = self.set(ObjectId::new(id.get()));
+            let set = self.dataset_blocks(ObjectId::new(id.get()));
             reached.extend(&set);
             let counts = [record.referenced, record.compressed, record.uncompressed];
-            assert_eq!(counts, self.sum(&set), "{name} reaches");
-            let before = self.set(record.previous);
+            assert_eq!(counts, self.sum_blocks(&set), "{name} reaches");
+            let before = self.dataset_blocks(record.previous);
             let dead: BTreeSet<_> = before.difference(&set).copied().collect();
             self.check_deadlist(tree.mos(), record.deadlist, &dead, &name);
             let own = set.iter().filter(|it| self.birth(**it) > record.previous_txg);
-            let after = self.set(record.next);
+            let after = self.dataset_blocks(record.next);
             let alone = own.filter(|it| !after.contains(it));
-            assert_eq!(record.unique, self.sum(alone)[0], "{name} alone");
+            assert_eq!(record.unique, self.sum_blocks(alone)[0], "{name} alone");
             assert!(record.is_unique_accurate());
         }
-        check_chain(tree.mos(), &chain);
+        check_snapshot_chain(tree.mos(), &chain);
     }
 
     fn check_deadlist(&self, mos: &Objset, list: ObjectId, dead: &BTreeSet<u64>, name: &str) {
-        let parts = lists::deadlist_parts(mos, list).unwrap();
+        let parts = block_lists::deadlist_entries(mos, list).unwrap();
         let mut all = [0; 3];
         let mut found = BTreeSet::new();
         for (at, (start, part)) in parts.iter().enumerate() {
             let end = parts.get(at + 1).map_or(Txg::new(u64::MAX), |(end, _)| *end);
             let mut sum = [0; 3];
-            let _ = lists::walk_bpobj(mos, *part, &mut |listed| {
+            let _ = block_lists::walk_bpobj(mos, *part, &mut |listed| {
                 let birth = listed.pointer.birth();
                 assert!(birth > *start && birth <= end, "{name}: a stretch has {birth}");
-                add(&mut sum, self.sizes(listed.pointer));
-                if is_alone(listed.pointer) {
-                    assert!(found.insert(number(listed.pointer)), "{name}: dead twice");
+                add_counts(&mut sum, self.block_counts(listed.pointer));
+                if is_unique_address(listed.pointer) {
+                    assert!(found.insert(block_number(listed.pointer)), "{name}: dead twice");
                 }
                 ControlFlow::Continue(())
             })
             .unwrap();
-            let header = lists::bpobj_header(mos, *part).unwrap();
+            let header = block_lists::bpobj_header(mos, *part).unwrap();
             assert_eq!([header.bytes, header.compressed, header.uncompressed], sum, "{name}");
-            add(&mut all, sum);
+            add_counts(&mut all, sum);
         }
-        assert_eq!(all, self.sum(dead), "{name}: its deadlist");
-        let known = dead.iter().copied().filter(|it| is_alone(&self.blocks[it]));
+        assert_eq!(all, self.sum_blocks(dead), "{name}: its deadlist");
+        let known = dead.iter().copied().filter(|it| is_unique_address(&self.blocks[it]));
         let dead: BTreeSet<u64> = known.collect();
         assert_eq!(found, dead, "{name}: its deadlist");
-        assert_eq!(lists::deadlist_bytes(mos, list).unwrap(), all[0], "{name}");
+        assert_eq!(block_lists::deadlist_bytes(mos, list).unwrap(), all[0], "{name}");
     }
 
-    fn check_dir(&self, tree: &Tree, dir: &Dir, used: &mut HashMap<ObjectId, Sum>) {
+    fn check_dir(&self, tree: &DatasetTree, dir: &Dir, used: &mut HashMap<ObjectId, SpaceCounts>) {
         let record = dir.phys();
         let name = dir.path();
         let mut all = [0; 3];
@@ -162,18 +163,18 @@ impl Model {
         if record.head.exists() {
             let head = tree.dataset(ObjsetId::new(record.head.get())).unwrap();
             let origin = if record.origin.exists() {
-                record_of(tree.mos(), record.origin).creation_txg
+                dataset_phys(tree.mos(), record.origin).creation_txg
             } else {
                 Txg::ZERO
             };
-            let now = self.set(record.head);
+            let now = self.dataset_blocks(record.head);
             let mut union = now.clone();
             for snapshot in head.snapshots().unwrap() {
-                union.extend(self.set(ObjectId::new(snapshot.id().unwrap().get())));
+                union.extend(self.dataset_blocks(ObjectId::new(snapshot.id().unwrap().get())));
             }
             union.retain(|it| self.birth(*it) > origin);
-            all = self.sum(&union);
-            breakdown[0] = self.sum(union.iter().filter(|it| now.contains(it)))[0];
+            all = self.sum_blocks(&union);
+            breakdown[0] = self.sum_blocks(union.iter().filter(|it| now.contains(it)))[0];
             breakdown[1] = all[0] - breakdown[0];
             let property = head.property("refreservation").unwrap();
             let reserved = property.map_or(0, |it| it.value.parse::<u64>().unwrap());
@@ -183,7 +184,7 @@ impl Model {
             all = [record.used, record.compressed, record.uncompressed];
             breakdown[0] = all[0];
         } else if name.ends_with("/$FREE") {
-            all = match self.waiting(tree.mos()) {
+            all = match self.pending_frees(tree.mos()) {
                 Some((_, sum)) => sum,
                 None => [record.used, record.compressed, record.uncompressed],
             };
@@ -194,7 +195,7 @@ impl Model {
             let unused = child.phys().reserved.saturating_sub(below[0]);
             breakdown[2] += below[0];
             breakdown[3] += unused;
-            add(&mut all, below);
+            add_counts(&mut all, below);
             all[0] += unused;
         }
         assert_eq!([record.used, record.compressed, record.uncompressed], all, "{name} uses");
@@ -211,40 +212,40 @@ impl Model {
     }
 
     /// All that waits to be freed, and its sum; `None` if there is a tree of which nothing is known.
-    pub(crate) fn waiting(&self, mos: &Objset) -> Option<(BTreeSet<u64>, Sum)> {
-        let directory = directory(mos);
+    pub(crate) fn pending_frees(&self, mos: &Objset) -> Option<(BTreeSet<u64>, SpaceCounts)> {
+        let directory = pool_directory(mos);
         let mut all = [0; 3];
         let mut waiting = BTreeSet::new();
         let mut wait = |number| assert!(waiting.insert(number), "{number} is to be freed twice");
         if let Some(list) = directory.lookup_u64(b"free_bpobj").unwrap() {
-            let _ = lists::walk_bpobj(mos, ObjectId::new(list), &mut |listed| {
+            let _ = block_lists::walk_bpobj(mos, ObjectId::new(list), &mut |listed| {
                 if !matches!(listed.pointer, Blkptr::Embedded(_)) {
-                    wait(number(listed.pointer));
+                    wait(block_number(listed.pointer));
                 }
-                add(&mut all, self.sizes(listed.pointer));
+                add_counts(&mut all, self.block_counts(listed.pointer));
                 ControlFlow::Continue(())
             })
             .unwrap();
         }
         if let Some(trees) = directory.lookup_u64(b"bptree_obj").unwrap() {
-            let (header, entries) = lists::bptree(mos, ObjectId::new(trees)).unwrap();
+            let (header, entries) = block_lists::read_bptree(mos, ObjectId::new(trees)).unwrap();
             let mut sum = [0; 3];
             for entry in entries {
-                let set = self.trees.get(&number(&entry.root))?;
+                let set = self.destroyed_trees.get(&block_number(&entry.root))?;
                 let own: BTreeSet<u64> =
                     set.iter().copied().filter(|it| self.birth(*it) > entry.birth).collect();
                 for number in &own {
                     wait(*number);
                 }
-                add(&mut sum, self.sum(&own));
+                add_counts(&mut sum, self.sum_blocks(&own));
             }
             assert_eq!([header.bytes, header.compressed, header.uncompressed], sum);
-            add(&mut all, sum);
+            add_counts(&mut all, sum);
         }
         for list in deleted_clones(mos) {
-            for (number, pointer) in alive(mos, list) {
+            for (number, pointer) in live_blocks(mos, list) {
                 wait(number);
-                add(&mut all, self.sizes(&pointer));
+                add_counts(&mut all, self.block_counts(&pointer));
             }
         }
         Some((waiting, all))
@@ -257,7 +258,7 @@ impl Model {
         reached: &BTreeSet<u64>,
         freed: &BTreeMap<u64, u32>,
     ) {
-        let (waiting, _) = self.waiting(mos).unwrap();
+        let (waiting, _) = self.pending_frees(mos).unwrap();
         assert!(reached.is_disjoint(&waiting), "what is reached is to be freed");
         assert!(freed.values().all(|times| *times == 1), "freed twice");
         for number in self.blocks.keys() {
@@ -267,17 +268,17 @@ impl Model {
     }
 }
 
-fn directory(mos: &Objset) -> Zap {
+fn pool_directory(mos: &Objset) -> Zap {
     Zap::open(mos.object(ObjectId::new(1)).unwrap()).unwrap()
 }
 
-fn record_of(mos: &Objset, id: ObjectId) -> Record {
+fn dataset_phys(mos: &Objset, id: ObjectId) -> Record {
     let object = mos.object(id).unwrap();
     Record::parse(object.bonus(), object.bonus_order()).unwrap()
 }
 
 /// The numbers of a table.
-fn members(mos: &Objset, id: ObjectId) -> BTreeSet<u64> {
+fn zap_members(mos: &Objset, id: ObjectId) -> BTreeSet<u64> {
     if !id.exists() {
         return BTreeSet::new();
     }
@@ -286,17 +287,17 @@ fn members(mos: &Objset, id: ObjectId) -> BTreeSet<u64> {
 }
 
 fn deleted_clones(mos: &Objset) -> Vec<ObjectId> {
-    let set = directory(mos).lookup_u64(b"com.delphix:deleted_clones").unwrap().unwrap_or(0);
-    members(mos, ObjectId::new(set)).into_iter().map(ObjectId::new).collect()
+    let set = pool_directory(mos).lookup_u64(b"com.delphix:deleted_clones").unwrap().unwrap_or(0);
+    zap_members(mos, ObjectId::new(set)).into_iter().map(ObjectId::new).collect()
 }
 
 /// The blocks of a livelist that are not dead.
-fn alive(mos: &Objset, id: ObjectId) -> BTreeMap<u64, Blkptr> {
+fn live_blocks(mos: &Objset, id: ObjectId) -> BTreeMap<u64, Blkptr> {
     let mut counts: BTreeMap<u64, (Blkptr, i32)> = BTreeMap::new();
-    let _ = lists::walk_deadlist(mos, id, &mut |listed| {
-        let entry = counts.entry(number(listed.pointer));
+    let _ = block_lists::walk_deadlist(mos, id, &mut |listed| {
+        let entry = counts.entry(block_number(listed.pointer));
         let (_, count) = entry.or_insert_with(|| (listed.pointer.clone(), 0));
-        *count += if listed.freed { -1 } else { 1 };
+        *count += if listed.is_free { -1 } else { 1 };
         ControlFlow::Continue(())
     })
     .unwrap();
@@ -306,7 +307,7 @@ fn alive(mos: &Objset, id: ObjectId) -> BTreeMap<u64, Blkptr> {
 }
 
 /// The order of a head's snapshots, and the stretches of its deadlist.
-fn check_chain(mos: &Objset, chain: &[Dataset]) {
+fn check_snapshot_chain(mos: &Objset, chain: &[Dataset]) {
     let head = chain.last().unwrap();
     for pair in chain.windows(2) {
         let (old, new) = (pair[0].phys().unwrap(), pair[1].phys().unwrap());
@@ -317,7 +318,7 @@ fn check_chain(mos: &Objset, chain: &[Dataset]) {
     let mut starts = BTreeSet::new();
     let mut at = head.phys().unwrap().clone();
     while at.previous.exists() {
-        let previous = record_of(mos, at.previous);
+        let previous = dataset_phys(mos, at.previous);
         starts.insert(previous.previous_txg);
         at = previous;
     }
@@ -326,13 +327,13 @@ fn check_chain(mos: &Objset, chain: &[Dataset]) {
     let marks = marks.iter().filter_map(Dataset::bookmark_record);
     let marks = marks.filter(|mark| mark.has_sizes() && mark.creation_txg < newest);
     starts.extend(marks.map(|mark| mark.creation_txg));
-    let parts = lists::deadlist_parts(mos, head.phys().unwrap().deadlist).unwrap();
+    let parts = block_lists::deadlist_entries(mos, head.phys().unwrap().deadlist).unwrap();
     let found: BTreeSet<_> = parts.iter().map(|(start, _)| *start).collect();
     assert!(starts.is_subset(&found), "{}: {starts:?} {found:?}", head.name());
 }
 
 /// Who is a clone of what: the tables and the counts.
-fn check_clones(tree: &Tree) {
+fn check_clones(tree: &DatasetTree) {
     let mos = tree.mos();
     let mut followers: HashMap<ObjectId, BTreeSet<u64>> = HashMap::new();
     let mut clones: HashMap<ObjectId, BTreeSet<u64>> = HashMap::new();
@@ -340,7 +341,7 @@ fn check_clones(tree: &Tree) {
     for dir in tree.dirs().filter(|dir| dir.phys().head.exists()) {
         let head = tree.dataset(ObjsetId::new(dir.phys().head.get())).unwrap();
         if dir.phys().origin.exists() {
-            let from = record_of(mos, dir.phys().origin).dir;
+            let from = dataset_phys(mos, dir.phys().origin).dir;
             clones.entry(from).or_default().insert(dir.phys().head.get());
         }
         all.extend(head.snapshots().unwrap());
@@ -355,31 +356,31 @@ fn check_clones(tree: &Tree) {
         let mut expected = followers.remove(&ObjectId::new(id.get())).unwrap_or_default();
         assert_eq!(phys.children, expected.len() as u64, "{}", dataset.name());
         assert!(expected.remove(&phys.next.get()), "{}", dataset.name());
-        assert_eq!(members(mos, phys.next_clones), expected, "{}", dataset.name());
+        assert_eq!(zap_members(mos, phys.next_clones), expected, "{}", dataset.name());
     }
     for dir in tree.dirs() {
         let expected = clones.remove(&dir.id()).unwrap_or_default();
-        assert_eq!(members(mos, dir.phys().clones), expected, "{}", dir.path());
+        assert_eq!(zap_members(mos, dir.phys().clones), expected, "{}", dir.path());
     }
 }
 
 /// How many refer to the one empty list.
-fn check_empty_lists(tree: &Tree) {
+fn check_empty_lists(tree: &DatasetTree) {
     let mos = tree.mos();
-    let empty = directory(mos).lookup_u64(b"empty_bpobj").unwrap();
+    let empty = pool_directory(mos).lookup_u64(b"empty_bpobj").unwrap();
     let mut lists = deleted_clones(mos);
     for dir in tree.dirs().filter(|dir| dir.phys().head.exists()) {
         let head = tree.dataset(ObjsetId::new(dir.phys().head.get())).unwrap();
         let snapshots = head.snapshots().unwrap();
         let datasets = snapshots.iter().chain([&head]);
         lists.extend(datasets.map(|dataset| dataset.phys().unwrap().deadlist));
-        let livelist = dir.field("com.delphix:livelist").unwrap();
+        let livelist = dir.zap_field("com.delphix:livelist").unwrap();
         lists.extend(livelist.and_then(|it| it.u64()).map(ObjectId::new));
     }
-    let parts = lists.iter().flat_map(|id| lists::deadlist_parts(mos, *id).unwrap());
+    let parts = lists.iter().flat_map(|id| block_lists::deadlist_entries(mos, *id).unwrap());
     let count = parts.filter(|(_, list)| Some(list.get()) == empty).count();
     let feature = Feature::by_name("empty_bpobj").unwrap();
-    let uses = dsl::write::features::uses(mos, feature).unwrap();
+    let uses = dsl::write::features::refcount(mos, feature).unwrap();
     assert_eq!(uses.unwrap_or(0), count as u64, "uses of the empty list");
     assert_eq!(empty.is_some(), count > 0);
 }

@@ -2,15 +2,15 @@
 
 use std::collections::{BTreeSet, HashMap};
 
-use dsl::write::{self, By, Change};
-use dsl::{Dataset, Error, Kind, Setting};
+use dsl::write::{self, SetSource, SyncTaskContext};
+use dsl::{Dataset, DatasetKind, Error, PropertyValue};
 use ondisk::ObjectType;
 use ondisk::feature::Feature;
 use proptest::prelude::*;
 use units::{Guid, ObjsetId};
 
-use crate::model::{Model, number};
-use crate::world::{World, block, deflated};
+use crate::model::{Model, block_number};
+use crate::test_pool::{TestPool, dsize, new_block};
 
 pub(crate) struct Random(pub(crate) u64);
 
@@ -31,40 +31,40 @@ impl Random {
     }
 }
 
-struct Run {
-    world: World,
+struct RandomRun {
+    pool: TestPool,
     model: Model,
     random: Random,
-    next: u64,
+    next_block: u64,
     /// For the names of what is made.
-    made: u64,
+    name_count: u64,
     /// What bookmarked snapshots reached, by their identity.
-    marked: HashMap<Guid, BTreeSet<u64>>,
+    bookmarked: HashMap<Guid, BTreeSet<u64>>,
 }
 
-type Made = Result<(), Error>;
+type OperationResult = Result<(), Error>;
 
-impl Run {
+impl RandomRun {
     fn new(seed: u64, features: &[&'static Feature]) -> Self {
-        let (world, skeleton) = World::new(features);
+        let (world, skeleton) = TestPool::new(features);
         let mut run = Self {
-            world,
-            model: Model::new(Box::new(deflated)),
+            pool: world,
+            model: Model::new(Box::new(dsize)),
             random: Random(seed | 1),
-            next: 1,
-            made: 0,
-            marked: HashMap::new(),
+            next_block: 1,
+            name_count: 0,
+            bookmarked: HashMap::new(),
         };
-        run.write(skeleton.root);
+        run.write_head(skeleton.root_objset);
         run.check();
         run
     }
 
     fn check(&self) {
-        let reached = self.model.check(&self.world.tree());
-        let freed = self.world.freed.lock().unwrap();
-        self.model.check_blocks(&self.world.mos, &reached, &freed);
-        let heads = self.world.tree();
+        let reached = self.model.check(&self.pool.tree());
+        let freed = self.pool.freed.lock().unwrap();
+        self.model.check_blocks(&self.pool.mos, &reached, &freed);
+        let heads = self.pool.tree();
         heads.heads().for_each(|head| self.check_bookmarks(&head.unwrap()));
     }
 
@@ -78,9 +78,9 @@ impl Run {
                 !it.is_snapshot() || it.phys().unwrap().creation_txg > mark.creation_txg
             };
             let next = chain.iter().find(is_next).unwrap();
-            let then = &self.marked[&mark.guid];
-            let now = &self.model.sets[&next.id().unwrap()];
-            let freed = self.model.sum(then.difference(now));
+            let then = &self.bookmarked[&mark.guid];
+            let now = &self.model.datasets[&next.id().unwrap()];
+            let freed = self.model.sum_blocks(then.difference(now));
             let found = [mark.freed, mark.freed_compressed, mark.freed_uncompressed];
             let expected = if mark.has_sizes() { freed } else { [0; 3] };
             assert_eq!(found, expected, "{}", dataset.name());
@@ -90,20 +90,20 @@ impl Run {
     }
 
     fn heads(&self) -> Vec<(String, ObjsetId)> {
-        let tree = self.world.tree();
+        let tree = self.pool.tree();
         tree.heads().map(|head| head.unwrap()).map(|it| (it.name(), it.id().unwrap())).collect()
     }
 
     fn snapshots(&self) -> Vec<(String, ObjsetId)> {
-        let tree = self.world.tree();
+        let tree = self.pool.tree();
         let all = tree.heads().flat_map(|head| head.unwrap().snapshots().unwrap());
         all.map(|it| (it.name(), it.id().unwrap())).collect()
     }
 
     /// Some blocks of a head go, and some come; a new root always.
-    fn write(&mut self, head: ObjsetId) {
-        let txg = self.world.txg;
-        let set = self.model.sets.entry(head).or_default().clone();
+    fn write_head(&mut self, head: ObjsetId) {
+        let txg = self.pool.txg;
+        let set = self.model.datasets.entry(head).or_default().clone();
         let spared = self.random.next() % 4;
         let mut died: BTreeSet<u64> = BTreeSet::new();
         for old in &set {
@@ -116,37 +116,37 @@ impl Run {
         for _ in 0..self.random.below(6) {
             let kinds = [ObjectType::PLAIN_FILE, ObjectType::DNODE];
             let kind = kinds[self.random.below(2)];
-            born.push(self.block(txg, kind));
+            born.push(self.new_block(txg, kind));
         }
-        let root = self.block(txg, ObjectType::OBJSET);
+        let root = self.new_block(txg, ObjectType::OBJSET);
         born.push(root.clone());
         let died: Vec<_> = died.iter().map(|it| self.model.blocks[it].clone()).collect();
-        self.world.write(head, &born, &died, &root);
-        let set = self.model.sets.get_mut(&head).unwrap();
+        self.pool.write_head(head, &born, &died, &root);
+        let set = self.model.datasets.get_mut(&head).unwrap();
         for it in &died {
-            set.remove(&number(it));
+            set.remove(&block_number(it));
         }
-        set.extend(born.iter().map(number));
+        set.extend(born.iter().map(block_number));
     }
 
-    fn block(&mut self, txg: u64, kind: ObjectType) -> ondisk::Blkptr {
-        let block = block(self.next, txg, kind);
-        self.model.blocks.insert(self.next, block.clone());
-        self.next += 1;
+    fn new_block(&mut self, txg: u64, kind: ObjectType) -> ondisk::Blkptr {
+        let block = new_block(self.next_block, txg, kind);
+        self.model.blocks.insert(self.next_block, block.clone());
+        self.next_block += 1;
         block
     }
 
-    fn step(&mut self) {
-        self.world.txg += 1;
+    fn run_step(&mut self) {
+        self.pool.txg += 1;
         for (_, head) in self.heads() {
             if self.random.next().is_multiple_of(2) {
-                self.write(head);
+                self.write_head(head);
             }
         }
         self.check();
         for _ in 0..self.random.below(4) {
             let what = self.random.below(15);
-            let done = self.operation(what);
+            let done = self.run_operation(what);
             if let Err(why) = done {
                 assert!(is_refusal(&why), "{why:?}");
             }
@@ -154,87 +154,96 @@ impl Run {
         }
     }
 
-    fn operation(&mut self, what: usize) -> Made {
+    fn run_operation(&mut self, what: usize) -> OperationResult {
         let (heads, snapshots) = (self.heads(), self.snapshots());
         let head = self.random.one_of(&heads).cloned().unwrap();
         let Some(snapshot) = self.random.one_of(&snapshots).cloned() else {
-            return self.take(&head);
+            return self.take_snapshot(&head);
         };
         match what {
             0 => self.create(&head),
-            1..=3 => self.take(&head),
+            1..=3 => self.take_snapshot(&head),
             4 => self.clone(&head, &snapshot),
             5 => self.destroy(&head),
             6 => self.destroy_snapshot(&snapshot),
             7 => self.destroy_snapshots(&snapshot, &snapshots),
-            8 => self.world.change(|change| write::promote(change, &head.0)),
+            8 => self.pool.with_context(|change| write::promote(change, &head.0)),
             9 => self.rename(&head, &heads),
             10 => self.rollback(&head),
-            11 => self.limit(&head),
-            12 => self.bookmark(&head, &snapshot),
-            13 => self.hold(&snapshot),
-            _ => self.release(),
+            11 => self.set_limit(&head),
+            12 => self.toggle_bookmark(&head, &snapshot),
+            13 => self.toggle_hold(&snapshot),
+            _ => self.free_some(),
         }
     }
 
-    fn name(&mut self) -> u64 {
-        self.made += 1;
-        self.made
+    fn next_name(&mut self) -> u64 {
+        self.name_count += 1;
+        self.name_count
     }
 
-    fn create(&mut self, above: &(String, ObjsetId)) -> Made {
-        let name = format!("{}/new{}", above.0, self.name());
-        let id = self.world.change(|change| write::create(change, &name))?;
-        self.model.sets.insert(id, BTreeSet::new());
-        self.write(id);
+    fn create(&mut self, above: &(String, ObjsetId)) -> OperationResult {
+        let name = format!("{}/new{}", above.0, self.next_name());
+        let id = self.pool.with_context(|change| write::create_dataset(change, &name))?;
+        self.model.datasets.insert(id, BTreeSet::new());
+        self.write_head(id);
         Ok(())
     }
 
-    fn take(&mut self, head: &(String, ObjsetId)) -> Made {
-        let name = format!("{}@s{}", head.0, self.name());
-        let made = self.world.change(|change| write::snapshot(change, &[&name]))?;
-        let set = self.model.sets[&head.1].clone();
-        self.model.sets.insert(made[0], set);
+    fn take_snapshot(&mut self, head: &(String, ObjsetId)) -> OperationResult {
+        let name = format!("{}@s{}", head.0, self.next_name());
+        let made = self.pool.with_context(|change| write::create_snapshots(change, &[&name]))?;
+        let set = self.model.datasets[&head.1].clone();
+        self.model.datasets.insert(made[0], set);
         Ok(())
     }
 
-    fn clone(&mut self, above: &(String, ObjsetId), origin: &(String, ObjsetId)) -> Made {
-        let name = format!("{}/clone{}", above.0, self.name());
-        let id = self.world.change(|change| write::clone(change, &name, &origin.0))?;
-        let set = self.model.sets[&origin.1].clone();
-        self.model.sets.insert(id, set);
+    fn clone(
+        &mut self,
+        above: &(String, ObjsetId),
+        origin: &(String, ObjsetId),
+    ) -> OperationResult {
+        let name = format!("{}/clone{}", above.0, self.next_name());
+        let id = self.pool.with_context(|change| write::create_clone(change, &name, &origin.0))?;
+        let set = self.model.datasets[&origin.1].clone();
+        self.model.datasets.insert(id, set);
         Ok(())
     }
 
     /// A head's root, and all blocks that it reaches.
-    fn reached(&self, id: ObjsetId) -> (u64, BTreeSet<u64>) {
-        let dataset = self.world.tree().dataset(id).unwrap();
-        (number(&dataset.phys().unwrap().root), self.model.sets[&id].clone())
+    fn reached_blocks(&self, id: ObjsetId) -> (u64, BTreeSet<u64>) {
+        let dataset = self.pool.tree().dataset(id).unwrap();
+        (block_number(&dataset.phys().unwrap().root), self.model.datasets[&id].clone())
     }
 
-    fn forget_lost(&mut self) {
-        let tree = self.world.tree();
-        self.model.sets.retain(|id, _| tree.dataset(*id).is_ok());
+    fn remove_destroyed(&mut self) {
+        let tree = self.pool.tree();
+        self.model.datasets.retain(|id, _| tree.dataset(*id).is_ok());
     }
 
-    fn destroy(&mut self, head: &(String, ObjsetId)) -> Made {
-        let (root, reached) = self.reached(head.1);
-        self.world.change(|change| write::destroy(change, &head.0))?;
-        self.model.trees.insert(root, reached);
-        self.forget_lost();
+    fn destroy(&mut self, head: &(String, ObjsetId)) -> OperationResult {
+        let (root, reached) = self.reached_blocks(head.1);
+        self.pool.with_context(|change| write::destroy(change, &head.0))?;
+        self.model.destroyed_trees.insert(root, reached);
+        self.remove_destroyed();
         Ok(())
     }
 
-    fn destroy_snapshot(&mut self, snapshot: &(String, ObjsetId)) -> Made {
+    fn destroy_snapshot(&mut self, snapshot: &(String, ObjsetId)) -> OperationResult {
         let later = self.random.next().is_multiple_of(2);
-        let change = |change: &Change<'_>| write::destroy_snapshot(change, &snapshot.0, later);
-        self.world.change(change)?;
-        self.forget_lost();
+        let change =
+            |change: &SyncTaskContext<'_>| write::destroy_snapshot(change, &snapshot.0, later);
+        self.pool.with_context(change)?;
+        self.remove_destroyed();
         Ok(())
     }
 
     /// Several snapshots of one head go at once: neighbours, and others.
-    fn destroy_snapshots(&mut self, one: &(String, ObjsetId), all: &[(String, ObjsetId)]) -> Made {
+    fn destroy_snapshots(
+        &mut self,
+        one: &(String, ObjsetId),
+        all: &[(String, ObjsetId)],
+    ) -> OperationResult {
         let (path, _) = one.0.split_once('@').unwrap();
         let mut chosen: Vec<_> = all
             .iter()
@@ -245,75 +254,85 @@ impl Run {
         let spared = self.random.next() % 3;
         chosen.retain(|_| !self.random.next().is_multiple_of(1 + spared));
         let later = self.random.next().is_multiple_of(2);
-        let change = |change: &Change<'_>| write::destroy_snapshots(change, path, &chosen, later);
-        self.world.change(change)?;
-        self.forget_lost();
+        let change =
+            |change: &SyncTaskContext<'_>| write::destroy_snapshots(change, path, &chosen, later);
+        self.pool.with_context(change)?;
+        self.remove_destroyed();
         Ok(())
     }
 
-    fn rename(&mut self, head: &(String, ObjsetId), heads: &[(String, ObjsetId)]) -> Made {
+    fn rename(
+        &mut self,
+        head: &(String, ObjsetId),
+        heads: &[(String, ObjsetId)],
+    ) -> OperationResult {
         let above = self.random.one_of(heads).cloned().unwrap();
-        let name = format!("{}/moved{}", above.0, self.name());
-        self.world.change(|change| write::rename(change, &head.0, &name))
+        let name = format!("{}/moved{}", above.0, self.next_name());
+        self.pool.with_context(|change| write::rename(change, &head.0, &name))
     }
 
-    fn rollback(&mut self, head: &(String, ObjsetId)) -> Made {
-        let (root, reached) = self.reached(head.1);
-        let previous = self.world.tree().dataset(head.1).unwrap().phys().unwrap().previous;
-        self.world.change(|change| write::rollback(change, &head.0, None))?;
-        self.model.trees.insert(root, reached);
-        let set = self.model.sets[&ObjsetId::new(previous.get())].clone();
-        self.model.sets.insert(head.1, set);
+    fn rollback(&mut self, head: &(String, ObjsetId)) -> OperationResult {
+        let (root, reached) = self.reached_blocks(head.1);
+        let previous = self.pool.tree().dataset(head.1).unwrap().phys().unwrap().previous;
+        self.pool.with_context(|change| write::rollback(change, &head.0, None))?;
+        self.model.destroyed_trees.insert(root, reached);
+        let set = self.model.datasets[&ObjsetId::new(previous.get())].clone();
+        self.model.datasets.insert(head.1, set);
         Ok(())
     }
 
-    fn limit(&mut self, head: &(String, ObjsetId)) -> Made {
+    fn set_limit(&mut self, head: &(String, ObjsetId)) -> OperationResult {
         let names = ["quota", "reservation", "refquota", "refreservation", "snapshot_limit"];
         let property = names[self.random.below(5)];
         if self.random.next().is_multiple_of(4) {
-            let kind = Kind::Filesystem;
-            let change =
-                |change: &Change<'_>| write::inherit(change, &head.0, kind, property, true);
-            return self.world.change(change);
+            let kind = DatasetKind::Filesystem;
+            let change = |change: &SyncTaskContext<'_>| {
+                write::inherit_property(change, &head.0, kind, property, true)
+            };
+            return self.pool.with_context(change);
         }
-        let value = Setting::Number((self.random.next() % 200) * 1024);
-        self.world.change(|change| {
-            let by = By::User;
-            write::set(change, &head.0, Kind::Filesystem, (property, &value), by)
+        let value = PropertyValue::Number((self.random.next() % 200) * 1024);
+        self.pool.with_context(|change| {
+            let by = SetSource::Local;
+            write::set_property(change, &head.0, DatasetKind::Filesystem, (property, &value), by)
         })
     }
 
-    fn bookmark(&mut self, head: &(String, ObjsetId), snapshot: &(String, ObjsetId)) -> Made {
-        let marks: Vec<_> = self.world.tree().find(&head.0)?.bookmarks()?;
+    fn toggle_bookmark(
+        &mut self,
+        head: &(String, ObjsetId),
+        snapshot: &(String, ObjsetId),
+    ) -> OperationResult {
+        let marks: Vec<_> = self.pool.tree().find(&head.0)?.bookmarks()?;
         if self.random.next().is_multiple_of(2)
             && let Some(mark) = self.random.one_of(&marks)
         {
-            return self.world.change(|change| write::destroy_bookmark(change, &mark.name()));
+            return self.pool.with_context(|change| write::destroy_bookmark(change, &mark.name()));
         }
         let (path, _) = snapshot.0.split_once('@').unwrap();
-        let name = format!("{path}#b{}", self.name());
-        self.world.change(|change| write::bookmark(change, &name, &snapshot.0))?;
-        let guid = self.world.tree().dataset(snapshot.1)?.guid();
-        self.marked.insert(guid, self.model.sets[&snapshot.1].clone());
+        let name = format!("{path}#b{}", self.next_name());
+        self.pool.with_context(|change| write::create_bookmark(change, &name, &snapshot.0))?;
+        let guid = self.pool.tree().dataset(snapshot.1)?.guid();
+        self.bookmarked.insert(guid, self.model.datasets[&snapshot.1].clone());
         Ok(())
     }
 
-    fn hold(&mut self, snapshot: &(String, ObjsetId)) -> Made {
-        let holds = self.world.tree().find(&snapshot.0)?.holds()?;
+    fn toggle_hold(&mut self, snapshot: &(String, ObjsetId)) -> OperationResult {
+        let holds = self.pool.tree().find(&snapshot.0)?.holds()?;
         let done = match holds.first() {
             Some(hold) => {
-                self.world.change(|change| write::release_hold(change, &snapshot.0, &hold.tag))
+                self.pool.with_context(|change| write::release_hold(change, &snapshot.0, &hold.tag))
             }
-            None => self.world.change(|change| write::hold(change, &snapshot.0, "keep")),
+            None => self.pool.with_context(|change| write::hold(change, &snapshot.0, "keep")),
         };
-        self.forget_lost();
+        self.remove_destroyed();
         done
     }
 
     /// Frees some of what waits; trees cannot be read here.
-    fn release(&mut self) -> Made {
+    fn free_some(&mut self) -> OperationResult {
         let most = 1 + self.random.next() % 20;
-        self.world.change(|change| write::release(change, most)).map(drop)
+        self.pool.with_context(|change| write::free_pending(change, most)).map(drop)
     }
 }
 
@@ -322,12 +341,12 @@ fn is_refusal(why: &Error) -> bool {
         why,
         Error::Exists { .. }
             | Error::Busy { .. }
-            | Error::NoRoom { .. }
-            | Error::TooSoon { .. }
+            | Error::NoSpace { .. }
+            | Error::SnapshotInSameTxg { .. }
             | Error::NotLatest { .. }
             | Error::NotAClone { .. }
-            | Error::NotOfThis { .. }
-            | Error::BadName { .. }
+            | Error::WrongDataset { .. }
+            | Error::InvalidName { .. }
             | Error::NoSuchDataset { .. }
             | Error::FeatureDisabled { .. }
     )
@@ -343,9 +362,9 @@ proptest! {
             .iter()
             .filter(|it| full || !without.contains(&it.name))
             .collect();
-        let mut run = Run::new(seed, &features);
+        let mut run = RandomRun::new(seed, &features);
         for _ in 0..25 {
-            run.step();
+            run.run_step();
         }
     }
 }

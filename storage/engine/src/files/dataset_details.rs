@@ -1,6 +1,6 @@
 //! What a pool records of a dataset besides its content, and the way to that content.
 
-use dsl::{Dataset, Kind, Owners};
+use dsl::{Dataset, DatasetKind, SpaceByOwner};
 
 use super::{Content, FileSystemReader, IntentLogSummary, ReadOptions, open_volume};
 use crate::dataset::Property;
@@ -143,7 +143,7 @@ impl RescuePool {
     pub fn child_filesystems(&self, name: &str) -> Vec<String> {
         let inside = format!("{}/", self.full_name(name));
         let heads = self.tree().heads().filter_map(std::result::Result::ok);
-        let names = heads.filter(|head| matches!(head.kind(), Ok(Kind::Filesystem)));
+        let names = heads.filter(|head| matches!(head.kind(), Ok(DatasetKind::Filesystem)));
         let below = names
             .map(|head| head.name())
             .filter(|name| name.strip_prefix(&inside).is_some_and(|rest| !rest.contains('/')));
@@ -160,7 +160,7 @@ impl RescuePool {
     ) -> Result<()> {
         let target = self.full_name(target);
         let wanted = self.find_dataset(&target)?;
-        if wanted.part().is_some() {
+        if wanted.short_name().is_some() {
             visit(Ok(self.read_details(&wanted)));
             return Ok(());
         }
@@ -209,15 +209,15 @@ impl RescuePool {
         });
         let held = self.open_contents(dataset, &mut troubles);
         let space = match (&kind, &held) {
-            (Ok(Kind::Filesystem), DatasetContents::FileSystem(files)) => {
+            (Ok(DatasetKind::Filesystem), DatasetContents::FileSystem(files)) => {
                 Some(read_owner_space(files, &mut troubles))
             }
-            (Ok(Kind::Filesystem), _) => Some(OwnerSpace::default()),
+            (Ok(DatasetKind::Filesystem), _) => Some(OwnerSpace::default()),
             _ => None,
         };
         DatasetDetails {
             name: dataset.name(),
-            kind: kind.map_or("unknown", Kind::name).to_owned(),
+            kind: kind.map_or("unknown", DatasetKind::name).to_owned(),
             properties,
             space,
             holds: holds.into_iter().map(|hold| hold.tag).collect(),
@@ -227,10 +227,10 @@ impl RescuePool {
     }
 
     fn open_contents(&self, dataset: &Dataset, troubles: &mut Vec<String>) -> DatasetContents {
-        if matches!(dataset.kind(), Ok(Kind::Bookmark)) {
+        if matches!(dataset.kind(), Ok(DatasetKind::Bookmark)) {
             return DatasetContents::Empty;
         }
-        let kind = match dataset.content_kind() {
+        let kind = match dataset.objset_kind() {
             Ok(kind) => kind,
             Err(dsl::Error::NoContent { .. }) => return DatasetContents::Empty,
             Err(why) => return DatasetContents::Unreadable { why: why.to_string() },
@@ -261,11 +261,11 @@ impl RescuePool {
 }
 
 fn read_owner_space(files: &FileSystemReader, troubles: &mut Vec<String>) -> OwnerSpace {
-    let owners = Owners::read(files.fs.objset()).unwrap_or_else(|why| {
+    let owners = SpaceByOwner::read(files.fs.objset()).unwrap_or_else(|why| {
         troubles.push(format!("what its owners use cannot be read: {why}"));
-        Owners::default()
+        SpaceByOwner::default()
     });
-    let rows = |rows: &[dsl::OwnerRow]| rows.iter().map(dsl::OwnerRow::cells).collect();
+    let rows = |rows: &[dsl::OwnerUsage]| rows.iter().map(dsl::OwnerUsage::columns).collect();
     OwnerSpace {
         user: rows(&owners.users),
         group: rows(&owners.groups),

@@ -41,7 +41,7 @@ impl Error {
     pub fn is_locked(&self) -> bool {
         matches!(
             self,
-            Self::Dataset(dsl::Error::Locked { .. })
+            Self::Dataset(dsl::Error::KeyNotLoaded { .. })
                 | Self::Object(dmu::Error::Read { source: zio::Error::KeyNotLoaded { .. } })
         )
     }

@@ -77,7 +77,7 @@ pub struct DirEntry {
 impl FileSystemReader {
     /// Opens what a dataset holds; it must be a file system, or a snapshot of one.
     pub fn open(dataset: &Dataset, look: ReadOptions) -> Result<(Self, IntentLogSummary)> {
-        let objset = dataset.open()?;
+        let objset = dataset.open_objset()?;
         let redacted = dataset.property("redact_snaps").is_ok_and(|found| found.is_some());
         let ReadOptions { posix_acls, user_xattrs, .. } = look;
         let record_size = dataset.property("recordsize").ok().flatten();
@@ -216,7 +216,7 @@ impl File {
 
 /// Opens a volume, or a snapshot of one, as its content.
 pub fn open_volume(dataset: &Dataset, look: ReadOptions) -> Result<(Content, IntentLogSummary)> {
-    let objset = dataset.open()?;
+    let objset = dataset.open_objset()?;
     let mut log = intent_log_records(dataset, &objset, look);
     let (volume, replayed) = zvol::Volume::open(&objset, log.as_mut())?;
     let mut trouble = None;

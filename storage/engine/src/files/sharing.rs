@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use dsl::Kind as DatasetKind;
+use dsl::DatasetKind;
 
 use super::{DirEntry, File, FileSystemReader, FileType, Result};
 use crate::RescuePool;
@@ -126,7 +126,7 @@ impl RescuePool {
     pub fn snapshot_names(&self, dataset: &str) -> crate::Result<Vec<String>> {
         let snapshots = self.find_dataset(dataset)?.snapshots();
         let snapshots = snapshots.map_err(|why| crate::Error::from_dsl_error(dataset, &why))?;
-        Ok(snapshots.iter().filter_map(|each| each.part().map(str::to_owned)).collect())
+        Ok(snapshots.iter().filter_map(|each| each.short_name().map(str::to_owned)).collect())
     }
 
     /// What a dataset takes and may still take; zeros where that cannot be told.

@@ -7,7 +7,7 @@ use device::Device;
 use ondisk::label;
 use ondisk::uberblock::Uberblock;
 use serde_json::json;
-use spa::{LabelCopy, Labelled};
+use spa::{LabelCopy, LabeledDevice};
 
 use super::{Facts, blocks, lists};
 use crate::{Error, Result, summary};
@@ -59,7 +59,7 @@ pub fn labels(path: &Path) -> Result<Facts> {
                 facts["problem"] = json!(what);
             }
             facts["uberblocks"] = json!(best.slots.len());
-            facts["newest_txg"] = json!(best.synced().get());
+            facts["newest_txg"] = json!(best.newest_txg().get());
             facts["config"] = lists::nvlist_facts(&best.config.nvlist);
         }
         all.push(facts);
@@ -70,15 +70,15 @@ pub fn labels(path: &Path) -> Result<Facts> {
     })
 }
 
-fn label_copy(index: usize, offset: u64, copy: &LabelCopy, best: Option<&Labelled>) -> Facts {
+fn label_copy(index: usize, offset: u64, copy: &LabelCopy, best: Option<&LabeledDevice>) -> Facts {
     let slots = best.map_or(&[][..], |best| &best.slots);
     let standing = slots.iter().filter(|slot| usize::try_from(slot.copy).ok() == Some(index));
     let (state, txg) = match copy {
         LabelCopy::Unreadable(error) => (format!("cannot be read: {error}"), None),
         LabelCopy::Empty => ("nothing was ever written there".to_owned(), None),
-        LabelCopy::WrongSum => ("damaged: its checksum does not match".to_owned(), None),
-        LabelCopy::Broken(error) => (format!("no label: {error}"), None),
-        LabelCopy::Good(config) => {
+        LabelCopy::BadChecksum => ("damaged: its checksum does not match".to_owned(), None),
+        LabelCopy::Malformed(error) => (format!("no label: {error}"), None),
+        LabelCopy::Valid(config) => {
             let newest = best.map(|best| best.config.pool.txg);
             let old = newest.is_some_and(|newest| config.pool.txg < newest);
             let state = if old { "good, and older than another" } else { "good" };

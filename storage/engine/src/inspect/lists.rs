@@ -4,7 +4,7 @@ use ondisk::Reader;
 use ondisk::history::{HistoryHeader, HistoryRecord, Records};
 use ondisk::nvlist::{Nvlist, Value};
 use serde_json::{Map, json};
-use spa::Directory;
+use spa::PoolDirectory;
 
 use super::{Facts, unreadable_error};
 use crate::{Error, RescuePool, Result};
@@ -52,7 +52,7 @@ fn value_facts(value: &Value) -> Facts {
 impl RescuePool {
     /// What the pool says of itself.
     pub fn inspect_config(&self) -> Facts {
-        nvlist_facts(self.spa().list())
+        nvlist_facts(self.spa().config_nvlist())
     }
 
     /// The pool's command history: what people did, and what the pool did itself (`internal`).
@@ -62,7 +62,7 @@ impl RescuePool {
 }
 
 /// What was done to a pool, and what it did itself (`internal`).
-pub(crate) fn read_history(name: &str, directory: &Directory, internal: bool) -> Result<Facts> {
+pub(crate) fn read_history(name: &str, directory: &PoolDirectory, internal: bool) -> Result<Facts> {
     let failed = |error: &dyn std::fmt::Display| {
         unreadable_error(format!("the history of pool '{name}'"), &error.to_string())
     };

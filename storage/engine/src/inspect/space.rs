@@ -2,7 +2,7 @@
 
 use ondisk::spacemap::{Action, Entry};
 use serde_json::json;
-use spa::{TopSpace, space_map_entries};
+use spa::{VdevSpace, space_map_entries};
 
 use super::{Facts, MAX_ROWS, unreadable_error};
 use crate::{Error, RescuePool, Result};
@@ -12,7 +12,7 @@ impl RescuePool {
     /// the entries of its map.
     pub fn inspect_space(&self, vdev: Option<u32>, metaslab: Option<usize>) -> Result<Facts> {
         let subject = || format!("the space of pool '{}'", self.name());
-        let tops = self.spa().space().map_err(|error| unreadable_error(subject(), &error))?;
+        let tops = self.spa().vdev_space().map_err(|error| unreadable_error(subject(), &error))?;
         let Some(vdev) = vdev else {
             let rows: Vec<Facts> = tops.iter().map(vdev_row).collect();
             return Ok(json!({ "pool": self.name(), "vdevs": rows }));
@@ -23,7 +23,7 @@ impl RescuePool {
         let found = tops.iter().find(|top| top.vdev.get() == vdev).ok_or_else(no_vdev)?;
         let Some(number) = metaslab else { return self.metaslab_rows(found) };
         let no_map = || Error::NotFound { what: format!("metaslab {number} on vdev {vdev}") };
-        let map = found.maps.get(number).ok_or_else(no_map)?;
+        let map = found.space_maps.get(number).ok_or_else(no_map)?;
         let start = (number as u64).checked_shl(found.metaslab_shift).unwrap_or(0);
         let Some(map) = map else {
             return Ok(json!({ "metaslab": number, "offset": start, "entries": [] }));
@@ -47,9 +47,9 @@ impl RescuePool {
         }))
     }
 
-    fn metaslab_rows(&self, top: &TopSpace) -> Result<Facts> {
+    fn metaslab_rows(&self, top: &VdevSpace) -> Result<Facts> {
         let mut rows = Vec::new();
-        for (number, map) in top.maps.iter().enumerate() {
+        for (number, map) in top.space_maps.iter().enumerate() {
             let start = (number as u64).checked_shl(top.metaslab_shift).unwrap_or(0);
             let mut facts = json!({ "metaslab": number, "offset": start });
             if let Some(map) = map {
@@ -79,15 +79,15 @@ impl RescuePool {
     }
 }
 
-fn vdev_row(space: &TopSpace) -> Facts {
+fn vdev_row(space: &VdevSpace) -> Facts {
     json!({
         "vdev": space.vdev.get(),
         "guid": space.guid.get(),
         "size": space.asize,
         "allocated": space.allocated,
         "metaslab_size": 1_u64.checked_shl(space.metaslab_shift),
-        "metaslabs": space.maps.len(),
-        "in_use": space.maps.iter().flatten().count(),
+        "metaslabs": space.space_maps.len(),
+        "in_use": space.space_maps.iter().flatten().count(),
     })
 }
 

@@ -5,7 +5,7 @@ use dsl::write::features;
 use ondisk::dnode::Flags;
 use ondisk::feature::Feature;
 use ondisk::objset::Kind;
-use spa::Owned;
+use spa::ActivePool;
 use txg::Tx;
 use zpl::AccountingMode;
 
@@ -17,7 +17,7 @@ const SPA_VERSION_USERSPACE: u64 = 15;
 /// Whether a pool has a feature, by its own objects: as they are being changed, if it is asked for what
 /// is written with them.
 pub(super) fn has_feature(mos: &Objset, feature: &str) -> bool {
-    let uses = |feature| features::uses(mos, feature).ok().flatten();
+    let uses = |feature| features::refcount(mos, feature).ok().flatten();
     Feature::by_name(feature).and_then(uses).is_some()
 }
 
@@ -29,7 +29,7 @@ pub(super) struct ZplAccounting {
 
 impl ZplAccounting {
     /// As a pool's version and features allow.
-    pub(super) fn new(owned: &Owned, world: &Environment) -> Self {
+    pub(super) fn new(owned: &ActivePool, world: &Environment) -> Self {
         let mos = owned.mos();
         let (objects, projects) =
             (has_feature(mos, "userobj_accounting"), has_feature(mos, "project_quota"));
@@ -44,13 +44,18 @@ impl ZplAccounting {
     }
 }
 
-impl spa::Accounts for ZplAccounting {
-    fn marks(&self, objset: &Objset) -> Flags {
+impl spa::OwnerAccounting for ZplAccounting {
+    fn accounting_flags(&self, objset: &Objset) -> Flags {
         let files = objset.header().kind == Kind::Filesystem;
         self.counted.filter(|_| files).map_or_else(Flags::default, AccountingMode::dnode_flags)
     }
 
-    fn account(&self, objset: &Objset, tx: &Tx, changed: &[DnodeChange]) -> Result<(), spa::Error> {
+    fn update_usage(
+        &self,
+        objset: &Objset,
+        tx: &Tx,
+        changed: &[DnodeChange],
+    ) -> Result<(), spa::Error> {
         let Some(counting) = self.counted.filter(|_| objset.accounted_flags() != Flags::default())
         else {
             return Ok(());

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use device::{Device, File};
 use ondisk::version;
-use spa::auxiliary::{Auxiliary, Named, Role};
+use spa::auxiliary::{AuxiliaryDevice, AuxiliaryEntry, AuxiliaryRole};
 use units::Guid;
 
 use super::Pool;
@@ -17,7 +17,7 @@ use crate::event::Event;
 use crate::{Error, Result};
 
 /// Opens the device of a spare or cache drive.
-pub(super) type DeviceOpener<'a> = &'a dyn Fn(&Named) -> Option<Arc<dyn Device>>;
+pub(super) type DeviceOpener<'a> = &'a dyn Fn(&AuxiliaryEntry) -> Option<Arc<dyn Device>>;
 
 /// A spare or cache drive that was found, of whatever pool.
 pub(super) struct FoundDrive {
@@ -35,7 +35,7 @@ pub(super) fn found_drives(search: &crate::Search) -> Vec<FoundDrive> {
 
 /// The found drives with the label of a spare or cache drive, the one to use first: the one whose path is
 /// most like the one that the pool remembers. Their labels remember none.
-fn rank_by_path<'a>(found: &'a [FoundDrive], named: &Named) -> Vec<&'a FoundDrive> {
+fn rank_by_path<'a>(found: &'a [FoundDrive], named: &AuxiliaryEntry) -> Vec<&'a FoundDrive> {
     let mut same: Vec<_> = found.iter().filter(|drive| drive.guid == named.guid).collect();
     same.sort_by_key(|drive| {
         Reverse(device::path_match_score(Path::new(&named.path), &drive.path))
@@ -44,13 +44,16 @@ fn rank_by_path<'a>(found: &'a [FoundDrive], named: &Named) -> Vec<&'a FoundDriv
 }
 
 /// Opens one of them for this program alone. One that cannot be opened is one that is not there.
-pub(super) fn open_best_match(found: &[FoundDrive], named: &Named) -> Option<Arc<dyn Device>> {
+pub(super) fn open_best_match(
+    found: &[FoundDrive],
+    named: &AuxiliaryEntry,
+) -> Option<Arc<dyn Device>> {
     let file = File::open_exclusive(&rank_by_path(found, named).first()?.path).ok()?;
     Some(Arc::new(file))
 }
 
 /// The copies of the pool's spares and cache drives, which are left alone.
-pub(super) fn duplicate_events(owned: &spa::Owned, found: &[FoundDrive]) -> Vec<Event> {
+pub(super) fn duplicate_events(owned: &spa::ActivePool, found: &[FoundDrive]) -> Vec<Event> {
     let shown = |drive: &FoundDrive| drive.path.display().to_string();
     let mut events = Vec::new();
     for (named, _) in owned.auxiliary() {
@@ -66,7 +69,7 @@ pub(super) fn duplicate_events(owned: &spa::Owned, found: &[FoundDrive]) -> Vec<
 }
 
 /// Has the pool take those of its spares and cache drives that are there.
-pub(super) fn open_auxiliary_drives(owned: &spa::Owned, opens: DeviceOpener<'_>) {
+pub(super) fn open_auxiliary_drives(owned: &spa::ActivePool, opens: DeviceOpener<'_>) {
     for (named, _) in owned.auxiliary() {
         if let Some(device) = opens(&named) {
             owned.open_auxiliary(named.guid, device);
@@ -77,7 +80,7 @@ pub(super) fn open_auxiliary_drives(owned: &spa::Owned, opens: DeviceOpener<'_>)
 impl Pool {
     /// The spares.
     pub(super) fn spares(&self) -> Vec<VdevStatus> {
-        self.auxiliary_status(Role::Spare, |named, device| {
+        self.auxiliary_status(AuxiliaryRole::Spare, |named, device| {
             let is_there = device.is_some() || named.is_distributed;
             let state = if is_there { "AVAIL" } else { "UNAVAIL" };
             let name = device.map_or(&*named.path, |device| device.name());
@@ -88,7 +91,7 @@ impl Pool {
     /// The drives of the cache.
     pub(super) fn caches(&self) -> Vec<VdevStatus> {
         let known = self.0.spa.l2arc().device_stats();
-        self.auxiliary_status(Role::Cache, |named, _| {
+        self.auxiliary_status(AuxiliaryRole::Cache, |named, _| {
             let Some(drive) = known.iter().find(|drive| drive.guid == named.guid) else {
                 return VdevStatus::new(&named.path, named.guid, "UNAVAIL");
             };
@@ -109,8 +112,8 @@ impl Pool {
 
     fn auxiliary_status(
         &self,
-        role: Role,
-        describe: impl Fn(&Named, Option<&dyn Device>) -> VdevStatus,
+        role: AuxiliaryRole,
+        describe: impl Fn(&AuxiliaryEntry, Option<&dyn Device>) -> VdevStatus,
     ) -> Vec<VdevStatus> {
         let all = self.0.spa.auxiliary();
         let own = all.iter().filter(|(named, _)| named.role == role);
@@ -132,7 +135,7 @@ impl Pool {
         let lost = self.0.spa.auxiliary().into_iter().filter(|(_, device)| device.is_none());
         for (named, _) in lost.filter(|(named, _)| !named.is_distributed) {
             let path = Path::new(&named.path);
-            let is_it = |found: &Arc<dyn Device>| spa::auxiliary::is_labelled(found, named.guid);
+            let is_it = |found: &Arc<dyn Device>| spa::auxiliary::is_labeled_as(found, named.guid);
             let open = |path: &Path| {
                 let device: Arc<dyn Device> = Arc::new(File::open_exclusive(path).ok()?);
                 is_it(&device).then_some(device)
@@ -149,7 +152,7 @@ impl Pool {
     pub fn add_drives(&self, new: &[NewVdev], force: bool) -> Result<()> {
         let mut opened = Vec::new();
         for vdev in new {
-            let Some(role) = vdev.role.role() else {
+            let Some(role) = vdev.role.auxiliary_role() else {
                 let what = "only cache drives and spares can be added to a pool as yet".to_owned();
                 return Err(Error::Usage { what });
             };
@@ -165,30 +168,34 @@ impl Pool {
     /// The same for devices that are open already.
     pub fn add_opened_drives(
         &self,
-        role: Role,
+        role: AuxiliaryRole,
         drives: &[(PathBuf, Arc<dyn Device>)],
     ) -> Result<()> {
         let with = |(path, device)| (role, path, device);
         self.add_auxiliary(drives.iter().map(|(path, device)| with((path, device))).collect())
     }
 
-    fn add_auxiliary(&self, drives: Vec<(Role, &PathBuf, &Arc<dyn Device>)>) -> Result<()> {
+    fn add_auxiliary(
+        &self,
+        drives: Vec<(AuxiliaryRole, &PathBuf, &Arc<dyn Device>)>,
+    ) -> Result<()> {
         for (role, ..) in &drives {
             match role {
-                Role::Spare => self.require_version(version::SPARES, "spare")?,
-                Role::Cache => self.require_version(version::CACHE, "cache")?,
+                AuxiliaryRole::Spare => self.require_version(version::SPARES, "spare")?,
+                AuxiliaryRole::Cache => self.require_version(version::CACHE, "cache")?,
             }
         }
         let words: Vec<String> =
             drives.iter().map(|(_, path, _)| path.display().to_string()).collect();
-        let with = |(role, path, device): (Role, &PathBuf, &Arc<dyn Device>)| Auxiliary {
-            role,
-            drive: describe_drive((path, device)),
-            device: Arc::clone(device),
-        };
-        let new: Vec<Auxiliary> = drives.into_iter().map(with).collect();
-        if let Some(small) = new.iter().find(|each| each.drive.size < MIN_DEVICE_SIZE) {
-            let what = format!("'{}' is too small: a drive has 64 MiB at least", small.drive.path);
+        let with =
+            |(role, path, device): (AuxiliaryRole, &PathBuf, &Arc<dyn Device>)| AuxiliaryDevice {
+                role,
+                spec: describe_drive((path, device)),
+                device: Arc::clone(device),
+            };
+        let new: Vec<AuxiliaryDevice> = drives.into_iter().map(with).collect();
+        if let Some(small) = new.iter().find(|each| each.spec.size < MIN_DEVICE_SIZE) {
+            let what = format!("'{}' is too small: a drive has 64 MiB at least", small.spec.path);
             return Err(Error::Usage { what });
         }
         self.0.spa.add_auxiliary(&new).map_err(|why| self.explain_error(&why))?;
@@ -218,9 +225,9 @@ impl Pool {
     }
 
     /// The one of a path or guid.
-    pub(super) fn find_auxiliary_drive(&self, name: &str) -> Option<Named> {
+    pub(super) fn find_auxiliary_drive(&self, name: &str) -> Option<AuxiliaryEntry> {
         let path = std::path::absolute(name).unwrap_or_else(|_| PathBuf::from(name));
-        let is_it = |(named, device): &(Named, Option<Arc<dyn Device>>)| {
+        let is_it = |(named, device): &(AuxiliaryEntry, Option<Arc<dyn Device>>)| {
             let paths = [Some(named.path.as_str()), device.as_ref().map(|device| device.name())];
             named.guid.to_string() == name
                 || paths.iter().flatten().any(|known| Path::new(known) == path)

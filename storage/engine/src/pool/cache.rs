@@ -33,7 +33,7 @@ pub struct CacheCounts {
 impl Pool {
     /// How its read cache does.
     pub fn cache_counts(&self) -> CacheCounts {
-        let (memory_hits, memory_misses) = self.0.spa.cache_counts();
+        let (memory_hits, memory_misses) = self.0.spa.cache_hit_counts();
         let drives = self.0.spa.l2arc().stats();
         CacheCounts {
             memory_hits,
@@ -54,7 +54,7 @@ impl Pool {
     /// For a thread of its own.
     pub fn run_l2arc_feed(&self, interval: Duration, stop: &AtomicBool) {
         let l2arc = self.0.spa.l2arc();
-        while !stop.load(Ordering::Acquire) && !self.0.spa.groups().is_stopped() {
+        while !stop.load(Ordering::Acquire) && !self.0.spa.txgs().is_stopped() {
             let begun = Instant::now();
             if l2arc.has_devices() {
                 let rate =

@@ -5,9 +5,9 @@ use std::sync::Arc;
 
 use device::{Device, File};
 use ondisk::label::PoolState;
-use spa::auxiliary::{Auxiliary, Named};
-use spa::design::{Drive, Groups, Purpose, Shape};
-use spa::{Candidate, Owned};
+use spa::auxiliary::{AuxiliaryDevice, AuxiliaryEntry};
+use spa::vdev_layout::{DeviceSpec, DraidLayout, VdevLayout, VdevRole};
+use spa::{ActivePool, Candidate};
 use units::{Ashift, Guid};
 
 use super::accounting::ZplAccounting;
@@ -26,11 +26,11 @@ use crate::{Error, Result, summary};
 #[derive(Clone, Debug)]
 pub struct NewVdev {
     /// How its drives stand together.
-    pub layout: Shape,
+    pub layout: VdevLayout,
     /// Their paths.
     pub drives: Vec<PathBuf>,
     /// What it is for.
-    pub role: Purpose,
+    pub role: VdevRole,
 }
 
 /// A pool that is to be.
@@ -88,7 +88,7 @@ impl Pool {
     /// Gives the pool another name from when it is exported on; until then it is called as it is now.
     pub fn rename_on_export(&self, name: &str) -> Result<()> {
         check_pool_name(name)?;
-        self.0.spa.name_in_labels(name);
+        self.0.spa.set_label_name(name);
         self.sync()
     }
 }
@@ -124,7 +124,7 @@ fn create_pool(
     let mut root = NewDataset { name: new.name.clone(), properties: new.properties.clone() };
     let keying = new_encryption(world, &mut root, None, secret)?;
     let naming = NameRules::extract(&mut root, None)?;
-    check_properties(&root, dsl::Kind::Filesystem)?;
+    check_properties(&root, dsl::DatasetKind::Filesystem)?;
     let wanted = new.ashift.unwrap_or(DEFAULT_ASHIFT);
     let ashift = Ashift::new(wanted)
         .ok_or_else(|| Error::Usage { what: format!("ashift={wanted}: it must be 9 to 16") })?;
@@ -141,15 +141,15 @@ fn create_pool(
     let (mut auxiliary, mut of_vdevs) = (Vec::new(), Vec::new());
     for vdev in &new.vdevs {
         let own: Vec<_> = vdev.drives.iter().zip(opened.by_ref()).collect();
-        let drives: Vec<Drive> = own.iter().copied().map(describe_drive).collect();
+        let drives: Vec<DeviceSpec> = own.iter().copied().map(describe_drive).collect();
         let devices = own.into_iter().map(|(_, device)| Arc::clone(device));
-        if let Some(role) = vdev.role.role() {
-            let with = |(drive, device)| Auxiliary { role, drive, device };
+        if let Some(role) = vdev.role.auxiliary_role() {
+            let with = |(drive, device)| AuxiliaryDevice { role, spec: drive, device };
             auxiliary.extend(drives.into_iter().zip(devices).map(with));
             continue;
         }
         of_vdevs.extend(devices);
-        let top = spa::design::top(vdev.layout, &drives, ashift, vdev.role);
+        let top = spa::vdev_layout::top_vdev_config(vdev.layout, &drives, ashift, vdev.role);
         tops.push(top.map_err(|why| Error::Usage { what: why.to_string() })?);
     }
     let below = spa::NewPool {
@@ -159,18 +159,18 @@ fn create_pool(
         auxiliary,
         features: wishes.features.clone(),
         host: world.host.clone(),
-        key: keying.as_ref().map(DatasetEncryption::to_root_key),
+        root_key: keying.as_ref().map(DatasetEncryption::to_root_key),
     };
-    let mut fill = |owned: &Owned, set: &spa::Set, tx: &txg::Tx| {
-        owned.set_accounts(Arc::new(ZplAccounting::new(owned, world)));
+    let mut fill = |owned: &ActivePool, set: &spa::OpenDataset, tx: &txg::Tx| {
+        owned.set_owner_accounting(Arc::new(ZplAccounting::new(owned, world)));
         super::filesystems::init_filesystem(owned, set, tx, (world, naming))
             .map_err(|why| spa::Error::Content { why: why.to_string() })
     };
-    let made = spa::create(below, world.to_spa(), &mut fill);
+    let made = spa::create_pool(below, world.to_spa(), &mut fill);
     let made =
         made.map_err(|why| Error::CreateFailed { pool: new.name.clone(), why: why.to_string() })?;
-    let held = Pool::new(made.owned, world.clone(), None);
-    held.0.spa.forget(made.root);
+    let held = Pool::new(made.pool, world.clone(), None);
+    held.0.spa.close_dataset(made.root_objset);
     let user = keying.and_then(|keying| keying.user_key());
     if let Err(why) = held
         .store_user_key(&new.name, user)
@@ -191,10 +191,10 @@ fn apply_initial_properties(held: &Pool, root: &NewDataset, wishes: CreateOption
     wishes.apply_to(held)
 }
 
-pub(super) fn describe_drive((path, device): (&PathBuf, &Arc<dyn Device>)) -> Drive {
+pub(super) fn describe_drive((path, device): (&PathBuf, &Arc<dyn Device>)) -> DeviceSpec {
     let path = std::path::absolute(path).unwrap_or_else(|_| path.clone());
     let is_disk = !path.is_file();
-    Drive { path: path.display().to_string(), size: device.size(), is_disk }
+    DeviceSpec { path: path.display().to_string(), size: device.size(), is_disk }
 }
 
 /// Opens a drive that is in nobody's use.
@@ -246,7 +246,7 @@ pub fn check_pool_name(name: &str) -> Result<()> {
 /// All data vdevs bear the loss of as many drives.
 fn check_redundancy(new: &NewPool) -> Result<()> {
     let usage = |what: String| Err(Error::Usage { what });
-    let data: Vec<&NewVdev> = new.vdevs.iter().filter(|vdev| vdev.role == Purpose::Data).collect();
+    let data: Vec<&NewVdev> = new.vdevs.iter().filter(|vdev| vdev.role == VdevRole::Data).collect();
     if data.is_empty() {
         return usage("a pool needs one vdev for data at least".to_owned());
     }
@@ -258,9 +258,9 @@ fn check_redundancy(new: &NewPool) -> Result<()> {
         }
     }
     let bears = |vdev: &NewVdev| match vdev.layout {
-        Shape::Single => 0,
-        Shape::Mirror => vdev.drives.len().saturating_sub(1),
-        Shape::Raidz(parity) | Shape::Draid(Groups { parity, .. }) => {
+        VdevLayout::Single => 0,
+        VdevLayout::Mirror => vdev.drives.len().saturating_sub(1),
+        VdevLayout::Raidz(parity) | VdevLayout::Draid(DraidLayout { parity, .. }) => {
             usize::try_from(parity).unwrap_or(0)
         }
     };
@@ -268,7 +268,7 @@ fn check_redundancy(new: &NewPool) -> Result<()> {
     let unlike = new
         .vdevs
         .iter()
-        .filter(|vdev| vdev.role != Purpose::Log && vdev.role.role().is_none())
+        .filter(|vdev| vdev.role != VdevRole::Log && vdev.role.auxiliary_role().is_none())
         .any(|vdev| bears(vdev) != first);
     if unlike && !new.force {
         return usage(
@@ -349,7 +349,7 @@ pub fn import_with(
     let PoolDrives { guid: pool, members, duplicates, auxiliary: others } =
         find_pool_drives(paths, wanted, how, world)?;
     let devices = open_devices(&members, how.read_only)?;
-    let opens = |named: &Named| auxiliary::open_best_match(&others, named);
+    let opens = |named: &AuxiliaryEntry| auxiliary::open_best_match(&others, named);
     let held = import_opened(&devices, &pool.to_string(), how, &opens, world)?;
     held.add_events(duplicates);
     held.add_events(auxiliary::duplicate_events(&held.0.spa, &others));
@@ -386,7 +386,7 @@ pub fn import_devices_with(
     world: &Environment,
 ) -> Result<Pool> {
     let search = crate::search_devices(devices);
-    let opens = |named: &Named| {
+    let opens = |named: &AuxiliaryEntry| {
         let mut others = search.labelled_auxiliary().iter();
         others.find(|other| other.guid() == named.guid).map(|other| Arc::clone(&other.device))
     };
@@ -413,7 +413,7 @@ fn import_opened(
         pool_name::check_names_fit(&pool, name)?;
     }
     match &how.new_name {
-        Some(name) if how.temporary => pool.call(name),
+        Some(name) if how.temporary => pool.set_temporary_name(name),
         Some(name) => pool.rename(name),
         None => (),
     }
@@ -428,17 +428,17 @@ fn import_opened(
     }
     let failed = |why: spa::Error| Error::NotWritable { pool: name, why: why.to_string() };
     if how.read_only {
-        let owned = Owned::still(pool, world.to_spa()).map_err(failed)?;
+        let owned = ActivePool::new_read_only(pool, world.to_spa()).map_err(failed)?;
         let held = Pool::with_rewind(rewound, owned, world.clone(), how.loaded_keys.clone());
         return load_keys(held, how);
     }
-    let owned = Owned::new(pool, world.to_spa()).map_err(failed)?;
+    let owned = ActivePool::new(pool, world.to_spa()).map_err(failed)?;
     // who exports a pool has all written that was promised
     let exported = candidate.config().is_some_and(|label| label.pool.state == PoolState::Exported);
     if how.allow_missing_logs || exported {
-        owned.forgive();
+        owned.allow_missing_logs();
     }
-    owned.take_over(world.host.clone());
+    owned.set_host(world.host.clone());
     auxiliary::open_auxiliary_drives(&owned, opens);
     let held = Pool::with_rewind(rewound, owned, world.clone(), how.loaded_keys.clone());
     let held = load_keys(held, how)?;
@@ -491,7 +491,7 @@ fn find_pool_drives(
     let search = crate::search(paths).filter_destroyed(how.destroyed);
     let candidate = search.find_candidate(wanted)?;
     search.check_originals_unused(candidate)?;
-    let newest = candidate.devices.iter().max_by_key(|device| device.synced());
+    let newest = candidate.devices.iter().max_by_key(|device| device.newest_txg());
     if let Some(pool) = newest.map(|device| &device.config.pool) {
         let foreign = pool.host_id.is_some_and(|host| host != world.host.0);
         if pool.state == PoolState::Active && foreign && !how.force {

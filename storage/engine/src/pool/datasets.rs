@@ -33,9 +33,9 @@ impl Pool {
     /// Has a change made to the datasets; returns when it is on the drives.
     pub(super) fn run_sync_task<T: Send + 'static>(
         &self,
-        work: impl FnOnce(&spa::Owned, &write::Change<'_>) -> Result<T> + Send + 'static,
+        work: impl FnOnce(&spa::ActivePool, &write::SyncTaskContext<'_>) -> Result<T> + Send + 'static,
     ) -> Result<T> {
-        self.0.spa.perform(work).map_err(|why| self.explain_error(&why))?
+        self.0.spa.run_sync_task(work).map_err(|why| self.explain_error(&why))?
     }
 
     /// Makes a file system.
@@ -64,27 +64,31 @@ impl Pool {
         let naming = NameRules::extract(&mut new, above.as_ref())?;
         let limits = owner_quotas::extract_quotas(&mut new)?;
         self.check_quota_features(&new.name, &limits)?;
-        check_properties(&new, dsl::Kind::Filesystem)?;
+        check_properties(&new, dsl::DatasetKind::Filesystem)?;
         let user = keying.as_ref().and_then(DatasetEncryption::user_key);
-        let make = move |owned: &spa::Owned, change: &write::Change<'_>| {
+        let make = move |owned: &spa::ActivePool, change: &write::SyncTaskContext<'_>| {
             let failed = |error: dsl::Error| Error::from_dsl_error(&new.name, &error);
-            let id = write::create(change, &new.name).map_err(failed)?;
+            let id = write::create_dataset(change, &new.name).map_err(failed)?;
             destroy_on_error(owned, change, &new.name, || {
                 let key = record_encryption(change, id, keying.as_ref()).map_err(failed)?;
                 if naming.case == zpl::CaseSensitivity::Insensitive {
-                    write::make_caseless(change, id).map_err(failed)?;
+                    write::set_case_insensitive(change, id).map_err(failed)?;
                 }
                 record_dataset_event(owned, change, "create", &new.name, "");
-                set_properties(owned, change, &new, dsl::Kind::Filesystem).map_err(failed)?;
+                set_properties(owned, change, &new, dsl::DatasetKind::Filesystem)
+                    .map_err(failed)?;
                 let blank =
                     Objset::new_empty(Arc::clone(&source), id, Kind::Filesystem, key.clone());
-                let set = owned.adopt(blank, spa::Settings { key, ..spa::Settings::default() });
+                let set = owned.open_dataset(
+                    blank,
+                    spa::StorageSettings { key, ..spa::StorageSettings::default() },
+                );
                 filesystems::init_filesystem(owned, &set, change.tx, (&world, naming))
                     .map_err(|why| Error::Refused { what: why.to_string() })?;
                 Ok(id)
             })
         };
-        self.run_sync_task(make).map(|id: ObjsetId| self.0.spa.forget(id))?;
+        self.run_sync_task(make).map(|id: ObjsetId| self.0.spa.close_dataset(id))?;
         self.store_user_key(&name, user)?;
         Ok(limits)
     }
@@ -104,7 +108,7 @@ impl Pool {
         let Some((above, _)) = name.rsplit_once('/') else { return Ok(None) };
         let found = self.find_dataset(above)?;
         match found.kind() {
-            Ok(dsl::Kind::Filesystem) => Ok(Some(found)),
+            Ok(dsl::DatasetKind::Filesystem) => Ok(Some(found)),
             Ok(kind) => Err(Error::Refused {
                 what: format!(
                     "'{name}' cannot be: '{above}' is a {}, and nothing lies below it",
@@ -119,7 +123,9 @@ impl Pool {
     pub(super) fn store_user_key(&self, name: &str, user: Option<Arc<WrappingKey>>) -> Result<()> {
         let Some(user) = user else { return Ok(()) };
         let made = self.find_dataset(name)?;
-        made.tree().remember(&made, user).map_err(|error| Error::from_dsl_error(name, &error))
+        made.tree()
+            .store_wrapping_key(&made, user)
+            .map_err(|error| Error::from_dsl_error(name, &error))
     }
 
     /// Makes a bookmark `FS#MARK` of a snapshot of that file system or volume, or of one that it is a
@@ -127,7 +133,7 @@ impl Pool {
     pub fn create_bookmark(&self, snapshot: &str, mark: &str) -> Result<()> {
         let (snapshot, mark) = (snapshot.to_owned(), mark.to_owned());
         self.run_sync_task(move |owned, change| {
-            write::bookmark(change, &mark, &snapshot)
+            write::create_bookmark(change, &mark, &snapshot)
                 .map_err(|error| Error::from_dsl_error(&mark, &error))?;
             let head = mark.split('#').next().unwrap_or_default();
             record_dataset_event(owned, change, "bookmark", head, &format!("{mark} of {snapshot}"));
@@ -148,18 +154,24 @@ impl Pool {
     ) -> Result<()> {
         if let Some(name) = names.first().cloned() {
             let properties = properties.to_vec();
-            check_properties(&NewDataset { name, properties }, dsl::Kind::Snapshot)?;
+            check_properties(&NewDataset { name, properties }, dsl::DatasetKind::Snapshot)?;
         }
         let (names, properties) = (names.to_vec(), properties.to_vec());
         self.run_sync_task(move |owned, change| {
             let first = names.first().cloned().unwrap_or_default();
             let all: Vec<&str> = names.iter().map(String::as_str).collect();
-            write::snapshot(change, &all).map_err(|error| Error::from_dsl_error(&first, &error))?;
+            write::create_snapshots(change, &all)
+                .map_err(|error| Error::from_dsl_error(&first, &error))?;
             for name in all {
                 record_dataset_event(owned, change, "snapshot", name, "");
                 for (property, value) in &properties {
-                    set_property(owned, change, (name, dsl::Kind::Snapshot), (property, value))
-                        .map_err(|error| Error::from_dsl_error(name, &error))?;
+                    set_property(
+                        owned,
+                        change,
+                        (name, dsl::DatasetKind::Snapshot),
+                        (property, value),
+                    )
+                    .map_err(|error| Error::from_dsl_error(name, &error))?;
                 }
             }
             Ok(())
@@ -175,10 +187,10 @@ impl Pool {
         self.run_retiring_task(&heads, move |owned, change| {
             let failed = |error: dsl::Error| Error::from_dsl_error(&name, &error);
             if key.is_none() {
-                write::log_bars(change, &name, None).map_err(failed)?;
+                write::check_no_partial_log(change, &name, None).map_err(failed)?;
             }
             write::rollback(change, &name, None).map_err(failed)?;
-            owned.forget(write::head_of(change, &name).map_err(failed)?);
+            owned.close_dataset(write::head_id(change, &name).map_err(failed)?);
             record_dataset_event(owned, change, "rollback", &name, "");
             reset_intent_log(owned, change, &name, key)
         })
@@ -200,14 +212,14 @@ impl Pool {
         let origin = self.find_dataset(snapshot)?;
         let failed = |why: dsl::Error| Error::from_dsl_error(snapshot, &why);
         let key = origin.key().map_err(failed)?;
-        let kind = match origin.content_kind().map_err(failed)? {
-            Kind::Volume => dsl::Kind::Volume,
-            _ => dsl::Kind::Filesystem,
+        let kind = match origin.objset_kind().map_err(failed)? {
+            Kind::Volume => dsl::DatasetKind::Volume,
+            _ => dsl::DatasetKind::Filesystem,
         };
         self.find_parent(&new.name)?;
         let (snapshot, mut new) = (snapshot.to_owned(), new.clone());
         let asks_for_all = |(name, value): &mut (String, String)| {
-            kind == dsl::Kind::Volume && name == "refreservation" && value == "auto"
+            kind == dsl::DatasetKind::Volume && name == "refreservation" && value == "auto"
         };
         let reserved: Vec<_> = new.properties.extract_if(.., asks_for_all).collect();
         check_properties(&new, kind)?;
@@ -219,9 +231,9 @@ impl Pool {
         self.run_sync_task(move |owned, change| {
             let failed = |error: dsl::Error| Error::from_dsl_error(&new.name, &error);
             if key.is_none() {
-                write::log_bars(change, &new.name, Some(&snapshot)).map_err(failed)?;
+                write::check_no_partial_log(change, &new.name, Some(&snapshot)).map_err(failed)?;
             }
-            write::clone(change, &new.name, &snapshot).map_err(failed)?;
+            write::create_clone(change, &new.name, &snapshot).map_err(failed)?;
             reset_intent_log(owned, change, &new.name, key)?;
             let origin = format!("origin={snapshot} ({})", dataset_id(change, &snapshot));
             record_dataset_event(owned, change, "clone", &new.name, &origin);
@@ -245,7 +257,7 @@ impl Pool {
         self.with_opens_blocked(|| {
             let clone = self.find_dataset(name)?;
             let failed = |error: dsl::Error| Error::from_dsl_error(name, &error);
-            let user = clone.tree().wrapping(&clone).map_err(failed)?;
+            let user = clone.tree().wrapping_key(&clone).map_err(failed)?;
             let promoted = name.to_owned();
             self.run_sync_task(move |owned, change| {
                 write::promote(change, &promoted)
@@ -308,7 +320,7 @@ impl Pool {
         let kind = self.dataset_kind(name)?;
         let (name, property) = (name.to_owned(), property.to_owned());
         self.run_sync_task(move |owned, change| {
-            write::inherit(change, &name, kind, &property, received)
+            write::inherit_property(change, &name, kind, &property, received)
                 .map_err(|error| Error::from_dsl_error(&name, &error))?;
             record_dataset_event(owned, change, "inherit", &name, &format!("{property}="));
             Ok(())
@@ -317,7 +329,7 @@ impl Pool {
         Ok(())
     }
 
-    fn dataset_kind(&self, name: &str) -> Result<dsl::Kind> {
+    fn dataset_kind(&self, name: &str) -> Result<dsl::DatasetKind> {
         self.find_dataset(name)?.kind().map_err(|error| Error::from_dsl_error(name, &error))
     }
 
@@ -336,23 +348,23 @@ impl Pool {
 
 /// What a head has of the intent log of the snapshot that it follows is not its own.
 fn reset_intent_log(
-    owned: &spa::Owned,
-    change: &write::Change<'_>,
+    owned: &spa::ActivePool,
+    change: &write::SyncTaskContext<'_>,
     name: &str,
     key: Option<Key>,
 ) -> Result<()> {
-    let id = write::head_of(change, name).map_err(|error| Error::from_dsl_error(name, &error))?;
-    owned.empty_log(change, id, key).map_err(|why| Error::Refused { what: why.to_string() })
+    let id = write::head_id(change, name).map_err(|error| Error::from_dsl_error(name, &error))?;
+    owned.clear_log_header(change, id, key).map_err(|why| Error::Refused { what: why.to_string() })
 }
 
 /// Says that a head is encrypted whose content is not made yet; gives the key of its blocks.
 pub(super) fn record_encryption(
-    change: &write::Change<'_>,
+    change: &write::SyncTaskContext<'_>,
     id: ObjsetId,
     keying: Option<&DatasetEncryption>,
 ) -> dsl::Result<Option<Key>> {
     let Some(keying) = keying else { return Ok(None) };
-    write::encrypt(change, id, &keying.as_new_key())?;
+    write::encrypt_dataset(change, id, &keying.as_new_key())?;
     Ok(Some(keying.key()))
 }
 
@@ -363,18 +375,18 @@ pub fn check_new_dataset(new: &NewDataset, volume: Option<(u64, u32)>) -> Result
     EncryptionOptions::extract(&mut new);
     if let Some((size, block_size)) = volume {
         check_volume_size(&new.name, size, block_size)?;
-        return check_properties(&new, dsl::Kind::Volume);
+        return check_properties(&new, dsl::DatasetKind::Volume);
     }
     NameRules::extract(&mut new, None)?;
     owner_quotas::extract_quotas(&mut new)?;
-    check_properties(&new, dsl::Kind::Filesystem)
+    check_properties(&new, dsl::DatasetKind::Filesystem)
 }
 
 /// Whether all properties of a dataset that is to be are some that it can have. Nothing is made
 /// before that is clear.
-pub(super) fn check_properties(new: &NewDataset, kind: dsl::Kind) -> Result<()> {
+pub(super) fn check_properties(new: &NewDataset, kind: dsl::DatasetKind) -> Result<()> {
     for (name, value) in &new.properties {
-        dsl::property::parse(name, kind, value)
+        dsl::property::parse_value(name, kind, value)
             .map_err(|error| Error::from_dsl_error(&new.name, &error))?;
     }
     Ok(())
@@ -382,27 +394,27 @@ pub(super) fn check_properties(new: &NewDataset, kind: dsl::Kind) -> Result<()> 
 
 /// Makes a head that was just begun whole. If that cannot be, it is not made.
 pub(super) fn destroy_on_error<T>(
-    owned: &spa::Owned,
-    change: &write::Change<'_>,
+    owned: &spa::ActivePool,
+    change: &write::SyncTaskContext<'_>,
     name: &str,
     rest: impl FnOnce() -> Result<T>,
 ) -> Result<T> {
     let done = rest();
     if done.is_err() {
         let failed = |error: dsl::Error| Error::from_dsl_error(name, &error);
-        let id = write::head_of(change, name).map_err(failed)?;
+        let id = write::head_id(change, name).map_err(failed)?;
         write::destroy(change, name).map_err(failed)?;
-        owned.forget(id);
+        owned.close_dataset(id);
     }
     done
 }
 
 /// Sets the properties of a dataset that was just made.
 pub(super) fn set_properties(
-    owned: &spa::Owned,
-    change: &write::Change<'_>,
+    owned: &spa::ActivePool,
+    change: &write::SyncTaskContext<'_>,
     new: &NewDataset,
-    kind: dsl::Kind,
+    kind: dsl::DatasetKind,
 ) -> dsl::Result<()> {
     let mut all = new.properties.iter();
     all.try_for_each(|(name, value)| set_property(owned, change, (&new.name, kind), (name, value)))
@@ -410,13 +422,13 @@ pub(super) fn set_properties(
 
 /// Sets a property as its text says.
 fn set_property(
-    owned: &spa::Owned,
-    change: &write::Change<'_>,
-    (dataset, kind): (&str, dsl::Kind),
+    owned: &spa::ActivePool,
+    change: &write::SyncTaskContext<'_>,
+    (dataset, kind): (&str, dsl::DatasetKind),
     (property, value): (&str, &str),
 ) -> dsl::Result<()> {
-    let setting = dsl::property::parse(property, kind, value)?;
-    write::set(change, dataset, kind, (property, &setting), write::By::User)?;
+    let setting = dsl::property::parse_value(property, kind, value)?;
+    write::set_property(change, dataset, kind, (property, &setting), write::SetSource::Local)?;
     record_dataset_event(owned, change, "set", dataset, &format_assignment(property, &setting));
     Ok(())
 }

@@ -6,8 +6,8 @@
 
 use std::sync::Arc;
 
-use dsl::write::{self, Change};
-use spa::Owned;
+use dsl::write::{self, SyncTaskContext};
+use spa::ActivePool;
 use units::ObjsetId;
 
 use super::Pool;
@@ -116,7 +116,7 @@ fn is_head(name: &str) -> bool {
 
 /// Finds the snapshots among the names; for others the number is 0. Refuses what cannot be destroyed.
 fn check_all(
-    change: &Change<'_>,
+    change: &SyncTaskContext<'_>,
     names: &[String],
     later: bool,
     used: &VolumeHolds,
@@ -152,8 +152,8 @@ fn part_of(name: &str) -> Option<&str> {
 
 /// Destroys one batch: snapshots of one file system that follow one another in it at once.
 fn destroy_now(
-    owned: &Owned,
-    change: &Change<'_>,
+    owned: &ActivePool,
+    change: &SyncTaskContext<'_>,
     batch: &[(&str, ObjsetId)],
     later: bool,
     used: &VolumeHolds,
@@ -162,7 +162,7 @@ fn destroy_now(
         let failed = |error: dsl::Error| Error::from_dsl_error(name, &error);
         // a program may have opened it since the batch before
         used.check_not_held(change, name).map_err(failed)?;
-        write::give_up_received(change, name).map_err(failed)?;
+        write::destroy_recv_clone(change, name).map_err(failed)?;
     }
     for siblings in batch.chunk_by(|(one, _), (other, _)| are_siblings(one, other)) {
         let Some((name, _)) = siblings.first() else { continue };
@@ -179,9 +179,9 @@ fn destroy_now(
             write::destroy_bookmark(change, name).map_err(failed)?;
             record_event_with_id(owned, change, "destroy", (name, id), "");
         } else {
-            let id = write::head_of(change, name).map_err(failed)?;
+            let id = write::head_id(change, name).map_err(failed)?;
             write::destroy(change, name).map_err(failed)?;
-            owned.forget(id);
+            owned.close_dataset(id);
             record_event_with_id(owned, change, "destroy", (name, id), "");
         }
     }

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use ondisk::label::{VdevConfig, VdevKind};
-use spa::{NewSide, Stay};
+use spa::{AttachMode, NewChild};
 use units::Guid;
 
 use super::create::{describe_drive, open_unused_drive};
@@ -22,20 +22,20 @@ impl Pool {
         let there = found.path.clone().unwrap_or_default();
         let path = new.unwrap_or(Path::new(&there));
         let device = self.open_unused_drive(path, force)?;
-        self.attach_child(old, &found, (path, device), Stay::Replace)
+        self.attach_child(old, &found, (path, device), AttachMode::Replace)
     }
 
     /// The same with a drive that is open already. Whatever it holds is lost.
     pub fn replace_drive_with(&self, old: &str, new: &Path, device: &Drive) -> Result<()> {
         let found = self.find_drive(old)?;
-        self.attach_child(old, &found, (new, Arc::clone(device)), Stay::Replace)
+        self.attach_child(old, &found, (new, Arc::clone(device)), AttachMode::Replace)
     }
 
     /// Puts a drive beside one that stands alone or in a mirror. It has all when a resilver is done.
     pub fn attach_drive(&self, beside: &str, new: &Path, force: bool) -> Result<()> {
         let found = self.find_drive(beside)?;
         let device = self.open_unused_drive(new, force)?;
-        self.attach_child(beside, &found, (new, device), Stay::Attach)
+        self.attach_child(beside, &found, (new, device), AttachMode::Attach)
     }
 
     /// Takes a drive out of a mirror, or ends its being replaced, where the others have all.
@@ -60,11 +60,12 @@ impl Pool {
                 self.reopen_drive(guid, &drive).ok()?;
                 Some(path.display().to_string())
             };
-            let is_it = |found: &Drive| self.0.spa.known_by(Guid::new(guid), found).is_some();
+            let is_it =
+                |found: &Drive| self.0.spa.newest_known_txg(Guid::new(guid), found).is_some();
             let there = take(&path).or_else(|| take(&device::find_moved_device(&path, &is_it)?));
             taken.extend(there);
         }
-        for guid in self.0.spa.reopen_failing() {
+        for guid in self.0.spa.reopen_failed_devices() {
             let Some(leaf) = self.0.spa.tree().leaf(guid) else { continue };
             let path = leaf.device().map_or_else(String::new, |device| device.name().to_owned());
             // the first flush tells of what it had taken and not kept; then it is like any other
@@ -81,7 +82,7 @@ impl Pool {
     /// Has a group written, with a note that a drive is back.
     fn record_online(&self, path: &str) {
         let what = format!("vdev={path}");
-        let _ = self.0.spa.perform(move |owned, change| {
+        let _ = self.0.spa.run_sync_task(move |owned, change| {
             record_pool_event(owned, change, "online", &what);
         });
     }
@@ -111,13 +112,13 @@ impl Pool {
         let moved: Vec<_> = moved.collect();
         if !moved.is_empty() {
             // one that stands still says so with the next clear
-            let _ = self.0.spa.set_places(moved);
+            let _ = self.0.spa.set_device_paths(moved);
         }
     }
 
     /// The same with a drive that is open already.
     pub fn reopen_drive(&self, guid: u64, device: &Drive) -> Result<()> {
-        let done = self.0.spa.bring_back(Guid::new(guid), Arc::clone(device));
+        let done = self.0.spa.reattach_device(Guid::new(guid), Arc::clone(device));
         done.map_err(|why| self.drive_error(device.name(), &why))?;
         self.record_online(device.name());
         Ok(())
@@ -140,18 +141,21 @@ impl Pool {
         name: &str,
         old: &VdevConfig,
         (path, device): (&Path, Drive),
-        stay: Stay,
+        stay: AttachMode,
     ) -> Result<()> {
-        let new = NewSide { drive: describe_drive((&path.to_owned(), &device)), device };
-        let done = self.0.spa.add_side(old.guid, new, stay);
+        let new = NewChild { spec: describe_drive((&path.to_owned(), &device)), device };
+        let done = self.0.spa.attach_child(old.guid, new, stay);
         done.map_err(|why| self.drive_error(name, &why))?;
-        self.record_drive_event(if stay == Stay::Replace { "replace" } else { "attach" }, old);
+        self.record_drive_event(
+            if stay == AttachMode::Replace { "replace" } else { "attach" },
+            old,
+        );
         Ok(())
     }
 
     /// Takes away drives that were replaced, and whose successors have all.
     pub(super) fn finish_replacements(&self) -> Result<()> {
-        let done = self.0.spa.finish_replacing();
+        let done = self.0.spa.finish_replacements();
         done.map(drop).map_err(|why| self.explain_error(&why))
     }
 
@@ -203,7 +207,7 @@ impl Pool {
 
     fn drive_error(&self, drive: &str, why: &spa::Error) -> Error {
         match why {
-            spa::Error::Drive(why) => Error::Usage { what: format!("'{drive}': {why}") },
+            spa::Error::DeviceChange(why) => Error::Usage { what: format!("'{drive}': {why}") },
             other => self.explain_error(other),
         }
     }
@@ -211,7 +215,7 @@ impl Pool {
     fn record_drive_event(&self, what: &'static str, old: &VdevConfig) {
         let path = old.path.clone().unwrap_or_default();
         // it is done whether it is written down or not
-        let _ = self.0.spa.perform(move |owned, change| {
+        let _ = self.0.spa.run_sync_task(move |owned, change| {
             record_pool_event(owned, change, what, &format!("vdev={path}"));
         });
     }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use dsl::write::NewKey;
-use dsl::{Dataset, KeyFormat, Stretching};
+use dsl::{Dataset, KeyFormat, Pbkdf2Params};
 use transform::crypt::{DatasetKey, Suite, WrappedKey, WrappingKey, wrap_key};
 use zio::Key;
 
@@ -44,7 +44,7 @@ impl DatasetEncryption {
             wrapped_key: wrapped, is_encryption_root: own, format, salt, iterations, ..
         } = self;
         let (own, format, salt, iterations) = (*own, *format, *salt, *iterations);
-        NewKey { wrapped, own, format, salt, iterations }
+        NewKey { wrapped, is_encryption_root: own, format, salt, iterations }
     }
 
     /// The same for the topmost file system of a pool that is to be.
@@ -130,13 +130,13 @@ impl EncryptionOptions {
         format: &str,
         secret: Option<&[u8]>,
     ) -> Result<UserKey> {
-        let format = KeyFormat::by_name(format)
+        let format = KeyFormat::from_name(format)
             .ok_or_else(|| encryption_error(name, "keyformat is raw, hex or passphrase"))?;
         let iterations = self.pbkdf2_iterations(name, format)?;
         let salt = if iterations == 0 { 0 } else { world.random_u64().max(1) };
         let secret = secret.ok_or_else(|| encryption_error(name, "its key was not given"))?;
-        let stretching = Stretching { salt, iterations };
-        let wrapping = format.wrapping(secret, stretching).map_err(|why| match why {
+        let stretching = Pbkdf2Params { salt, iterations };
+        let wrapping = format.derive_wrapping_key(secret, stretching).map_err(|why| match why {
             transform::Error::KeyForm { wanted } => {
                 Error::InvalidKey { dataset: name.to_owned(), expected: wanted.to_owned() }
             }
@@ -161,8 +161,8 @@ pub(super) fn new_encryption(
 ) -> Result<Option<DatasetEncryption>> {
     let wish = EncryptionOptions::extract(new);
     let failed = |error: dsl::Error| Error::from_dsl_error(&new.name, &error);
-    let facts = above.map(Dataset::key_facts).transpose().map_err(failed)?.flatten();
-    let inherited = facts.as_ref().and_then(|facts| Suite::from_code(facts.suite).ok());
+    let facts = above.map(Dataset::key_info).transpose().map_err(failed)?.flatten();
+    let inherited = facts.as_ref().and_then(|facts| Suite::from_code(facts.suite_code).ok());
     let suite = match wish.encryption.as_deref() {
         Some(word) => parse_suite(&new.name, word)?,
         None => inherited,
@@ -179,7 +179,7 @@ pub(super) fn new_encryption(
     else {
         return new_root_encryption(world, new, &wish, key, secret).map(Some);
     };
-    let wrapping = above.tree().wrapping(above).map_err(failed)?;
+    let wrapping = above.tree().wrapping_key(above).map_err(failed)?;
     let wrapping = wrapping.ok_or_else(|| keys::locked_error(above))?;
     let wrapped = wrap_key(&wrapping, &key.0, key.1);
     Ok(Some(DatasetEncryption {
@@ -207,7 +207,7 @@ fn new_root_encryption(
     check_location_format(name, &location)?;
     let UserKey { wrapping_key: wrapping, format, pbkdf2: stretching } =
         wish.derive_user_key(world, name, word, secret)?;
-    let Stretching { salt, iterations } = stretching;
+    let Pbkdf2Params { salt, iterations } = stretching;
     let wrapped =
         wrap_key(&wrapping, &key, iv).map_err(|why| encryption_error(name, &why.to_string()))?;
     new.properties.push(("keylocation".to_owned(), location));
@@ -227,7 +227,7 @@ fn new_root_encryption(
 pub(super) struct UserKey {
     pub(super) wrapping_key: WrappingKey,
     pub(super) format: KeyFormat,
-    pub(super) pbkdf2: Stretching,
+    pub(super) pbkdf2: Pbkdf2Params,
 }
 
 pub(super) fn random_iv(world: &Environment) -> [u8; 12] {
@@ -243,7 +243,7 @@ impl Pool {
     pub fn load_key(&self, dataset: &str, secret: &[u8]) -> Result<()> {
         let tree = self.tree()?;
         let found = tree.find(dataset).map_err(|error| Error::from_dsl_error(dataset, &error))?;
-        tree.unlock(&found, secret).map_err(|error| Error::from_dsl_error(dataset, &error))?;
+        tree.load_key(&found, secret).map_err(|error| Error::from_dsl_error(dataset, &error))?;
         Ok(())
     }
 
@@ -264,10 +264,12 @@ impl Pool {
         let tree = self.tree()?;
         let failed = |error: dsl::Error| Error::from_dsl_error(dataset, &error);
         let found = tree.find(dataset).map_err(failed)?;
-        let root = found.key_facts().map_err(failed)?.map(|facts| facts.root);
+        let root = found.key_info().map_err(failed)?.map(|facts| facts.encryption_root);
         let mut names = Vec::new();
         for head in tree.heads().flatten() {
-            if root.is_some() && head.key_facts().map_err(failed)?.map(|facts| facts.root) == root {
+            if root.is_some()
+                && head.key_info().map_err(failed)?.map(|facts| facts.encryption_root) == root
+            {
                 names.push(head.name());
                 if head.id().is_some_and(|id| self.0.volume_holds.is_held(id)) {
                     let what = format!("'{}' is busy, as a program has it open", head.name());
@@ -276,7 +278,7 @@ impl Pool {
             }
         }
         names.iter().try_for_each(|name| close(name))?;
-        tree.lock(&found).map_err(failed)
+        tree.unload_key(&found).map_err(failed)
     }
 
     /// The name of the dataset whose key a dataset has; none if it is not encrypted.

@@ -40,9 +40,9 @@ impl zio::Random for Random {
 }
 
 impl Environment {
-    pub(super) fn to_spa(&self) -> spa::World {
+    pub(super) fn to_spa(&self) -> spa::Environment {
         let now = Arc::clone(&self.now);
-        spa::World {
+        spa::Environment {
             random: Arc::new(Random(Arc::clone(&self.random))),
             now: Arc::new(move || {
                 let (seconds, nanoseconds) = now();

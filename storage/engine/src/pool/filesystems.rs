@@ -5,7 +5,7 @@ use std::sync::Arc;
 use dsl::KeyStatus;
 use ondisk::version;
 use ondisk::znode::Time;
-use spa::{Owned, Set};
+use spa::{ActivePool, OpenDataset};
 use txg::Tx;
 use units::{ObjectId, ObjsetId};
 use zil::{IntentLog, LogReader};
@@ -27,7 +27,7 @@ pub struct OpenFileSystem {
     /// Reads it, with all that waits to be written.
     reader: FileSystemReader,
     writer: Arc<FsWriter>,
-    dataset: Arc<Set>,
+    dataset: Arc<OpenDataset>,
     pub(super) log: Arc<IntentLog>,
     transactions: Arc<FileSystemTransactions>,
 }
@@ -117,10 +117,10 @@ impl OpenFileSystem {
 
     /// Whether the pool lets files share blocks.
     pub(super) fn has_block_cloning(&self) -> bool {
-        self.transactions.spa.may_clone()
+        self.transactions.spa.can_clone()
     }
 
-    pub(super) fn dataset(&self) -> &Arc<Set> {
+    pub(super) fn dataset(&self) -> &Arc<OpenDataset> {
         &self.dataset
     }
 }
@@ -142,13 +142,13 @@ fn new_fs_options(now: Time, naming: NameRules, projects: bool, version: u64) ->
 
 /// Makes the content of a new file system.
 pub(super) fn init_filesystem(
-    owned: &Owned,
-    set: &Set,
+    owned: &ActivePool,
+    set: &OpenDataset,
     tx: &Tx,
     (world, naming): (&Environment, NameRules),
 ) -> zpl::Result<()> {
     let flags = ZplAccounting::new(owned, world).objset_flags();
-    set.edit(tx, move |header| header.flags = flags);
+    set.edit_header(tx, move |header| header.flags = flags);
     let version = version::filesystem(owned.config().version);
     let new = new_fs_options(
         world.znode_time(),
@@ -189,15 +189,20 @@ impl Pool {
     }
 
     /// The object set of a file system or volume, to be changed.
-    pub(super) fn open_dataset(&self, dataset: &dsl::Dataset, id: ObjsetId) -> Result<Arc<Set>> {
+    pub(super) fn open_dataset(
+        &self,
+        dataset: &dsl::Dataset,
+        id: ObjsetId,
+    ) -> Result<Arc<OpenDataset>> {
         super::incomplete::check_complete(dataset)?;
         let owned = &self.0.spa;
-        let set = if let Some(set) = owned.set(id) {
+        let set = if let Some(set) = owned.dataset(id) {
             set
         } else {
             let name = dataset.name();
-            let objset = dataset.open().map_err(|error| Error::from_dsl_error(&name, &error))?;
-            owned.adopt(objset.to_writable(), settings::block_settings(dataset))
+            let objset =
+                dataset.open_objset().map_err(|error| Error::from_dsl_error(&name, &error))?;
+            owned.open_dataset(objset.to_writable(), settings::block_settings(dataset))
         };
         owned.l2arc().set_policy(id, settings::l2arc_policy(dataset));
         Ok(set)
@@ -206,10 +211,10 @@ impl Pool {
     fn open_filesystem(
         &self,
         dataset: &dsl::Dataset,
-        set: Arc<Set>,
+        set: Arc<OpenDataset>,
     ) -> std::result::Result<OpenFileSystem, OpenError> {
         let owned = &self.0.spa;
-        let log = owned.begin_log(&set)?;
+        let log = owned.open_log(&set)?;
         let fs = zpl::Fs::open(set.objset.clone(), settings::read_options(dataset), None)?.0;
         let begin = Arc::new(FileSystemTransactions {
             spa: Arc::clone(owned),
@@ -222,8 +227,8 @@ impl Pool {
         });
         let source = Arc::clone(&begin) as Arc<dyn zpl::Transactions>;
         let allowed = zpl::WriteSettings {
-            has_projects: has_feature(&owned.look(), "project_quota"),
-            logs_sa_xattrs: owned.may_log_packed(),
+            has_projects: has_feature(&owned.synced_mos(), "project_quota"),
+            logs_sa_xattrs: owned.can_log_saxattr(),
             ..zpl::WriteSettings::default()
         };
         let writer =
@@ -235,7 +240,7 @@ impl Pool {
             log,
             transactions: Arc::clone(&begin),
         };
-        if !owned.is_still() {
+        if !owned.is_read_only() {
             self.replay_log(&dataset.name(), &files, &begin)?;
             files.drain_unlinked();
         }
@@ -254,7 +259,7 @@ impl Pool {
         let objset = &files.dataset.objset;
         let (source, key) = (Arc::clone(objset.source()), objset.key().cloned());
         let mut records =
-            LogReader::new(source, objset.id(), &found, key, self.0.spa.groups().synced_txg());
+            LogReader::new(source, objset.id(), &found, key, self.0.spa.txgs().synced_txg());
         let now = self.0.environment.znode_time();
         for entry in &mut records {
             let entry = entry?;
@@ -271,7 +276,7 @@ impl Pool {
             }
         }
         begin.replay.set_record(None);
-        let tx = self.0.spa.begin()?;
+        let tx = self.0.spa.begin_tx()?;
         files.log.finish_replay(&tx);
         Ok(())
     }
@@ -280,17 +285,19 @@ impl Pool {
     /// pool was taken back: it was done to later states.
     pub(super) fn claim_logs(&self) -> Result<()> {
         let logged = self.datasets_with_logs()?;
-        if self.0.spa.taken_back().is_some() {
-            self.0.spa.settle_back().map_err(|why| self.explain_error(&why))?;
+        if self.0.spa.rewound_to().is_some() {
+            self.0.spa.commit_rewind().map_err(|why| self.explain_error(&why))?;
             return self.drop_logs(&logged);
         }
         for dataset in &logged {
             let name = dataset.name();
             // the key is needed to say in the root block that the log was claimed
-            let live =
-                dataset.open().map_err(|error| Error::from_dsl_error(&name, &error))?.to_writable();
-            let set = self.0.spa.adopt(live, settings::block_settings(dataset));
-            self.0.spa.begin_log(&set).map_err(|why| match why {
+            let live = dataset
+                .open_objset()
+                .map_err(|error| Error::from_dsl_error(&name, &error))?
+                .to_writable();
+            let set = self.0.spa.open_dataset(live, settings::block_settings(dataset));
+            self.0.spa.open_log(&set).map_err(|why| match why {
                 spa::Error::IntentLog(zil::Error::OutOfReach { why }) => Error::MissingLog {
                     pool: self.name().to_owned(),
                     dataset: name,
@@ -303,7 +310,7 @@ impl Pool {
         let whole = |dataset: &&dsl::Dataset| super::incomplete::check_complete(dataset).is_ok();
         for dataset in logged.iter().filter(whole) {
             match dataset.kind() {
-                Ok(dsl::Kind::Filesystem) => drop(self.filesystem(&dataset.name())?),
+                Ok(dsl::DatasetKind::Filesystem) => drop(self.filesystem(&dataset.name())?),
                 _ => drop(self.volume(&dataset.name())?),
             }
         }
@@ -324,7 +331,7 @@ impl Pool {
             }
             let locked = dataset.key_status().map_err(failed)?;
             if locked == Some(KeyStatus::Unavailable) {
-                if self.0.spa.log_can_wait(&objset) {
+                if self.0.spa.can_defer_log(&objset) {
                     continue;
                 }
                 let root = tree.encryption_root(&dataset).map_err(failed)?;
@@ -351,7 +358,7 @@ impl Pool {
         self.run_sync_task(move |owned, change| {
             drops.iter().try_for_each(|(name, id, key)| {
                 let failed = |why: spa::Error| Error::Refused { what: format!("'{name}': {why}") };
-                owned.drop_log(change, *id, key.clone()).map_err(failed)
+                owned.discard_log(change, *id, key.clone()).map_err(failed)
             })
         })
     }
@@ -367,7 +374,7 @@ impl Pool {
             .collect();
         for (name, files) in open {
             let Ok(dataset) = self.find_dataset(&name) else { continue };
-            files.dataset().configure(settings::block_settings(&dataset));
+            files.dataset().update_settings(settings::block_settings(&dataset));
             let caching = settings::l2arc_policy(&dataset);
             self.0.spa.l2arc().set_policy(files.dataset().objset.id(), caching);
             let writer = files.writer();

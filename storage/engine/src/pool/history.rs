@@ -1,9 +1,9 @@
 //! What is done to a held pool is written down in it.
 
-use dsl::Setting;
-use dsl::write::{self, Change};
+use dsl::PropertyValue;
+use dsl::write::{self, SyncTaskContext};
 use ondisk::history::Entry;
-use spa::{Directory, Owned};
+use spa::{ActivePool, PoolDirectory};
 use units::ObjsetId;
 
 use super::Pool;
@@ -11,14 +11,14 @@ use crate::Result;
 use crate::inspect::Facts;
 
 /// The dataset of a name, before it is done away with.
-pub(super) fn dataset_id(change: &Change<'_>, name: &str) -> ObjsetId {
-    write::dataset_of(change, name).unwrap_or_default()
+pub(super) fn dataset_id(change: &SyncTaskContext<'_>, name: &str) -> ObjsetId {
+    write::dataset_id(change, name).unwrap_or_default()
 }
 
 /// Writes down what was done to a dataset.
 pub(super) fn record_dataset_event(
-    owned: &Owned,
-    change: &Change<'_>,
+    owned: &ActivePool,
+    change: &SyncTaskContext<'_>,
     what: &str,
     name: &str,
     detail: &str,
@@ -28,38 +28,43 @@ pub(super) fn record_dataset_event(
 
 /// The same of one that may be no more.
 pub(super) fn record_event_with_id(
-    owned: &Owned,
-    change: &Change<'_>,
+    owned: &ActivePool,
+    change: &SyncTaskContext<'_>,
     what: &str,
     dataset: (&str, ObjsetId),
     detail: &str,
 ) {
-    owned.note(change, &Entry::Event { name: what, detail, dataset: Some(dataset) });
+    owned.log_history(change, &Entry::Event { name: what, detail, dataset: Some(dataset) });
 }
 
 /// Writes down what was done to the pool.
-pub(super) fn record_pool_event(owned: &Owned, change: &Change<'_>, what: &str, detail: &str) {
-    owned.note(change, &Entry::Event { name: what, detail, dataset: None });
+pub(super) fn record_pool_event(
+    owned: &ActivePool,
+    change: &SyncTaskContext<'_>,
+    what: &str,
+    detail: &str,
+) {
+    owned.log_history(change, &Entry::Event { name: what, detail, dataset: None });
 }
 
 /// What a property is set to, as histories have it.
-pub(super) fn format_assignment(property: &str, setting: &Setting) -> String {
+pub(super) fn format_assignment(property: &str, setting: &PropertyValue) -> String {
     match setting {
-        Setting::Number(number) => format!("{property}={number}"),
-        Setting::Text(text) => format!("{property}={text}"),
+        PropertyValue::Number(number) => format!("{property}={number}"),
+        PropertyValue::Text(text) => format!("{property}={text}"),
     }
 }
 
 impl Pool {
     /// Writes a command down that a user gave, with the next group.
     pub fn record_command(&self, line: &str, user: u32) {
-        self.0.spa.note_command(line, user.into());
+        self.0.spa.log_command(line, user.into());
     }
 
     /// Writes down, with the next group, that this program took the pool over: "import", or "open"
     /// where it had it before.
     pub fn record_import(&self, how: &'static str) {
-        self.0.spa.note_taken(how);
+        self.0.spa.log_import(how);
     }
 
     /// What was done to the pool, and what it did itself (`internal`), as
@@ -67,8 +72,8 @@ impl Pool {
     pub fn history(&self, internal: bool) -> Result<Facts> {
         // one that stands still shows what it has
         let _ = self.sync();
-        let look = self.0.spa.look();
-        let directory = Directory::open(look.clone());
+        let look = self.0.spa.synced_mos();
+        let directory = PoolDirectory::open(look.clone());
         let directory = directory.map_err(|why| self.explain_error(&why))?;
         crate::inspect::read_history(self.name(), &directory, internal)
     }

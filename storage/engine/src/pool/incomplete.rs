@@ -4,7 +4,7 @@
 //! its sender left out. Neither is shown as if it were whole: what is not there would pass for zeros.
 
 use dsl::write;
-use spa::Directory;
+use spa::PoolDirectory;
 use zap::Zap;
 
 use super::Pool;
@@ -24,7 +24,7 @@ impl Pool {
     /// nothing of that.
     pub(super) fn remove_interrupted_receives(&self) -> Result<()> {
         let pin = self.pin();
-        let (lost, are_held) = (self.tree()?.lost_receives(), self.has_temporary_holds()?);
+        let (lost, are_held) = (self.tree()?.abandoned_receives(), self.has_temporary_holds()?);
         drop(pin);
         if lost.is_empty() && !are_held {
             return Ok(());
@@ -32,11 +32,11 @@ impl Pool {
         let pool = self.name().to_owned();
         self.run_sync_task(move |owned, change| {
             let failed = |error: dsl::Error| Error::from_dsl_error(&pool, &error);
-            write::drop_passing_holds(change).map_err(failed)?;
+            write::release_temporary_holds(change).map_err(failed)?;
             for path in &lost {
                 let id = dataset_id(change, path);
-                if write::drop_received(change, path).map_err(failed)? {
-                    owned.forget(id);
+                if write::destroy_partial_receive(change, path).map_err(failed)? {
+                    owned.close_dataset(id);
                     record_event_with_id(owned, change, "destroy", (path, id), "");
                 }
             }
@@ -46,8 +46,8 @@ impl Pool {
 
     fn has_temporary_holds(&self) -> Result<bool> {
         let count = || -> std::result::Result<u64, spa::Error> {
-            let directory = Directory::open(self.0.spa.look().clone())?;
-            let Some(table) = directory.object(write::PASSING_HOLDS)? else { return Ok(0) };
+            let directory = PoolDirectory::open(self.0.spa.synced_mos().clone())?;
+            let Some(table) = directory.object(write::TMP_USERREFS)? else { return Ok(0) };
             Ok(Zap::open(table)?.count()?)
         };
         Ok(count().map_err(|why| self.explain_error(&why))? != 0)

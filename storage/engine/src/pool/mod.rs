@@ -53,10 +53,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use dsl::Tree;
+use dsl::DatasetTree;
 use ondisk::label::PoolState;
 use parking_lot::Mutex;
-use spa::Owned;
+use spa::ActivePool;
 
 use crate::event::Event;
 use crate::{Error, Result};
@@ -78,10 +78,10 @@ pub use open_volumes::VolumeHold;
 pub use properties::{CreateOptions, PoolProperty};
 pub use replay_failures::ReplayFailure;
 pub use rewind::{Rewind, RewindProbe, RewindProgress, RewindTarget};
-pub use scan::{ScanKind, ScanResult, ScanStatus, Watch};
+pub use scan::{ScanKind, ScanProgress, ScanResult, ScanStatus};
 pub use snapshots::Snapshot;
-pub use spa::auxiliary::Role;
-pub use spa::design::{Groups, Purpose, Shape};
+pub use spa::auxiliary::AuxiliaryRole;
+pub use spa::vdev_layout::{DraidLayout, VdevLayout, VdevRole};
 pub use status::{DedupBucket, PoolStatus, VdevActivity, VdevStatus};
 pub use sync_policy::Snapdir;
 pub use volumes::OpenVolume;
@@ -89,7 +89,7 @@ pub use zpl::{CloneRange, RenameMode, WriteOffset, XattrMode, without_setid};
 
 /// The keys that were given to a held pool, for whoever holds the same pool after it.
 #[derive(Clone, Debug)]
-pub struct LoadedKeys(Arc<dsl::Keys>);
+pub struct LoadedKeys(Arc<dsl::Keyring>);
 
 /// Frees the memory that pools keep for blocks to come. A pool in use takes it again as it needs it.
 pub fn free_buffers() {
@@ -101,14 +101,14 @@ pub fn free_buffers() {
 pub struct Pool(Arc<Inner>);
 
 struct Inner {
-    spa: Arc<Owned>,
+    spa: Arc<ActivePool>,
     environment: Environment,
     filesystems: Mutex<HashMap<String, OpenFileSystem>>,
     volumes: Mutex<HashMap<String, OpenVolume>>,
     /// The volumes that somebody has open.
     volume_holds: open_volumes::VolumeHolds,
     /// The keys that were given.
-    keys: Arc<dsl::Keys>,
+    keys: Arc<dsl::Keyring>,
     /// Whoever wants to change something of a pool that stands still is told so at once, instead
     /// of being made to wait (failmode=continue).
     is_failmode_continue: AtomicBool,
@@ -121,7 +121,7 @@ struct Inner {
     /// What the import found that the user is to be told.
     events: Mutex<Vec<Event>>,
     /// The datasets as of the last txg for which somebody asked.
-    tree: Mutex<Option<Tree>>,
+    tree: Mutex<Option<DatasetTree>>,
 }
 
 impl std::fmt::Debug for Pool {
@@ -131,23 +131,23 @@ impl std::fmt::Debug for Pool {
 }
 
 impl Pool {
-    fn new(owned: Owned, world: Environment, keys: Option<LoadedKeys>) -> Self {
+    fn new(owned: ActivePool, world: Environment, keys: Option<LoadedKeys>) -> Self {
         Self::with_rewind(None, owned, world, keys)
     }
 
     fn with_rewind(
         rewound: Option<RewindTarget>,
-        owned: Owned,
+        owned: ActivePool,
         world: Environment,
         keys: Option<LoadedKeys>,
     ) -> Self {
         let (files, volumes) = (Mutex::default(), Mutex::default());
         device::buffer::raise_limit(usize::try_from(world.max_dirty).unwrap_or(usize::MAX));
-        owned.set_accounts(Arc::new(accounting::ZplAccounting::new(&owned, &world)));
+        owned.set_owner_accounting(Arc::new(accounting::ZplAccounting::new(&owned, &world)));
         let owned = Arc::new(owned);
         let weak = Arc::downgrade(&owned);
         // whoever waits for a group and finds nobody who writes it does so
-        owned.groups().set_inline_sync(move || {
+        owned.txgs().set_inline_sync(move || {
             if let Some(owned) = weak.upgrade() {
                 drop(owned.sync());
             }
@@ -180,7 +180,7 @@ impl Pool {
 
     /// Whether that is its name only until it is exported.
     pub fn has_temporary_name(&self) -> bool {
-        self.0.spa.is_called_otherwise()
+        self.0.spa.has_temporary_name()
     }
 
     /// Its identity.
@@ -204,7 +204,7 @@ impl Pool {
 
     /// The last transaction group that is on the drives.
     pub fn txg(&self) -> u64 {
-        self.0.spa.groups().synced_txg().get()
+        self.0.spa.txgs().synced_txg().get()
     }
 
     /// Has everything that was changed so far written, and waits for that.
@@ -215,16 +215,16 @@ impl Pool {
     /// Writes out what was changed, every `interval` and when enough of it waits, until told to
     /// stop. For a thread of its own.
     pub fn run_txg_sync(&self, interval: Duration, stop: &AtomicBool) -> Result<()> {
-        self.0.spa.serve(|| self.sync_txgs(interval, stop))
+        self.0.spa.run_as_sync_thread(|| self.sync_txgs(interval, stop))
     }
 
     /// Whether a thread does so: drives that fail past redundancy are waited for from then on.
     pub fn has_sync_thread(&self) -> bool {
-        self.0.spa.is_served()
+        self.0.spa.has_sync_thread()
     }
 
     fn sync_txgs(&self, interval: Duration, stop: &AtomicBool) -> Result<()> {
-        let groups = self.0.spa.groups();
+        let groups = self.0.spa.txgs();
         let _duty = groups.register_sync_thread();
         while !stop.load(Ordering::Acquire) && !groups.is_stopped() {
             let due = groups.wait_sync_due(interval);
@@ -232,7 +232,7 @@ impl Pool {
                 self.sync()?;
             }
             // what cannot be mended now is found again by who reads it next, or a scrub
-            let _ = self.0.spa.heal();
+            let _ = self.0.spa.repair_blocks();
         }
         Ok(())
     }
@@ -244,7 +244,7 @@ impl Pool {
         self.0.filesystems.lock().clear();
         self.0.volumes.lock().clear();
         let done = self.sync();
-        self.0.spa.abandon();
+        self.0.spa.abort_txgs();
         done
     }
 
@@ -298,7 +298,7 @@ impl Pool {
         self.stop_scans();
         self.0.filesystems.lock().clear();
         self.0.volumes.lock().clear();
-        self.0.spa.leave(state).map_err(|why| self.explain_error(&why))
+        self.0.spa.export(state).map_err(|why| self.explain_error(&why))
     }
 
     /// As long as this is there, all that the last group on the drives leads to can be read, however
@@ -309,20 +309,22 @@ impl Pool {
 
     /// The datasets, as they are on the drives. Read once for each txg: with a thousand datasets that
     /// takes longer than most requests, each of which asks several times.
-    fn tree(&self) -> Result<Tree> {
-        let look = self.0.spa.look();
-        let facts = dsl::PoolFacts { name: self.name().to_owned(), usable: self.0.spa.usable() };
+    fn tree(&self) -> Result<DatasetTree> {
+        let look = self.0.spa.synced_mos();
+        let facts =
+            dsl::PoolInfo { name: self.name().to_owned(), usable_space: self.0.spa.usable_space() };
         let mut known = self.0.tree.lock();
-        let is_same = |tree: &&Tree| tree.mos().root() == look.root() && *tree.facts() == facts;
+        let is_same =
+            |tree: &&DatasetTree| tree.mos().root() == look.root() && *tree.pool_info() == facts;
         if let Some(tree) = known.as_ref().filter(is_same) {
             return Ok(tree.clone());
         }
         let keys = Arc::clone(&self.0.keys);
-        let tree = Tree::open_with(look.clone(), facts, keys).map_err(|error| {
+        let tree = DatasetTree::open_with_keys(look.clone(), facts, keys).map_err(|error| {
             Error::DamagedPool { pool: self.name().to_owned(), why: error.to_string() }
         })?;
         // what cannot be read now may be readable the next time
-        *known = Some(&tree).filter(|tree| tree.faults().is_empty()).cloned();
+        *known = Some(&tree).filter(|tree| tree.errors().is_empty()).cloned();
         Ok(tree)
     }
 
@@ -333,16 +335,20 @@ impl Pool {
 
     /// Whether it was taken over to be looked at only: nothing of it is written, whatever happens.
     pub fn is_read_only(&self) -> bool {
-        self.0.spa.is_still()
+        self.0.spa.is_read_only()
     }
 
     /// Refuses if it was.
     pub fn check_writable(&self) -> Result<()> {
-        if self.is_read_only() { Err(self.explain_error(&spa::Error::Still)) } else { Ok(()) }
+        if self.is_read_only() {
+            Err(self.explain_error(&spa::Error::ImportedReadOnly))
+        } else {
+            Ok(())
+        }
     }
 
     fn explain_error(&self, why: &spa::Error) -> Error {
-        if matches!(why, spa::Error::Still) {
+        if matches!(why, spa::Error::ImportedReadOnly) {
             let what = format!(
                 "pool '{}' is imported read-only: export it, and import it without \
                  -o readonly=on, to change it",

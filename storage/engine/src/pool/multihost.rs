@@ -67,7 +67,7 @@ fn has_activity(
 pub(super) fn check_activity(candidate: &Candidate, host: &str) -> Result<()> {
     let paths: Vec<PathBuf> =
         candidate.devices.iter().map(|device| Path::new(device.device.name()).to_owned()).collect();
-    let newest = |candidate: &Candidate| candidate.newest().cloned();
+    let newest = |candidate: &Candidate| candidate.newest_uberblock().cloned();
     let Some(first) = newest(candidate) else { return Ok(()) };
     let guid = candidate.guid.get().to_string();
     let mut look = || newest(crate::search(&paths).find_candidate(&guid).ok()?);
@@ -85,12 +85,12 @@ impl Pool {
     pub fn run_mmp_heartbeat(&self, interval: Duration, stop: &AtomicBool) {
         let owned = &self.0.spa;
         let mut last = Instant::now();
-        while !stop.load(Ordering::Acquire) && !owned.groups().is_stopped() {
-            let wanted = owned.gives_signs();
+        while !stop.load(Ordering::Acquire) && !owned.txgs().is_stopped() {
+            let wanted = owned.has_heartbeat();
             if wanted && last.elapsed() > interval.saturating_mul(spa::SIGNS_MISSED.into()) {
-                return owned.give_up();
+                return owned.stop_writes();
             }
-            if !wanted || owned.give_sign(interval).is_ok() {
+            if !wanted || owned.write_heartbeat(interval).is_ok() {
                 last = Instant::now();
             }
             let begun = Instant::now();

@@ -2,7 +2,7 @@
 //!
 //! Where nothing is chosen it is as in the file system above.
 
-use dsl::{Dataset, Kind};
+use dsl::{Dataset, DatasetKind};
 use zpl::CaseSensitivity;
 
 use super::NewDataset;
@@ -30,7 +30,7 @@ impl NameRules {
     /// As it is in a file system.
     fn from_parent(above: &Dataset) -> Self {
         let word = |name| match above.property(name).ok().flatten() {
-            Some(found) => dsl::property::parse_once(name, &found.value),
+            Some(found) => dsl::property::parse_create_only(name, &found.value),
             None => None,
         };
         Self {
@@ -42,7 +42,7 @@ impl NameRules {
 
     /// Takes what is about names out of the properties of a file system that is to be.
     pub(super) fn extract(new: &mut NewDataset, above: Option<&Dataset>) -> Result<Self> {
-        let is_file_system = |above: &&Dataset| matches!(above.kind(), Ok(Kind::Filesystem));
+        let is_file_system = |above: &&Dataset| matches!(above.kind(), Ok(DatasetKind::Filesystem));
         let mut naming = above.filter(is_file_system).map_or_else(Self::default, Self::from_parent);
         let names = [CASE_SENSITIVITY, NORMALIZATION, UTF8_ONLY];
         let (about, rest): (Vec<_>, Vec<_>) = std::mem::take(&mut new.properties)
@@ -53,7 +53,7 @@ impl NameRules {
         for (name, value) in about {
             let refused =
                 || Error::Usage { what: format!("{name}={value}: there is no such word") };
-            let word = dsl::property::parse_once(&name, &value).ok_or_else(refused)?;
+            let word = dsl::property::parse_create_only(&name, &value).ok_or_else(refused)?;
             match name.as_str() {
                 CASE_SENSITIVITY => naming.case = parse_case(word),
                 NORMALIZATION => naming.normalization = word,

@@ -5,7 +5,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use dsl::write::{self, Change};
+use dsl::write::{self, SyncTaskContext};
 use parking_lot::Mutex;
 use units::ObjsetId;
 
@@ -48,8 +48,12 @@ impl VolumeHolds {
 
     /// Refuses to end a head that somebody has open as a volume. Nobody opens one meanwhile, as
     /// that takes what whoever ends heads has locked.
-    pub(super) fn check_not_held(&self, change: &Change<'_>, name: &str) -> dsl::Result<()> {
-        if self.is_held(write::head_of(change, name)?) {
+    pub(super) fn check_not_held(
+        &self,
+        change: &SyncTaskContext<'_>,
+        name: &str,
+    ) -> dsl::Result<()> {
+        if self.is_held(write::head_id(change, name)?) {
             let why = "it is busy, as a program has it open";
             return Err(dsl::Error::Busy { name: name.to_owned(), why });
         }

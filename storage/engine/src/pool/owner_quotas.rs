@@ -63,7 +63,7 @@ impl Pool {
             self.require_version(version::USERSPACE, name)?;
         }
         let projects = limits.iter().any(|(owner, _)| matches!(owner, QuotaOwner::Project(_)));
-        if projects && !has_feature(&self.0.spa.look(), "project_quota") {
+        if projects && !has_feature(&self.0.spa.synced_mos(), "project_quota") {
             let why =
                 "limits of projects take the feature project_quota, which the pool has not enabled";
             return Err(Error::Refused { what: format!("'{name}': {why}") });
@@ -83,7 +83,7 @@ impl Pool {
         self.check_quota_features(name, limits)?;
         let refused = |why: &str| Error::Refused { what: format!("'{name}': {why}") };
         let live = self.filesystem(name)?;
-        let tx = self.0.spa.begin().map_err(|why| self.explain_error(&why))?;
+        let tx = self.0.spa.begin_tx().map_err(|why| self.explain_error(&why))?;
         let objset = &live.dataset().objset;
         for (owner, limit) in limits {
             zpl::set_quota(objset, &tx, *owner, *limit, &mut || self.0.environment.random_u64())

@@ -19,8 +19,8 @@ pub(super) fn check_names_fit(pool: &Pool, new_name: &str) -> Result<()> {
     }
     let damaged =
         |why: dsl::Error| Error::DamagedPool { pool: old.to_owned(), why: why.to_string() };
-    let facts = dsl::PoolFacts { name: old.to_owned(), usable: 0 };
-    let tree = dsl::Tree::open(pool.mos().clone(), facts).map_err(damaged)?;
+    let facts = dsl::PoolInfo { name: old.to_owned(), usable_space: 0 };
+    let tree = dsl::DatasetTree::open(pool.mos().clone(), facts).map_err(damaged)?;
     let longer = new_name.len() - old.len();
     for dataset in tree.datasets() {
         // the name of one that cannot be read is not known

@@ -10,7 +10,7 @@ use dsl::write;
 use ondisk::feature::{FEATURES, Feature, VERSION_FEATURES};
 use ondisk::version;
 use serde::{Deserialize, Serialize};
-use spa::Directory;
+use spa::PoolDirectory;
 use units::ObjsetId;
 
 use super::Pool;
@@ -257,9 +257,9 @@ impl Pool {
             match setting {
                 PoolPropertyChange::Number(name, number) => {
                     if name == MULTIHOST {
-                        owned.set_signs(number == 1);
+                        owned.set_heartbeat(number == 1);
                     }
-                    write::set_pool_number(change, name, number).map_err(failed)?;
+                    write::set_pool_property(change, name, number).map_err(failed)?;
                     record_pool_event(owned, change, "set", &format!("{name}={number}"));
                     Ok(())
                 }
@@ -277,9 +277,9 @@ impl Pool {
                     write::unset_pool_property(change, BOOTFS).map_err(failed)
                 }
                 PoolPropertyChange::Bootfs(Some(name)) => {
-                    let id = write::head_of(change, &name)
+                    let id = write::head_id(change, &name)
                         .map_err(|error| Error::from_dsl_error(&name, &error))?;
-                    write::set_pool_number(change, BOOTFS, id.get()).map_err(failed)
+                    write::set_pool_property(change, BOOTFS, id.get()).map_err(failed)
                 }
                 PoolPropertyChange::Feature(feature) => with_dependencies(&[feature.name])
                     .into_iter()
@@ -293,9 +293,9 @@ impl Pool {
 
     /// Reads what is to be done when drives fail past redundancy: then it may be too late.
     pub(super) fn load_failmode(&self) {
-        let look = self.0.spa.look();
+        let look = self.0.spa.synced_mos();
         let read = || {
-            let table = Directory::open(look.clone()).ok()?.object("pool_props").ok()??;
+            let table = PoolDirectory::open(look.clone()).ok()?.object("pool_props").ok()??;
             zap::Zap::open(table).ok()?.lookup_u64(b"failmode").ok()?
         };
         self.0.is_failmode_continue.store(read() == Some(1), Ordering::Release);
@@ -304,18 +304,18 @@ impl Pool {
     /// Whether who was told that the pool takes no changes is to ask again: it stands still, or did,
     /// and may be cleared (failmode is not `continue`; nobody panics here).
     pub fn has_failmode_wait(&self) -> bool {
-        !self.0.spa.groups().is_stopped() && !self.0.is_failmode_continue.load(Ordering::Acquire)
+        !self.0.spa.txgs().is_stopped() && !self.0.is_failmode_continue.load(Ordering::Acquire)
     }
 
     /// Whether drives failed, and nothing is written until they are back and the pool is cleared.
     pub fn is_suspended(&self) -> bool {
-        self.0.spa.is_standing_still()
+        self.0.spa.is_suspended()
     }
 
     /// All properties of the pool that are not sizes: what was set, features, and who it is.
     pub fn pool_properties(&self) -> Result<Vec<PoolProperty>> {
-        let look = self.0.spa.look();
-        let directory = Directory::open(look.clone());
+        let look = self.0.spa.synced_mos();
+        let directory = PoolDirectory::open(look.clone());
         let directory = directory.map_err(|why| self.explain_error(&why))?;
         let table = directory.object("pool_props").map_err(|why| self.explain_error(&why))?;
         let table = table.map(zap::Zap::open).transpose();
@@ -330,7 +330,7 @@ impl Pool {
             source: source.to_owned(),
         };
         let source_of = |is_set: bool| if is_set { "local" } else { "default" };
-        let (cloned, saved) = self.0.spa.cloned();
+        let (cloned, saved) = self.0.spa.clone_space();
         let hundredths = cloned.saturating_add(saved).saturating_mul(100).checked_div(cloned);
         let hundredths = hundredths.unwrap_or(100);
         let ratio = format!("{}.{:02}", hundredths / 100, hundredths % 100);
@@ -367,7 +367,7 @@ impl Pool {
             all.push(property(name, value.unwrap_or_else(|| without.to_owned()), source));
         }
         for feature in &FEATURES {
-            let uses = write::features::uses(&look, feature);
+            let uses = write::features::refcount(&look, feature);
             let state = match uses.map_err(|why| self.damage_error(&why))? {
                 None => "disabled",
                 Some(0) => "enabled",

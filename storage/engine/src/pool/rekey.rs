@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use dsl::write::{self, Rewrap};
-use dsl::{Dataset, KeyFormat, Stretching};
+use dsl::write::{self, KeyChange};
+use dsl::{Dataset, KeyFormat, Pbkdf2Params};
 use transform::crypt::WrappingKey;
 
 use super::encryption::{
@@ -17,15 +17,15 @@ struct KeyChangeParams {
     old_key: Arc<WrappingKey>,
     new_key: Arc<WrappingKey>,
     format: KeyFormat,
-    pbkdf2: Stretching,
+    pbkdf2: Pbkdf2Params,
     environment: Environment,
 }
 
 impl KeyChangeParams {
-    fn with_rewrap<T>(&self, work: impl FnOnce(&Rewrap<'_>) -> T) -> T {
+    fn with_rewrap<T>(&self, work: impl FnOnce(&KeyChange<'_>) -> T) -> T {
         let nonce = || random_iv(&self.environment);
         let (old, new, format) = (&*self.old_key, &*self.new_key, self.format);
-        work(&Rewrap { old, new, format, stretching: self.pbkdf2, nonce: &nonce })
+        work(&KeyChange { old_key: old, new_key: new, format, pbkdf2: self.pbkdf2, nonce: &nonce })
     }
 }
 
@@ -65,7 +65,7 @@ impl Pool {
         let own = self.encryption_root(dataset)?.as_deref() == Some(dataset);
         let location = wish.location.clone().or_else(|| (!own).then(|| "prompt".to_owned()));
         location.as_ref().map_or(Ok(()), |location| check_location_format(dataset, location))?;
-        let now = found.key_facts().map_err(failed)?.and_then(|facts| facts.format);
+        let now = found.key_info().map_err(failed)?.and_then(|facts| facts.format);
         let word = wish.format.clone().unwrap_or_else(|| keys::format_name(now).to_owned());
         let world = self.0.environment.clone();
         let UserKey { wrapping_key: wrapping, format, pbkdf2: stretching } =
@@ -100,12 +100,12 @@ impl Pool {
         let old = loaded_wrapping_key(&found)?;
         let above =
             dataset.rsplit_once('/').map(|(above, _)| self.find_dataset(above)).transpose()?;
-        let facts = above.as_ref().map(Dataset::key_facts).transpose().map_err(failed)?.flatten();
+        let facts = above.as_ref().map(Dataset::key_info).transpose().map_err(failed)?.flatten();
         let (Some(above), Some(facts)) = (above, facts) else {
             return Err(encryption_error(dataset, "what is above it is not encrypted"));
         };
         let new = loaded_wrapping_key(&above)?;
-        let stretching = Stretching { salt: facts.salt, iterations: facts.iterations };
+        let stretching = Pbkdf2Params { salt: facts.salt, iterations: facts.iterations };
         let format = facts.format.unwrap_or(KeyFormat::Raw);
         let turn = KeyChangeParams {
             old_key: old,
@@ -127,8 +127,8 @@ impl Pool {
 /// The user's key that opens a dataset.
 fn loaded_wrapping_key(dataset: &Dataset) -> Result<Arc<WrappingKey>> {
     let failed = |error: dsl::Error| Error::from_dsl_error(&dataset.name(), &error);
-    if dataset.key_facts().map_err(failed)?.is_none() {
+    if dataset.key_info().map_err(failed)?.is_none() {
         return Err(Error::NotEncrypted { dataset: dataset.name() });
     }
-    dataset.tree().wrapping(dataset).map_err(failed)?.ok_or_else(|| keys::locked_error(dataset))
+    dataset.tree().wrapping_key(dataset).map_err(failed)?.ok_or_else(|| keys::locked_error(dataset))
 }

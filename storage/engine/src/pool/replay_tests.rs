@@ -13,7 +13,7 @@ use zpl::{RenameMode, WriteOffset, XattrMode};
 
 use super::{
     Credentials, Environment, MemoryBudget, NewInode, NewPool, NewVdev, OpenFileSystem, Pool,
-    Purpose, RenameRequest, SetAttributes, Shape, create_on_devices, import_devices,
+    RenameRequest, SetAttributes, VdevLayout, VdevRole, create_on_devices, import_devices,
 };
 use crate::files::{FileType, Time};
 
@@ -45,7 +45,7 @@ pub(super) fn import(devices: &[Arc<dyn Device>]) -> Pool {
 /// A pool whose log has begun.
 pub(super) fn create_pool(storm: &Storm) -> Pool {
     let drives = vec![PathBuf::from("/disk0")];
-    let vdevs = vec![NewVdev { layout: Shape::Single, drives, role: Purpose::Data }];
+    let vdevs = vec![NewVdev { layout: VdevLayout::Single, drives, role: VdevRole::Data }];
     let (name, properties) = ("tank".to_owned(), Vec::new());
     let new = NewPool { name, vdevs, ashift: None, properties, force: false };
     let held = create_on_devices(&new, &storm.devices(), &environment(MAX_DIRTY)).expect("pool");
@@ -85,7 +85,7 @@ pub(super) fn exists(held: &Pool, name: &str) -> bool {
 /// Has the log tell what only others put there.
 pub(super) fn log_record(held: &Pool, item: Itx) {
     let live = held.filesystem("tank").expect("file system");
-    let tx = held.0.spa.begin().expect("group");
+    let tx = held.0.spa.begin_tx().expect("group");
     live.log.add_itx(&tx, item);
 }
 

@@ -4,8 +4,8 @@
 
 use std::collections::HashMap;
 
-use dsl::write::{self, Change};
-use spa::Owned;
+use dsl::write::{self, SyncTaskContext};
+use spa::ActivePool;
 
 use super::Pool;
 use super::history::{dataset_id, record_event_with_id};
@@ -18,7 +18,7 @@ impl Pool {
     pub(super) fn run_retiring_task<T: Send + 'static>(
         &self,
         heads: &[String],
-        work: impl FnOnce(&Owned, &Change<'_>) -> Result<T> + Send + 'static,
+        work: impl FnOnce(&ActivePool, &SyncTaskContext<'_>) -> Result<T> + Send + 'static,
     ) -> Result<T> {
         let (mut files, mut volumes) = (self.0.filesystems.lock(), self.0.volumes.lock());
         let mut sets = Vec::new();
@@ -28,7 +28,7 @@ impl Pool {
             let tree = self.tree()?;
             for name in heads {
                 let id = tree.find(name).ok().and_then(|dataset| dataset.id());
-                if let Some(set) = id.and_then(|id| self.0.spa.set(id)) {
+                if let Some(set) = id.and_then(|id| self.0.spa.dataset(id)) {
                     set.pause_log(true);
                     sets.push((name, set));
                 }
@@ -96,11 +96,11 @@ impl Pool {
 
     fn retire_dataset(&self, name: &str) -> Result<()> {
         let id = self.find_dataset(name)?.id();
-        let Some(set) = id.and_then(|id| self.0.spa.set(id)) else { return Ok(()) };
+        let Some(set) = id.and_then(|id| self.0.spa.dataset(id)) else { return Ok(()) };
         set.retire();
         let done = self.sync();
         if let Some(id) = id {
-            self.0.spa.forget(id);
+            self.0.spa.close_dataset(id);
         }
         done
     }

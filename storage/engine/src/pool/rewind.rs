@@ -13,7 +13,7 @@ use check::PoolCheck;
 use job::Job;
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
-use spa::{Candidate, Choice};
+use spa::{Candidate, ImportPoint};
 use units::Txg;
 
 use crate::search::explain_error;
@@ -126,7 +126,7 @@ pub(super) fn open_with_rewind(
     (cache, workers): (&arc::MemoryBudget, usize),
 ) -> Result<OpenedState> {
     let open = |choice| {
-        let options = spa::Options { cache: cache.clone(), choice };
+        let options = spa::PoolOpenOptions { cache: cache.clone(), import_point: choice };
         candidate.open(&options).map_err(|why| explain_error(candidate, why))
     };
     let judged = |choice| {
@@ -136,10 +136,10 @@ pub(super) fn open_with_rewind(
         sound.map(|()| pool)
     };
     let pool = match rewind {
-        Rewind::No => open(Choice::Newest)?,
+        Rewind::No => open(ImportPoint::Newest)?,
         // what it leads to is kept for it
-        Rewind::Checkpoint => open(Choice::Checkpoint)?,
-        Rewind::Txg(txg) => judged(Choice::Txg(Txg::new(txg)))?,
+        Rewind::Checkpoint => open(ImportPoint::Checkpoint)?,
+        Rewind::Txg(txg) => judged(ImportPoint::Txg(Txg::new(txg)))?,
         Rewind::Recent => open_newest_valid(candidate, Some(RECENT_TXGS), &judged)?,
         Rewind::Extreme => open_newest_valid(candidate, None, &judged)?,
     };
@@ -151,7 +151,7 @@ pub(super) fn open_with_rewind(
 fn open_newest_valid(
     candidate: &Candidate,
     most: Option<u64>,
-    judged: &dyn Fn(Choice) -> Result<spa::Pool>,
+    judged: &dyn Fn(ImportPoint) -> Result<spa::Pool>,
 ) -> Result<spa::Pool> {
     let standing: Vec<Txg> = candidate.uberblocks().iter().map(|found| found.txg).collect();
     let newest = standing.first().copied().unwrap_or(Txg::ZERO);
@@ -160,7 +160,7 @@ fn open_newest_valid(
     let mut tried = 0_usize;
     for txg in standing.iter().filter(|txg| txg.get() >= least) {
         tried = tried.saturating_add(1);
-        match judged(Choice::Txg(*txg)) {
+        match judged(ImportPoint::Txg(*txg)) {
             Ok(pool) => return Ok(pool),
             // an older state has no more drives and no other features
             Err(why) if !matches!(why, Error::DamagedPool { .. }) => return Err(why),
@@ -182,7 +182,7 @@ fn open_newest_valid(
 
 /// To where a pool was opened, if that is not its newest state.
 fn rewind_target(candidate: &Candidate, pool: &spa::Pool) -> Option<RewindTarget> {
-    let newest = candidate.newest()?;
+    let newest = candidate.newest_uberblock()?;
     let then = pool.uberblock();
     (then.txg < newest.txg).then(|| RewindTarget {
         txg: then.txg.get(),

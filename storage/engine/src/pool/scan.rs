@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use super::Pool;
 use crate::{Error, Result};
-pub use spa::Watch;
+pub use spa::ScanProgress;
 
 /// So often it is looked whether the thread is to end.
 const POLL_INTERVAL: Duration = Duration::from_millis(200);
@@ -82,20 +82,20 @@ struct ScanState {
     has_thread: bool,
     is_closed: bool,
     requested: Option<ScanKind>,
-    running: Option<(ScanKind, Arc<Watch>, u64)>,
+    running: Option<(ScanKind, Arc<ScanProgress>, u64)>,
     last: Option<ScanStatus>,
 }
 
 impl Pool {
     /// Whether a drive that is there lacks what it missed, or was replaced and is still there.
     pub fn needs_resilver(&self) -> bool {
-        self.0.spa.wants_resilver()
+        self.0.spa.needs_resilver()
     }
 
     /// Gives all drives that are there what they missed while they were away, or failed; until
     /// that is done, or the watch says stop; drives that were replaced go. What could not be mended
     /// stays noted. Everything else goes on meanwhile. For a thread of its own, one at a time.
-    pub fn resilver(&self, watch: &Watch) -> Result<ScanResult> {
+    pub fn resilver(&self, watch: &ScanProgress) -> Result<ScanResult> {
         let mended = self.0.spa.resilver(watch).map_err(|why| self.explain_error(&why))?;
         self.finish_replacements()?;
         Ok(self.describe_result(mended))
@@ -104,23 +104,31 @@ impl Pool {
     /// Reads all that is in the pool, each copy on each drive and parity, and mends what is wrong
     /// where others have it; until that is done, or the watch says stop. For a thread of its own,
     /// one at a time.
-    pub fn scrub(&self, watch: &Watch) -> Result<ScanResult> {
+    pub fn scrub(&self, watch: &ScanProgress) -> Result<ScanResult> {
         Ok(self.describe_result(self.0.spa.scrub(watch).map_err(|why| self.explain_error(&why))?))
     }
 
-    fn describe_result(&self, mended: spa::Mended) -> ScanResult {
-        let spa::Mended { complete, rounds, blocks, read, written, errors, damage } = mended;
+    fn describe_result(&self, mended: spa::ScanResult) -> ScanResult {
+        let spa::ScanResult {
+            is_complete: complete,
+            rounds,
+            blocks,
+            bytes_read: read,
+            bytes_written: written,
+            errors,
+            damaged_blocks: damage,
+        } = mended;
         let damage = self.describe_damage(damage);
         ScanResult { complete, rounds, blocks, read, written, errors, damage }
     }
 
     /// What is lost with blocks, as people know it.
-    fn describe_damage(&self, lost: Vec<spa::Damage>) -> Vec<String> {
+    fn describe_damage(&self, lost: Vec<spa::DamagedBlock>) -> Vec<String> {
         let _pin = self.pin();
-        let plain = |one: &spa::Damage| format!("{}: {}", one.place, one.why);
+        let plain = |one: &spa::DamagedBlock| format!("{}: {}", one.zbookmark, one.why);
         let Ok(tree) = self.tree() else { return lost.iter().map(plain).collect() };
-        let lost = lost.into_iter().map(|one| (one.place, one.why)).collect();
-        let found = ::check::name_lost_blocks(&self.0.spa.look(), &tree, lost);
+        let lost = lost.into_iter().map(|one| (one.zbookmark, one.why)).collect();
+        let found = ::check::name_lost_blocks(&self.0.spa.synced_mos(), &tree, lost);
         found.iter().map(crate::check::format_damage).collect()
     }
 
@@ -132,7 +140,7 @@ impl Pool {
         if self.needs_resilver() {
             self.request_scan(ScanKind::Resilver);
         }
-        while !stop.load(Ordering::Acquire) && !self.0.spa.groups().is_stopped() {
+        while !stop.load(Ordering::Acquire) && !self.0.spa.txgs().is_stopped() {
             let mut state = scans.state.lock();
             if state.is_closed {
                 break;
@@ -141,7 +149,7 @@ impl Pool {
                 scans.changed.wait_for(&mut state, POLL_INTERVAL);
                 continue;
             };
-            let watch = Watch::new();
+            let watch = ScanProgress::new();
             state.running = Some((scan, Arc::clone(&watch), self.unix_seconds()));
             drop(state);
             let done = match scan {
@@ -234,7 +242,7 @@ impl Pool {
     }
 
     fn running_status(&self, state: &ScanState) -> Option<ScanStatus> {
-        let begins = |scan| (scan, Watch::new(), self.unix_seconds());
+        let begins = |scan| (scan, ScanProgress::new(), self.unix_seconds());
         let running = state.running.clone().or_else(|| state.requested.map(begins));
         let (scan, watch, started) = running?;
         let progress = &watch.job.progress;
@@ -245,8 +253,8 @@ impl Pool {
             ended: self.unix_seconds(),
             scanned: progress.bytes_done(),
             total: progress.bytes_total(),
-            read: watch.read(),
-            written: watch.written(),
+            read: watch.bytes_read(),
+            written: watch.bytes_written(),
             errors: watch.errors(),
             damage: Vec::new(),
         })

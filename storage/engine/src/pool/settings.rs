@@ -3,7 +3,7 @@
 use arc::SecondaryCachePolicy;
 use dsl::Dataset;
 use ondisk::{Checksum, Compression};
-use spa::{Redundant, Settings};
+use spa::{RedundantMetadata, StorageSettings};
 
 use super::sync_policy::{Snapdir, SyncMode, SyncPolicy};
 
@@ -26,9 +26,9 @@ pub(super) fn l2arc_policy(dataset: &Dataset) -> SecondaryCachePolicy {
 }
 
 /// How its blocks are stored.
-pub(super) fn block_settings(dataset: &Dataset) -> Settings {
+pub(super) fn block_settings(dataset: &Dataset) -> StorageSettings {
     let (compression, zstd_level) = parse_compression(&property_value(dataset, "compression"));
-    Settings {
+    StorageSettings {
         checksum: parse_checksum(&property_value(dataset, "checksum")),
         dedup: parse_dedup(&property_value(dataset, "dedup")),
         verify: property_value(dataset, "dedup").contains("verify"),
@@ -37,19 +37,19 @@ pub(super) fn block_settings(dataset: &Dataset) -> Settings {
         copies: property_number(dataset, "copies")
             .and_then(|copies| copies.try_into().ok())
             .unwrap_or(1),
-        small: property_number(dataset, "special_small_blocks")
+        special_small_blocks: property_number(dataset, "special_small_blocks")
             .and_then(|bytes| bytes.try_into().ok())
             .unwrap_or(0),
-        redundant: match property_value(dataset, "redundant_metadata").as_str() {
-            "most" => Redundant::Most,
-            "some" => Redundant::Some,
-            "none" => Redundant::Nothing,
-            _ => Redundant::All,
+        redundant_metadata: match property_value(dataset, "redundant_metadata").as_str() {
+            "most" => RedundantMetadata::Most,
+            "some" => RedundantMetadata::Some,
+            "none" => RedundantMetadata::None,
+            _ => RedundantMetadata::All,
         },
         // the intent log is to have it at once, and takes it from memory
-        early: sync_policy(dataset).sync != SyncMode::Always,
+        write_through: sync_policy(dataset).sync != SyncMode::Always,
         key: dataset.key().ok().flatten(),
-        ..Settings::default()
+        ..StorageSettings::default()
     }
 }
 

@@ -20,7 +20,7 @@ impl Pool {
         let snapshots = self.find_dataset(dataset)?.snapshots();
         let snapshots = snapshots.map_err(|why| Error::from_dsl_error(dataset, &why))?;
         let named = snapshots.iter().filter_map(|each| {
-            Some(Snapshot { name: each.part()?.to_owned(), id: each.id()?.get() })
+            Some(Snapshot { name: each.short_name()?.to_owned(), id: each.id()?.get() })
         });
         Ok(named.collect())
     }
@@ -38,7 +38,7 @@ impl Pool {
                 continue;
             };
             let kind = head.kind().map_err(|why| Error::from_dsl_error(&name, &why))?;
-            if kind == dsl::Kind::Volume {
+            if kind == dsl::DatasetKind::Volume {
                 names.push((own.to_owned(), head.guid().get()));
             }
         }

@@ -3,10 +3,10 @@
 use std::thread;
 use std::time::{Duration, Instant};
 
-use dsl::write::Room;
+use dsl::write::SpaceLimit;
 use ondisk::objset::Kind;
 use parking_lot::Mutex;
-use spa::{Owned, Set};
+use spa::{ActivePool, OpenDataset};
 use units::Txg;
 use zpl::{Error, SpaceNeed};
 
@@ -28,7 +28,7 @@ pub(super) struct SpaceCheck(Mutex<Option<(Txg, SpaceState)>>);
 
 #[derive(Clone, Copy)]
 struct SpaceState {
-    space: Room,
+    space: SpaceLimit,
     /// Whether owners have quotas.
     has_owner_quotas: bool,
 }
@@ -38,8 +38,8 @@ impl SpaceCheck {
     /// nothing is counted that was only guessed.
     pub(super) fn check_space(
         &self,
-        owned: &Owned,
-        set: &Set,
+        owned: &ActivePool,
+        set: &OpenDataset,
         need: &SpaceNeed,
     ) -> zpl::Result<()> {
         if need.frees_space {
@@ -49,27 +49,27 @@ impl SpaceCheck {
         let stopped = |_| Error::Stopped { objset };
         let takes = allocated_estimate(owned, need);
         for _ in 0..MAX_SYNCED_TXGS {
-            if owned.has_room(takes) || !owned.awaits_room() {
+            if owned.has_space(takes) || !owned.can_gain_space() {
                 break;
             }
-            owned.make_room();
+            owned.reclaim_freed_space();
             owned.sync().map_err(stopped)?;
         }
-        if !owned.has_room(takes) {
+        if !owned.has_space(takes) {
             return Err(Error::NoSpace { objset });
         }
         let mut known = self.space_state(owned, set)?;
         let bytes = need.bytes.saturating_add(need.cloned_bytes);
-        if known.space.bytes < bytes.saturating_add(owned.groups().unsynced_bytes()) {
+        if known.space.bytes < bytes.saturating_add(owned.txgs().unsynced_bytes()) {
             let was_left = has_unlinked(set)?;
             owned.sync().map_err(stopped)?;
             known = self.space_state(owned, set)?;
-            if known.space.quota && !fits_quota(known.space, need) && was_left {
+            if known.space.is_quota && !fits_quota(known.space, need) && was_left {
                 wait_for_unlinked(set)?;
                 owned.sync().map_err(stopped)?;
                 known = self.space_state(owned, set)?;
             }
-            match known.space.quota {
+            match known.space.is_quota {
                 true if !fits_quota(known.space, need) => return Err(Error::OverQuota { objset }),
                 // what is shared takes nothing of the pool
                 false if known.space.bytes < need.bytes => return Err(Error::NoSpace { objset }),
@@ -83,13 +83,13 @@ impl SpaceCheck {
         Ok(())
     }
 
-    fn space_state(&self, owned: &Owned, set: &Set) -> zpl::Result<SpaceState> {
-        let synced = owned.groups().synced_txg();
+    fn space_state(&self, owned: &ActivePool, set: &OpenDataset) -> zpl::Result<SpaceState> {
+        let synced = owned.txgs().synced_txg();
         if let Some((_, known)) = self.0.lock().filter(|(txg, _)| *txg == synced) {
             return Ok(known);
         }
         let objset = set.objset.id();
-        let room = owned.room(objset).map_err(|_| Error::Stopped { objset })?;
+        let room = owned.dataset_space(objset).map_err(|_| Error::Stopped { objset })?;
         let known = SpaceState {
             space: room,
             has_owner_quotas: is_filesystem(set) && zpl::has_quotas(&set.objset)?,
@@ -100,10 +100,10 @@ impl SpaceCheck {
 }
 
 /// Bytes that it takes where every block takes whole sectors, parity and copies left aside.
-fn allocated_estimate(owned: &Owned, need: &SpaceNeed) -> u64 {
+fn allocated_estimate(owned: &ActivePool, need: &SpaceNeed) -> u64 {
     match need.bytes.checked_div(need.block_size) {
         Some(pieces) => {
-            let block = owned.groups().allocated_size(need.block_size);
+            let block = owned.txgs().allocated_size(need.block_size);
             pieces.saturating_add(1).saturating_mul(block).max(need.bytes)
         }
         None => need.bytes,
@@ -111,21 +111,21 @@ fn allocated_estimate(owned: &Owned, need: &SpaceNeed) -> u64 {
 }
 
 /// Whether it fits below a quota: what is left may be used up, and the last write go a bit beyond.
-fn fits_quota(room: Room, need: &SpaceNeed) -> bool {
+fn fits_quota(room: SpaceLimit, need: &SpaceNeed) -> bool {
     let bytes = need.bytes.saturating_add(need.cloned_bytes);
     let left = room.bytes;
     left > 0 && left >= need.cloned_bytes && left.saturating_add(QUOTA_OVERSHOOT) >= bytes
 }
 
-fn is_filesystem(set: &Set) -> bool {
+fn is_filesystem(set: &OpenDataset) -> bool {
     set.objset.header().kind == Kind::Filesystem
 }
 
-fn has_unlinked(set: &Set) -> zpl::Result<bool> {
+fn has_unlinked(set: &OpenDataset) -> zpl::Result<bool> {
     Ok(is_filesystem(set) && zpl::has_unlinked_files(&set.objset)?)
 }
 
-fn wait_for_unlinked(set: &Set) -> zpl::Result<()> {
+fn wait_for_unlinked(set: &OpenDataset) -> zpl::Result<()> {
     let begun = Instant::now();
     while has_unlinked(set)? && begun.elapsed() < UNLINKED_WAIT {
         thread::sleep(POLL_INTERVAL);

@@ -212,7 +212,7 @@ impl Pool {
         let config = owned.config();
         let tops = config.tree.as_ref().map_or(&[][..], |root| &root.children);
         let top = |top: &VdevConfig| {
-            let (class, size, allocated) = owned.fullness_of(top.id);
+            let (class, size, allocated) = owned.vdev_space_usage(top.id);
             let purpose = match class {
                 _ if top.is_log => Some("log"),
                 zio::Class::Special => Some("special"),
@@ -224,15 +224,15 @@ impl Pool {
             VdevStatus { class: purpose, size, allocated, fragmentation, ..self.vdev_status(top) }
         };
         let vdevs: Vec<_> = tops.iter().map(top).collect();
-        let trouble = owned.trouble().map(|why| why.to_string());
+        let trouble = owned.suspend_error().map(|why| why.to_string());
         let healthy = vdevs.iter().all(|vdev| vdev.state == "ONLINE");
         let state = match (&trouble, healthy) {
             (Some(_), _) => "SUSPENDED",
             (None, true) => "ONLINE",
             (None, false) => "DEGRADED",
         };
-        let (size, allocated) = owned.fullness();
-        let stored = owned.dedup_sums();
+        let (size, allocated) = owned.space_usage();
+        let stored = owned.dedup_histogram();
         PoolStatus {
             name: self.name().to_owned(),
             guid: self.guid(),
@@ -255,7 +255,7 @@ impl Pool {
 
     /// A drive's own table.
     fn leaf_zap(&self, id: ObjectId) -> Option<Zap> {
-        Zap::open(self.0.spa.look().object(id).ok()?).ok()
+        Zap::open(self.0.spa.synced_mos().object(id).ok()?).ok()
     }
 
     fn vdev_status(&self, config: &VdevConfig) -> VdevStatus {

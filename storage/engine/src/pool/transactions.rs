@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use ondisk::Blkptr;
 use ondisk::feature::Feature;
 use ondisk::zil::{Body, Write};
-use spa::{Owned, Set};
+use spa::{ActivePool, OpenDataset};
 use txg::Tx;
 use units::ObjectId;
 use zil::{IntentLog, Itx, ReplayEntry};
@@ -18,8 +18,8 @@ use super::sync_policy::SharedSyncPolicy;
 
 /// Begins transactions of one file system.
 pub(super) struct FileSystemTransactions {
-    pub(super) spa: Arc<Owned>,
-    pub(super) dataset: Arc<Set>,
+    pub(super) spa: Arc<ActivePool>,
+    pub(super) dataset: Arc<OpenDataset>,
     pub(super) log: Arc<IntentLog>,
     pub(super) environment: Environment,
     /// What may still be written.
@@ -74,9 +74,9 @@ impl Transactions for FileSystemTransactions {
             self.space.check_space(&self.spa, &self.dataset, need)?;
         }
         if need.freed_blocks > 0 {
-            self.spa.groups().throttle_frees();
+            self.spa.txgs().throttle_frees();
         }
-        let tx = self.spa.begin().map_err(|_| Error::Stopped { objset })?;
+        let tx = self.spa.begin_tx().map_err(|_| Error::Stopped { objset })?;
         tx.add_freed(need.freed_blocks);
         if let Some(seq) = self.replay.replayed_seq(need) {
             self.log.record_replayed(&tx, seq);

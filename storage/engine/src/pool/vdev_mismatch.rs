@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use device::Device;
-use spa::design::{Purpose, Shape};
+use spa::vdev_layout::{VdevLayout, VdevRole};
 
 use super::{NewPool, NewVdev};
 use crate::{Error, Result};
@@ -34,11 +34,11 @@ fn mismatch_error(what: &str) -> Error {
 /// All mirrors are as wide, and all raidz; dRAIDs hide their width behind their groups.
 fn check_widths(new: &NewPool) -> Result<()> {
     let mut widths: BTreeMap<&str, usize> = BTreeMap::new();
-    for vdev in new.vdevs.iter().filter(|vdev| vdev.role == Purpose::Data) {
+    for vdev in new.vdevs.iter().filter(|vdev| vdev.role == VdevRole::Data) {
         let kind = match vdev.layout {
-            Shape::Mirror => "mirror",
-            Shape::Raidz(_) => "raidz",
-            Shape::Draid(_) | Shape::Single => continue,
+            VdevLayout::Mirror => "mirror",
+            VdevLayout::Raidz(_) => "raidz",
+            VdevLayout::Draid(_) | VdevLayout::Single => continue,
         };
         let width = vdev.drives.len();
         let first = *widths.entry(kind).or_insert(width);
@@ -64,7 +64,7 @@ fn check_kinds(new: &NewPool) -> Result<()> {
 fn check_sizes(vdev: &NewVdev, devices: &[Arc<dyn Device>]) -> Result<()> {
     let sizes = || devices.iter().map(|device| device.size());
     let (least, most) = (sizes().min().unwrap_or(0), sizes().max().unwrap_or(0));
-    if vdev.layout == Shape::Single || most - least <= SIZE_TOLERANCE {
+    if vdev.layout == VdevLayout::Single || most - least <= SIZE_TOLERANCE {
         return Ok(());
     }
     let smallest = devices.iter().min_by_key(|device| device.size());

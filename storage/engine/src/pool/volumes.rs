@@ -6,7 +6,7 @@ use std::sync::Arc;
 use dmu::Objset;
 use dsl::write;
 use ondisk::objset::Kind;
-use spa::{Owned, Set};
+use spa::{ActivePool, OpenDataset};
 use units::ObjsetId;
 use zil::{IntentLog, LogReader};
 use zpl::SpaceNeed;
@@ -29,8 +29,8 @@ pub struct OpenVolume(Arc<Inner>);
 struct Inner {
     guid: u64,
     volume: zvol::WritableVolume,
-    spa: Arc<Owned>,
-    dataset: Arc<Set>,
+    spa: Arc<ActivePool>,
+    dataset: Arc<OpenDataset>,
     log: Arc<IntentLog>,
     space: SpaceCheck,
     sync_policy: SharedSyncPolicy,
@@ -177,32 +177,36 @@ impl Pool {
     ) -> Result<()> {
         let (source, salt) = (self.0.spa.source(), self.0.environment.random_u64());
         let keying = self.child_encryption(&mut new, secret)?;
-        check_properties(&new, dsl::Kind::Volume)?;
+        check_properties(&new, dsl::DatasetKind::Volume)?;
         let (name, user) =
             (new.name.clone(), keying.as_ref().and_then(DatasetEncryption::user_key));
-        let make = move |owned: &Owned, change: &write::Change<'_>| {
+        let make = move |owned: &ActivePool, change: &write::SyncTaskContext<'_>| {
             let failed = |error: dsl::Error| Error::from_dsl_error(&new.name, &error);
-            let id = write::create(change, &new.name).map_err(failed)?;
+            let id = write::create_dataset(change, &new.name).map_err(failed)?;
             destroy_on_error(owned, change, &new.name, || {
                 let key = record_encryption(change, id, keying.as_ref()).map_err(failed)?;
                 record_dataset_event(owned, change, "create", &new.name, "");
-                set_properties(owned, change, &new, dsl::Kind::Volume).map_err(failed)?;
+                set_properties(owned, change, &new, dsl::DatasetKind::Volume).map_err(failed)?;
                 let blank = Objset::new_empty(Arc::clone(&source), id, Kind::Volume, key.clone());
-                let set = owned.adopt(blank, spa::Settings { key, ..spa::Settings::default() });
+                let set = owned.open_dataset(
+                    blank,
+                    spa::StorageSettings { key, ..spa::StorageSettings::default() },
+                );
                 NewVolume { size, block_size, salt }
                     .create(&set.objset, change.tx)
                     .map_err(|why| Error::Refused { what: why.to_string() })?;
                 Ok(id)
             })
         };
-        self.run_sync_task(make).map(|id: ObjsetId| self.0.spa.forget(id))?;
+        self.run_sync_task(make).map(|id: ObjsetId| self.0.spa.close_dataset(id))?;
         self.store_user_key(&name, user)
     }
 
     /// Whether the pool has what such blocks take. Nothing could be written to the volume otherwise,
     /// nor to the pool then.
     fn check_large_blocks(&self, name: &str, block_size: u32) -> Result<()> {
-        if block_size <= OLD_MAX_BLOCK_SIZE || has_feature(&self.0.spa.look(), "large_blocks") {
+        if block_size <= OLD_MAX_BLOCK_SIZE || has_feature(&self.0.spa.synced_mos(), "large_blocks")
+        {
             return Ok(());
         }
         let why = "blocks above 128K take the feature large_blocks, which the pool has not enabled";
@@ -235,17 +239,17 @@ impl Pool {
         }
         let owned = &self.0.spa;
         let set = self.open_dataset(&dataset, id)?;
-        let log = owned.begin_log(&set).map_err(|why| self.explain_error(&why))?;
+        let log = owned.open_log(&set).map_err(|why| self.explain_error(&why))?;
         let unreadable = |why: &dyn std::fmt::Display| Error::Unreadable {
             subject: format!("'{name}'"),
             why: why.to_string(),
         };
-        let groups = owned.groups().clone();
+        let groups = owned.txgs().clone();
         let volume = zvol::WritableVolume::open(set.objset.clone(), groups, Arc::clone(&log))
             .map_err(|why| unreadable(&why))?;
         if let Some(found) = log.unreplayed_header() {
             let (source, key) = (Arc::clone(set.objset.source()), set.objset.key().cloned());
-            let synced = owned.groups().synced_txg();
+            let synced = owned.txgs().synced_txg();
             let mut records = LogReader::new(source, id, &found, key, synced);
             volume.replay_log(&mut records).map_err(|why| unreadable(&why))?;
         }
@@ -274,7 +278,7 @@ impl Pool {
             self.0.volumes.lock().iter().map(|(name, open)| (name.clone(), open.clone())).collect();
         for (name, OpenVolume(open)) in open {
             let Ok(dataset) = self.find_dataset(&name) else { continue };
-            open.dataset.configure(settings::block_settings(&dataset));
+            open.dataset.update_settings(settings::block_settings(&dataset));
             let caching = settings::l2arc_policy(&dataset);
             self.0.spa.l2arc().set_policy(open.dataset.objset.id(), caching);
             open.sync_policy.update(self.sync_policy(&dataset), &open.log);

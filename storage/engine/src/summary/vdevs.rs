@@ -1,7 +1,7 @@
 //! A pool's vdevs, and which of their devices are there.
 
 use ondisk::label::{Bias, VdevConfig, VdevKind};
-use spa::{Candidate, Labelled};
+use spa::{Candidate, LabeledDevice};
 use units::{Guid, Txg, VdevId};
 
 use super::{Vdev, VdevState};
@@ -44,19 +44,19 @@ pub(crate) fn vdev_name(config: &VdevConfig) -> String {
 }
 
 /// The device of a leaf.
-fn find_device(candidate: &Candidate, leaf: Guid) -> Option<&Labelled> {
+fn find_device(candidate: &Candidate, leaf: Guid) -> Option<&LabeledDevice> {
     candidate.devices.iter().find(|device| device.guid() == leaf)
 }
 
 /// The newest txg that any device of the same top-level vdev knows.
-pub(crate) fn newest_sibling_txg(candidate: &Candidate, device: &Labelled) -> Txg {
+pub(crate) fn newest_sibling_txg(candidate: &Candidate, device: &LabeledDevice) -> Txg {
     let top = device.config.top_guid;
     let siblings = candidate.devices.iter().filter(|other| other.config.top_guid == top);
-    siblings.map(Labelled::synced).max().unwrap_or(Txg::ZERO)
+    siblings.map(LabeledDevice::newest_txg).max().unwrap_or(Txg::ZERO)
 }
 
 /// The size of a device (bytes) and what its label wants, if it is too short.
-pub(crate) fn truncation(device: &Labelled) -> Option<(u64, u64)> {
+pub(crate) fn truncation(device: &LabeledDevice) -> Option<(u64, u64)> {
     let tree = device.config.pool.tree.as_ref()?;
     let asize = tree.asize?;
     let share = match tree.kind {
@@ -133,7 +133,7 @@ pub(super) fn summarize_vdev(config: &VdevConfig, candidate: &Candidate, is_top:
     let is_device = matches!(config.kind, VdevKind::Disk | VdevKind::File);
     let device = find_device(candidate, config.guid).filter(|_| is_device);
     let newest = device.map(|device| newest_sibling_txg(candidate, device));
-    let stale = device.map(Labelled::synced).filter(|synced| Some(*synced) < newest);
+    let stale = device.map(LabeledDevice::newest_txg).filter(|synced| Some(*synced) < newest);
     let whole =
         children.iter().all(|child| matches!(child.state, VdevState::Online | VdevState::Removed));
     let state = match config.kind {
@@ -172,7 +172,7 @@ fn allocation_class(config: &VdevConfig) -> Option<String> {
 }
 
 /// Describes a spare or a cache.
-pub(super) fn summarize_auxiliary(config: &VdevConfig, others: &[Labelled]) -> Vdev {
+pub(super) fn summarize_auxiliary(config: &VdevConfig, others: &[LabeledDevice]) -> Vdev {
     let found = others.iter().find(|other| other.guid() == config.guid);
     // a distributed spare is part of its draid
     let there = found.is_some() || config.kind == VdevKind::DraidSpare;

@@ -6,8 +6,8 @@ use std::sync::Arc;
 
 use device::{Device, MemoryDevice as Bytes};
 use engine::pool::{
-    CacheCounts, Environment, MemoryBudget, NewDataset, NewPool, NewVdev, Pool, Purpose, Role,
-    Shape,
+    AuxiliaryRole, CacheCounts, Environment, MemoryBudget, NewDataset, NewPool, NewVdev, Pool,
+    VdevLayout, VdevRole,
 };
 use sim::{Fault, Storm};
 
@@ -24,7 +24,7 @@ fn small_environment() -> Environment {
     Environment { cache: MemoryBudget::with_bytes(8 << 20), ..environment() }
 }
 
-fn new_vdev(shape: Shape, drives: Vec<PathBuf>, purpose: Purpose) -> NewVdev {
+fn new_vdev(shape: VdevLayout, drives: Vec<PathBuf>, purpose: VdevRole) -> NewVdev {
     NewVdev { layout: shape, drives, role: purpose }
 }
 
@@ -34,8 +34,8 @@ fn create_pool(name: &str, cache: u64) -> (TempDir, PathBuf) {
     let path = folder.path().join("cache.img");
     std::fs::File::create(&path).unwrap().set_len(cache).unwrap();
     let vdevs = vec![
-        new_vdev(Shape::Mirror, folder.drives(2), Purpose::Data),
-        new_vdev(Shape::Single, vec![path.clone()], Purpose::Cache),
+        new_vdev(VdevLayout::Mirror, folder.drives(2), VdevRole::Data),
+        new_vdev(VdevLayout::Single, vec![path.clone()], VdevRole::Cache),
     ];
     let (name, properties) = ("tank".to_owned(), Vec::new());
     let new = NewPool { name, vdevs, ashift: None, properties, force: false };
@@ -169,8 +169,8 @@ fn storm_pool() -> (Storm, Pool) {
     let storm = Storm::new(&[DRIVE_SIZE, DRIVE_SIZE, 64 << 20]);
     let path = |index: usize| PathBuf::from(format!("/disk{index}"));
     let vdevs = vec![
-        new_vdev(Shape::Mirror, vec![path(0), path(1)], Purpose::Data),
-        new_vdev(Shape::Single, vec![path(2)], Purpose::Cache),
+        new_vdev(VdevLayout::Mirror, vec![path(0), path(1)], VdevRole::Data),
+        new_vdev(VdevLayout::Single, vec![path(2)], VdevRole::Cache),
     ];
     let (name, properties) = ("tank".to_owned(), Vec::new());
     let new = NewPool { name, vdevs, ashift: None, properties, force: false };
@@ -313,20 +313,23 @@ fn what_is_encrypted_stays_so_on_a_cache_drive() {
 fn cache_drives_and_spares_come_and_go() {
     let folder = TempDir::new("come-and-go", 4, DRIVE_SIZE);
     let drives = folder.drives(4);
-    let vdevs = vec![new_vdev(Shape::Single, drives[..1].to_vec(), Purpose::Data)];
+    let vdevs = vec![new_vdev(VdevLayout::Single, drives[..1].to_vec(), VdevRole::Data)];
     let (name, properties) = ("tank".to_owned(), Vec::new());
     let new = NewPool { name, vdevs, ashift: None, properties, force: false };
     let held = engine::pool::create(&new, &small_environment()).unwrap();
     write_file(&held, "tank", "file", &noise_bytes(1, FILE_SIZE));
     held.sync().unwrap();
     let add = |purpose, index: usize, force| {
-        held.add_drives(&[new_vdev(Shape::Single, vec![drives[index].clone()], purpose)], force)
+        held.add_drives(
+            &[new_vdev(VdevLayout::Single, vec![drives[index].clone()], purpose)],
+            force,
+        )
     };
-    add(Purpose::Cache, 1, false).unwrap();
-    add(Purpose::Cache, 2, false).unwrap();
-    add(Purpose::Spare, 3, false).unwrap();
-    assert!(matches!(add(Purpose::Cache, 3, false), Err(engine::Error::InUse { .. })));
-    assert!(matches!(add(Purpose::Data, 3, false), Err(engine::Error::Usage { .. })));
+    add(VdevRole::Cache, 1, false).unwrap();
+    add(VdevRole::Cache, 2, false).unwrap();
+    add(VdevRole::Spare, 3, false).unwrap();
+    assert!(matches!(add(VdevRole::Cache, 3, false), Err(engine::Error::InUse { .. })));
+    assert!(matches!(add(VdevRole::Data, 3, false), Err(engine::Error::Usage { .. })));
     read_and_feed(&held, "tank");
     let states = |held: &Pool| {
         let status = held.status();
@@ -352,10 +355,13 @@ fn cache_drives_and_spares_come_and_go() {
     // what was let go is nobody's
     let free = folder.path().join("../free.img");
     std::fs::rename(&drives[1], &free).unwrap();
-    let other = vec![new_vdev(Shape::Single, vec![free.clone()], Purpose::Data)];
+    let other = vec![new_vdev(VdevLayout::Single, vec![free.clone()], VdevRole::Data)];
     // what only an exported pool knows as its cache drive is free, too
-    let vdevs =
-        other.into_iter().chain([new_vdev(Shape::Single, vec![drives[2].clone()], Purpose::Cache)]);
+    let vdevs = other.into_iter().chain([new_vdev(
+        VdevLayout::Single,
+        vec![drives[2].clone()],
+        VdevRole::Cache,
+    )]);
     let new = NewPool {
         name: "other".to_owned(),
         vdevs: vdevs.collect(),
@@ -369,6 +375,6 @@ fn cache_drives_and_spares_come_and_go() {
     assert_eq!(states(&held), ["UNAVAIL"]);
     assert!(read_file(&held, "tank", "file") == noise_bytes(1, FILE_SIZE));
     let small = Arc::new(Bytes::zeroed("small", 1 << 20)) as Arc<dyn Device>;
-    let refused = held.add_opened_drives(Role::Cache, &[(PathBuf::from("/small"), small)]);
+    let refused = held.add_opened_drives(AuxiliaryRole::Cache, &[(PathBuf::from("/small"), small)]);
     assert!(matches!(refused, Err(engine::Error::Usage { .. })), "{refused:?}");
 }

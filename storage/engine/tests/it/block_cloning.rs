@@ -2,7 +2,9 @@
 //! stays for the other, and what is shared is counted as OpenZFS counts it.
 
 use engine::files::Reason;
-use engine::pool::{CloneRange, NewDataset, NewInode, Pool, SetAttributes, Shape, WriteOffset};
+use engine::pool::{
+    CloneRange, NewDataset, NewInode, Pool, SetAttributes, VdevLayout, WriteOffset,
+};
 use units::ObjectId;
 
 use crate::shared_blocks::{noise_bytes, run_zdb};
@@ -23,7 +25,8 @@ impl CloneTest {
     fn new(name: &str) -> Self {
         let folder = TempDir::new(name, 3, 256 << 20);
         let pool =
-            engine::pool::create(&new_pool(&folder, Shape::Raidz(1), 3), &environment()).unwrap();
+            engine::pool::create(&new_pool(&folder, VdevLayout::Raidz(1), 3), &environment())
+                .unwrap();
         Self { folder, pool, model: std::collections::BTreeMap::new() }
     }
 

@@ -7,8 +7,8 @@ use std::sync::{Arc, Mutex, mpsc};
 use device::{Device, MemoryDevice};
 use engine::dataset::DatasetQuery;
 use engine::pool::{
-    self, Environment, NewDataset, NewInode, NewPool, NewVdev, OpenFileSystem, Pool, Purpose,
-    Shape, WriteOffset,
+    self, Environment, NewDataset, NewInode, NewPool, NewVdev, OpenFileSystem, Pool, VdevLayout,
+    VdevRole, WriteOffset,
 };
 use units::ObjectId;
 
@@ -102,9 +102,9 @@ fn run_concurrently(seed: u64, rounds: u64) {
     let new = NewPool {
         name: "tank".to_owned(),
         vdevs: vec![NewVdev {
-            layout: Shape::Raidz(1),
+            layout: VdevLayout::Raidz(1),
             drives: (0..3).map(|index| format!("drive{index}").into()).collect(),
-            role: Purpose::Data,
+            role: VdevRole::Data,
         }],
         ashift: None,
         properties: Vec::new(),
@@ -201,9 +201,9 @@ fn whoever_looks_while_a_group_is_written_sees_all_of_the_last_one() {
     let new = NewPool {
         name: "tank".to_owned(),
         vdevs: vec![NewVdev {
-            layout: Shape::Single,
+            layout: VdevLayout::Single,
             drives: vec!["drive0".into()],
-            role: Purpose::Data,
+            role: VdevRole::Data,
         }],
         ashift: None,
         properties: Vec::new(),

@@ -1,7 +1,7 @@
 //! What a pool's features do not allow is refused, and nothing of it is left behind.
 
 use engine::dataset::DatasetQuery;
-use engine::pool::{CreateOptions, NewDataset, Pool, Shape};
+use engine::pool::{CreateOptions, NewDataset, Pool, VdevLayout};
 
 use crate::test_pool::{TempDir, check_pool, environment, new_pool};
 
@@ -20,7 +20,7 @@ fn dataset_names(held: &Pool) -> Vec<String> {
 #[test]
 fn what_takes_features_that_are_disabled_is_not_made() {
     let folder = TempDir::new("refused", 1, 256 << 20);
-    let mut pool = new_pool(&folder, Shape::Single, 1);
+    let mut pool = new_pool(&folder, VdevLayout::Single, 1);
     pool.properties.clear();
     let wishes = [("compatibility".to_owned(), "zol-0.6.4".to_owned())];
     let wishes = CreateOptions::parse(&wishes, false).unwrap();

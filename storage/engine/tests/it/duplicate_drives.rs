@@ -4,7 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use engine::Event;
-use engine::pool::{ImportOptions, NewVdev, Pool, Purpose, Shape};
+use engine::pool::{ImportOptions, NewVdev, Pool, VdevLayout, VdevRole};
 
 use crate::test_pool::{TempDir, check_pool, environment, new_pool, read_file, write_file};
 
@@ -37,7 +37,9 @@ fn copy_image(from: &Path, name: &str) -> PathBuf {
 
 #[test]
 fn the_image_that_the_label_remembers_is_used_and_the_copy_left_alone() {
-    for (shape, count) in [(Shape::Single, 1), (Shape::Mirror, 2), (Shape::Raidz(1), 3)] {
+    for (shape, count) in
+        [(VdevLayout::Single, 1), (VdevLayout::Mirror, 2), (VdevLayout::Raidz(1), 3)]
+    {
         let folder = TempDir::new(&format!("copies-{count}"), count, 128 << 20);
         let held = engine::pool::create(&new_pool(&folder, shape, count), &environment()).unwrap();
         write_file(&held, "tank", "f", b"before");
@@ -74,7 +76,8 @@ fn the_image_that_the_label_remembers_is_used_and_the_copy_left_alone() {
 #[test]
 fn of_copies_elsewhere_the_one_of_the_remembered_name_is_used() {
     let folder = TempDir::new("copies-moved", 1, 128 << 20);
-    let held = engine::pool::create(&new_pool(&folder, Shape::Single, 1), &environment()).unwrap();
+    let held =
+        engine::pool::create(&new_pool(&folder, VdevLayout::Single, 1), &environment()).unwrap();
     export_pool(held);
     let elsewhere = folder.path().join("elsewhere");
     fs::create_dir(&elsewhere).unwrap();
@@ -89,7 +92,8 @@ fn of_copies_elsewhere_the_one_of_the_remembered_name_is_used() {
 #[test]
 fn an_older_copy_gives_way_though_its_path_fits() {
     let folder = TempDir::new("copies-older", 1, 128 << 20);
-    let held = engine::pool::create(&new_pool(&folder, Shape::Single, 1), &environment()).unwrap();
+    let held =
+        engine::pool::create(&new_pool(&folder, VdevLayout::Single, 1), &environment()).unwrap();
     export_pool(held);
     let image = folder.path().join("d0.img");
     let old = copy_image(&image, "old");
@@ -109,10 +113,10 @@ fn an_older_copy_gives_way_though_its_path_fits() {
 #[test]
 fn copies_of_spares_and_cache_drives_are_left_alone() {
     let folder = TempDir::new("copies-spare", 3, 128 << 20);
-    let mut new = new_pool(&folder, Shape::Single, 1);
-    for (drive, purpose) in [("d1.img", Purpose::Spare), ("d2.img", Purpose::Cache)] {
+    let mut new = new_pool(&folder, VdevLayout::Single, 1);
+    for (drive, purpose) in [("d1.img", VdevRole::Spare), ("d2.img", VdevRole::Cache)] {
         let drives = vec![folder.path().join(drive)];
-        new.vdevs.push(NewVdev { layout: Shape::Single, drives, role: purpose });
+        new.vdevs.push(NewVdev { layout: VdevLayout::Single, drives, role: purpose });
     }
     engine::pool::create(&new, &environment()).unwrap().export().unwrap();
     let [one, two] = ["d1.img", "d2.img"].map(|name| folder.path().join(name));
@@ -134,7 +138,8 @@ fn copies_of_spares_and_cache_drives_are_left_alone() {
 #[test]
 fn a_pool_is_not_given_a_name_that_makes_others_too_long() {
     let folder = TempDir::new("pool-names", 1, 128 << 20);
-    let held = engine::pool::create(&new_pool(&folder, Shape::Single, 1), &environment()).unwrap();
+    let held =
+        engine::pool::create(&new_pool(&folder, VdevLayout::Single, 1), &environment()).unwrap();
     let dataset = format!("tank/{}", "d".repeat(200));
     held.create_filesystem(&engine::pool::NewDataset { name: dataset.clone(), properties: vec![] })
         .unwrap();
@@ -162,7 +167,7 @@ fn a_pool_is_not_given_a_name_that_makes_others_too_long() {
 fn no_copy_is_used_while_the_image_itself_is_in_use() {
     let folder = TempDir::new("copies-busy", 1, 128 << 20);
     export_pool(
-        engine::pool::create(&new_pool(&folder, Shape::Single, 1), &environment()).unwrap(),
+        engine::pool::create(&new_pool(&folder, VdevLayout::Single, 1), &environment()).unwrap(),
     );
     copy_image(&folder.path().join("d0.img"), "a-copy");
     let held = import(&[folder.path().to_owned()]);

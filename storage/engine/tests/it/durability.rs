@@ -2,7 +2,9 @@
 
 use std::sync::Arc;
 
-use engine::pool::{NewDataset, NewPool, NewVdev, Pool, Purpose, Shape, WriteOffset, XattrMode};
+use engine::pool::{
+    NewDataset, NewPool, NewVdev, Pool, VdevLayout, VdevRole, WriteOffset, XattrMode,
+};
 use units::{ObjectId, VdevId};
 
 use crate::test_pool::{
@@ -37,7 +39,8 @@ fn file_object(held: &Pool, name: &str) -> ObjectId {
 #[test]
 fn with_sync_always_whatever_is_done_is_there_after_a_power_cut() {
     let folder = TempDir::new("always", 1, 128 << 20);
-    let held = engine::pool::create(&new_pool(&folder, Shape::Single, 1), &environment()).unwrap();
+    let held =
+        engine::pool::create(&new_pool(&folder, VdevLayout::Single, 1), &environment()).unwrap();
     held.set_property("tank", "sync", "always").unwrap();
     write_file(&held, "tank", "one", b"first");
     let before = held.txg();
@@ -65,7 +68,8 @@ fn with_sync_always_whatever_is_done_is_there_after_a_power_cut() {
 #[test]
 fn with_sync_disabled_nobody_waits() {
     let folder = TempDir::new("disabled", 1, 128 << 20);
-    let held = engine::pool::create(&new_pool(&folder, Shape::Single, 1), &environment()).unwrap();
+    let held =
+        engine::pool::create(&new_pool(&folder, VdevLayout::Single, 1), &environment()).unwrap();
     held.set_property("tank", "sync", "disabled").unwrap();
     write_file(&held, "tank", "synced", b"first");
     held.sync().unwrap();
@@ -85,7 +89,8 @@ fn with_sync_disabled_nobody_waits() {
 #[test]
 fn volumes_keep_what_sync_says() {
     let folder = TempDir::new("volume-sync", 1, 128 << 20);
-    let held = engine::pool::create(&new_pool(&folder, Shape::Single, 1), &environment()).unwrap();
+    let held =
+        engine::pool::create(&new_pool(&folder, VdevLayout::Single, 1), &environment()).unwrap();
     for sync in ["always", "disabled"] {
         let name = format!("tank/{sync}");
         let properties = vec![("sync".to_owned(), sync.to_owned())];
@@ -116,10 +121,10 @@ fn log_vdev(folder: &TempDir, dataset: &str) -> VdevId {
         .unwrap()
         .map(|entry| Arc::new(device::File::open(&entry.unwrap().path()).unwrap()) as _)
         .collect();
-    let pool = spa::scan(&devices).0[0].open(&spa::Options::default()).unwrap();
-    let facts = dsl::PoolFacts { name: "tank".to_owned(), usable: 1 << 40 };
-    let tree = dsl::Tree::open(pool.mos().clone(), facts).unwrap();
-    let objset = tree.find(dataset).unwrap().open().unwrap();
+    let pool = spa::scan_devices(&devices).0[0].open(&spa::PoolOpenOptions::default()).unwrap();
+    let facts = dsl::PoolInfo { name: "tank".to_owned(), usable_space: 1 << 40 };
+    let tree = dsl::DatasetTree::open(pool.mos().clone(), facts).unwrap();
+    let objset = tree.find(dataset).unwrap().open_objset().unwrap();
     let ondisk::Blkptr::Regular(block) = &objset.header().log.chain else { panic!("no log") };
     block.dvas[0].unwrap().vdev
 }
@@ -129,13 +134,13 @@ fn logs_are_on_log_devices_unless_the_dataset_spares_them() {
     let folder = TempDir::new("logs", 3, 128 << 20);
     let drives = folder.drives(3);
     let vdev = |range: std::ops::Range<usize>, purpose| NewVdev {
-        layout: Shape::Single,
+        layout: VdevLayout::Single,
         drives: drives[range].to_vec(),
         role: purpose,
     };
     let vdevs =
-        vec![vdev(0..1, Purpose::Data), vdev(1..2, Purpose::Data), vdev(2..3, Purpose::Log)];
-    let new = NewPool { vdevs, ..new_pool(&folder, Shape::Single, 0) };
+        vec![vdev(0..1, VdevRole::Data), vdev(1..2, VdevRole::Data), vdev(2..3, VdevRole::Log)];
+    let new = NewPool { vdevs, ..new_pool(&folder, VdevLayout::Single, 0) };
     let held = engine::pool::create(&new, &environment()).unwrap();
     let properties = vec![("logbias".to_owned(), "throughput".to_owned())];
     let spared = NewDataset { name: "tank/spared".to_owned(), properties };
@@ -164,7 +169,8 @@ fn logs_are_on_log_devices_unless_the_dataset_spares_them() {
 #[test]
 fn attributes_that_move_outlast_a_power_cut() {
     let folder = TempDir::new("moving-xattrs", 1, 128 << 20);
-    let held = engine::pool::create(&new_pool(&folder, Shape::Single, 1), &environment()).unwrap();
+    let held =
+        engine::pool::create(&new_pool(&folder, VdevLayout::Single, 1), &environment()).unwrap();
     held.set_property("tank", "xattr", "sa").unwrap();
     let live = held.filesystem("tank").unwrap();
     let make = |name: &str| {
@@ -218,7 +224,8 @@ fn attributes_that_move_outlast_a_power_cut() {
 #[test]
 fn an_fsync_keeps_attributes_that_are_files() {
     let folder = TempDir::new("kept-xattrs", 1, 128 << 20);
-    let held = engine::pool::create(&new_pool(&folder, Shape::Single, 1), &environment()).unwrap();
+    let held =
+        engine::pool::create(&new_pool(&folder, VdevLayout::Single, 1), &environment()).unwrap();
     held.set_property("tank", "xattr", "dir").unwrap();
     let live = held.filesystem("tank").unwrap();
     write_file(&held, "tank", "letter", b"x");

@@ -1,6 +1,6 @@
 //! Encrypted datasets: made, written, locked, opened again; `zdb` and the examiner find nothing.
 
-use engine::pool::{NewDataset, Pool, Rewind, Shape};
+use engine::pool::{NewDataset, Pool, Rewind, VdevLayout};
 use engine::{Error, KeyState};
 
 use crate::test_pool::{TempDir, check_pool, environment, new_pool, read_file, write_file};
@@ -23,7 +23,7 @@ fn import(folder: &TempDir) -> Pool {
 fn what_is_encrypted_is_there_again_with_its_key() {
     let folder = TempDir::new("encrypted", 3, 256 << 20);
     let held =
-        engine::pool::create(&new_pool(&folder, Shape::Raidz(1), 3), &environment()).unwrap();
+        engine::pool::create(&new_pool(&folder, VdevLayout::Raidz(1), 3), &environment()).unwrap();
     held.create_filesystem_with(&new_dataset("tank/secret", &ROOT_PROPERTIES), Some(SECRET))
         .unwrap();
     held.create_filesystem(&new_dataset("tank/secret/inner", &[("compression", "off")])).unwrap();
@@ -78,7 +78,7 @@ fn what_is_encrypted_is_there_again_with_its_key() {
 #[test]
 fn the_whole_pool_may_be_encrypted() {
     let folder = TempDir::new("all-encrypted", 1, 128 << 20);
-    let mut pool = new_pool(&folder, Shape::Single, 1);
+    let mut pool = new_pool(&folder, VdevLayout::Single, 1);
     pool.properties =
         new_dataset("", &[("encryption", "aes-192-gcm"), ("keyformat", "hex")]).properties;
     let wishes = engine::pool::CreateOptions::parse(&[], false).unwrap();
@@ -100,7 +100,8 @@ fn the_whole_pool_may_be_encrypted() {
 #[test]
 fn what_makes_no_sense_is_refused() {
     let folder = TempDir::new("encryption-refused", 1, 128 << 20);
-    let held = engine::pool::create(&new_pool(&folder, Shape::Single, 1), &environment()).unwrap();
+    let held =
+        engine::pool::create(&new_pool(&folder, VdevLayout::Single, 1), &environment()).unwrap();
     for (properties, secret) in [
         (&[("encryption", "on")][..], Some(SECRET)),
         (&[("encryption", "rot13"), ("keyformat", "passphrase")], Some(SECRET)),
@@ -148,7 +149,8 @@ fn property_value(held: &Pool, name: &str, property: &str) -> String {
 #[test]
 fn keys_are_changed_and_inherited() {
     let folder = TempDir::new("rekeyed", 1, 256 << 20);
-    let held = engine::pool::create(&new_pool(&folder, Shape::Single, 1), &environment()).unwrap();
+    let held =
+        engine::pool::create(&new_pool(&folder, VdevLayout::Single, 1), &environment()).unwrap();
     held.create_filesystem_with(&new_dataset("tank/a", &ROOT_PROPERTIES), Some(SECRET)).unwrap();
     held.create_filesystem(&new_dataset("tank/a/b", &[])).unwrap();
     held.create_filesystem(&new_dataset("tank/a/b/c", &[])).unwrap();
@@ -218,7 +220,8 @@ fn keys_are_changed_and_inherited() {
 #[test]
 fn promises_of_what_is_locked_need_its_key() {
     let folder = TempDir::new("locked-log", 1, 128 << 20);
-    let held = engine::pool::create(&new_pool(&folder, Shape::Single, 1), &environment()).unwrap();
+    let held =
+        engine::pool::create(&new_pool(&folder, VdevLayout::Single, 1), &environment()).unwrap();
     held.create_filesystem_with(&new_dataset("tank/secret", &ROOT_PROPERTIES), Some(SECRET))
         .unwrap();
     held.create_filesystem(&new_dataset("tank/secret/inner", &[])).unwrap();
@@ -269,7 +272,8 @@ fn promises_of_what_is_locked_need_its_key() {
 #[test]
 fn what_is_made_below_a_key_that_changes_meanwhile_is_opened_by_it() {
     let folder = TempDir::new("meanwhile", 1, 256 << 20);
-    let held = engine::pool::create(&new_pool(&folder, Shape::Single, 1), &environment()).unwrap();
+    let held =
+        engine::pool::create(&new_pool(&folder, VdevLayout::Single, 1), &environment()).unwrap();
     let own = [("encryption", "on"), ("keyformat", "raw")];
     held.create_filesystem_with(&new_dataset("tank/secret", &own), Some(&[0; 32])).unwrap();
     for round in 1..6_u8 {
@@ -296,7 +300,8 @@ fn what_is_made_below_a_key_that_changes_meanwhile_is_opened_by_it() {
 #[test]
 fn a_clone_is_encrypted_as_what_it_is_a_clone_of() {
     let folder = TempDir::new("clone-keys", 1, 128 << 20);
-    let held = engine::pool::create(&new_pool(&folder, Shape::Single, 1), &environment()).unwrap();
+    let held =
+        engine::pool::create(&new_pool(&folder, VdevLayout::Single, 1), &environment()).unwrap();
     held.create_filesystem(&new_dataset("tank/plain", &[])).unwrap();
     held.create_filesystem_with(&new_dataset("tank/secret", &ROOT_PROPERTIES), Some(SECRET))
         .unwrap();
@@ -327,7 +332,8 @@ fn a_clone_is_encrypted_as_what_it_is_a_clone_of() {
 #[test]
 fn what_is_locked_cannot_be_opened_meanwhile() {
     let folder = TempDir::new("locked-meanwhile", 1, 256 << 20);
-    let held = engine::pool::create(&new_pool(&folder, Shape::Single, 1), &environment()).unwrap();
+    let held =
+        engine::pool::create(&new_pool(&folder, VdevLayout::Single, 1), &environment()).unwrap();
     let own = [("encryption", "on"), ("keyformat", "raw")];
     held.create_filesystem_with(&new_dataset("tank/secret", &own), Some(&[7; 32])).unwrap();
     for inner in 0..20 {

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 
-use engine::pool::{self, CreateOptions, NewDataset, Pool, RenameMode, RenameRequest, Shape};
+use engine::pool::{self, CreateOptions, NewDataset, Pool, RenameMode, RenameRequest, VdevLayout};
 use units::ObjectId;
 
 use crate::shared_blocks::run_zdb;
@@ -18,9 +18,9 @@ fn uses(folder: &Path) -> BTreeMap<String, u64> {
     let device = |path: &Path| Arc::new(device::File::open(path).unwrap()) as _;
     let devices: Vec<Arc<dyn device::Device>> =
         std::fs::read_dir(folder).unwrap().map(|entry| device(&entry.unwrap().path())).collect();
-    let pool = spa::scan(&devices).0[0].open(&spa::Options::default()).unwrap();
+    let pool = spa::scan_devices(&devices).0[0].open(&spa::PoolOpenOptions::default()).unwrap();
     let name = |guid: &str| guid.split_once(':').unwrap().1.to_owned();
-    pool.features().iter().map(|feature| (name(&feature.guid), feature.uses)).collect()
+    pool.features().iter().map(|feature| (name(&feature.guid), feature.refcount)).collect()
 }
 
 /// The pool in a folder has no faults, `zdb` finds no count that differs, and a feature has so many
@@ -42,7 +42,7 @@ fn import(folder: &TempDir) -> Pool {
 /// Makes a pool, has it changed, and exports it.
 fn made(name: &str, wishes: &[(&str, &str)], change: impl FnOnce(&Pool)) -> TempDir {
     let folder = TempDir::new(name, 1, 128 << 20);
-    let mut new = new_pool(&folder, Shape::Single, 1);
+    let mut new = new_pool(&folder, VdevLayout::Single, 1);
     new.properties.clear();
     let wishes = CreateOptions::parse(&properties(wishes), false).unwrap();
     let held = pool::create_with_options(&new, wishes, &environment()).unwrap();
@@ -132,7 +132,7 @@ fn rename_and_link_activate_longname() {
 fn replay_of_intent_log_activates_longname() {
     let folder = TempDir::new("longname-replay", 1, 128 << 20);
     let after_crash = TempDir::new("longname-replayed", 0, 0);
-    let mut new = new_pool(&folder, Shape::Single, 1);
+    let mut new = new_pool(&folder, VdevLayout::Single, 1);
     new.properties = properties(&[("longname", "on")]);
     let held = pool::create(&new, &environment()).unwrap();
     let live = held.filesystem("tank").unwrap();
@@ -176,7 +176,7 @@ fn enabled_label_feature_is_named_in_labels() {
     let named = |folder: &TempDir| {
         let device = Arc::new(device::File::open(&folder.path().join("d0.img")).unwrap());
         let devices: Vec<Arc<dyn device::Device>> = vec![device];
-        let candidates = spa::scan(&devices).0;
+        let candidates = spa::scan_devices(&devices).0;
         candidates[0].config().unwrap().pool.features_for_read.clone()
     };
     assert_eq!(named(&folder), ["com.klarasystems:vdev_zaps_v2"]);
@@ -284,11 +284,14 @@ fn encryption_counts_datasets() {
 #[test]
 fn vdevs_activate_features_of_the_pool() {
     let folder = TempDir::new("vdev-features", 4, 128 << 20);
-    let mut new =
-        new_pool(&folder, Shape::Draid(pool::Groups { parity: 1, data: 1, spares: 0 }), 3);
+    let mut new = new_pool(
+        &folder,
+        VdevLayout::Draid(pool::DraidLayout { parity: 1, data: 1, spares: 0 }),
+        3,
+    );
     let drives = vec![folder.drives(4)[3].clone()];
-    let purpose = pool::Purpose::Special;
-    new.vdevs.push(pool::NewVdev { layout: Shape::Single, drives, role: purpose });
+    let purpose = pool::VdevRole::Special;
+    new.vdevs.push(pool::NewVdev { layout: VdevLayout::Single, drives, role: purpose });
     new.force = true;
     pool::create(&new, &environment()).unwrap().export().unwrap();
     for feature in ["draid", "allocation_classes", "vdev_zaps_v2"] {

@@ -2,8 +2,8 @@
 
 use engine::files::Reason;
 use engine::pool::{
-    Groups, NewDataset, NewInode, NewPool, NewVdev, OpenFileSystem, Pool, Purpose, Shape,
-    WriteOffset, XattrMode,
+    DraidLayout, NewDataset, NewInode, NewPool, NewVdev, OpenFileSystem, Pool, VdevLayout,
+    VdevRole, WriteOffset, XattrMode,
 };
 use sim::Seed;
 use units::ObjectId;
@@ -34,17 +34,17 @@ fn random_bytes(chance: &mut Seed, length: u64) -> Vec<u8> {
 impl FillTest {
     fn new(folder: &TempDir, mut rng: Seed) -> Self {
         let shapes = [
-            (Shape::Single, 1),
-            (Shape::Mirror, 2),
-            (Shape::Raidz(1), 3),
-            (Shape::Raidz(2), 6),
-            (Shape::Raidz(3), 8),
-            (Shape::Draid(Groups { parity: 1, data: 4, spares: 1 }), 7),
-            (Shape::Draid(Groups { parity: 2, data: 4, spares: 0 }), 8),
+            (VdevLayout::Single, 1),
+            (VdevLayout::Mirror, 2),
+            (VdevLayout::Raidz(1), 3),
+            (VdevLayout::Raidz(2), 6),
+            (VdevLayout::Raidz(3), 8),
+            (VdevLayout::Draid(DraidLayout { parity: 1, data: 4, spares: 1 }), 7),
+            (VdevLayout::Draid(DraidLayout { parity: 2, data: 4, spares: 0 }), 8),
         ];
         let (shape, count) = choose(&mut rng, &shapes);
         let vdevs =
-            vec![NewVdev { layout: shape, drives: folder.drives(count), role: Purpose::Data }];
+            vec![NewVdev { layout: shape, drives: folder.drives(count), role: VdevRole::Data }];
         let ashift = choose(&mut rng, &[9, 12, 12, 13]);
         let (name, properties) = ("tank".to_owned(), Vec::new());
         let new = NewPool { name, vdevs, ashift: Some(ashift), properties, force: false };

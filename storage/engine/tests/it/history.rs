@@ -1,6 +1,6 @@
 //! What is done to a pool is written down in it, as `zpool history` and `zdb -h` show it.
 
-use engine::pool::{NewDataset, Shape};
+use engine::pool::{NewDataset, VdevLayout};
 
 use crate::shared_blocks::run_zdb;
 use crate::test_pool::{TempDir, environment, new_pool};
@@ -8,7 +8,8 @@ use crate::test_pool::{TempDir, environment, new_pool};
 #[test]
 fn what_is_done_to_a_pool_is_written_down() {
     let folder = TempDir::new("history", 1, 128 << 20);
-    let held = engine::pool::create(&new_pool(&folder, Shape::Single, 1), &environment()).unwrap();
+    let held =
+        engine::pool::create(&new_pool(&folder, VdevLayout::Single, 1), &environment()).unwrap();
     held.record_command("zpool create tank d0.img", 1000);
     let child = NewDataset { name: "tank/child".to_owned(), properties: Vec::new() };
     held.create_filesystem(&child).unwrap();

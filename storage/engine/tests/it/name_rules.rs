@@ -1,7 +1,7 @@
 //! File systems whose files' names are compared without case, or normalized.
 
 use engine::files::Reason;
-use engine::pool::{NewDataset, NewInode, Pool, RenameMode, RenameRequest, Shape};
+use engine::pool::{NewDataset, NewInode, Pool, RenameMode, RenameRequest, VdevLayout};
 use units::ObjectId;
 
 use crate::test_pool::{
@@ -22,7 +22,7 @@ fn create_error(held: &Pool, fs: &str, name: &[u8]) -> Option<Reason> {
 #[test]
 fn names_are_compared_as_was_chosen() {
     let folder = TempDir::new("naming", 1, 128 << 20);
-    let mut pool = new_pool(&folder, Shape::Single, 1);
+    let mut pool = new_pool(&folder, VdevLayout::Single, 1);
     pool.properties = vec![("normalization".to_owned(), "formD".to_owned())];
     let held = engine::pool::create(&pool, &environment()).unwrap();
     held.create_filesystem(&new_dataset("tank/any", &[("casesensitivity", "insensitive")]))

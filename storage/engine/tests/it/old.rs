@@ -35,7 +35,7 @@ fn copy_of(pool: &Path) -> (TempDir, String, u64) {
         std::fs::copy(&image, folder.path().join(image.file_name().unwrap())).unwrap();
         devices.push(Arc::new(device::File::open(&image).unwrap()));
     }
-    let candidates = spa::scan(&devices).0;
+    let candidates = spa::scan_devices(&devices).0;
     let config = candidates[0].config().unwrap();
     (folder, candidates[0].name().to_owned(), config.pool.version)
 }

@@ -1,7 +1,7 @@
 //! What a pool says of itself: its own properties, its features, its name.
 
 use engine::pool::{
-    self, CreateOptions, ImportOptions, NewDataset, SetAttributes, Shape, XattrMode,
+    self, CreateOptions, ImportOptions, NewDataset, SetAttributes, VdevLayout, XattrMode,
 };
 
 use std::fs::File;
@@ -32,7 +32,7 @@ fn pools_have_properties_of_their_own() {
         ("comment", "the box in the cellar"),
         ("feature@draid", "disabled"),
     ]);
-    let new = new_pool(&folder, Shape::Mirror, 2);
+    let new = new_pool(&folder, VdevLayout::Mirror, 2);
     let held = pool::create_with_options(
         &new,
         CreateOptions::parse(&wishes, false).unwrap(),
@@ -71,7 +71,7 @@ fn a_pool_with_no_features_but_two_is_written() {
     let folder = TempDir::new("bare", 3, 128 << 20);
     let wishes =
         pairs(&[("feature@lz4_compress", "enabled"), ("feature@async_destroy", "enabled")]);
-    let mut new = new_pool(&folder, Shape::Raidz(1), 3);
+    let mut new = new_pool(&folder, VdevLayout::Raidz(1), 3);
     new.properties = pairs(&[("compression", "lz4")]);
     let held = pool::create_with_options(
         &new,
@@ -92,7 +92,8 @@ fn a_pool_with_no_features_but_two_is_written() {
 fn drives_are_free_after_a_pool_could_not_be_made() {
     let folder = TempDir::new("not-made", 1, 128 << 20);
     let fewer = || CreateOptions::parse(&pairs(&[("compatibility", "zol-0.7")]), false).unwrap();
-    let plain = pool::NewPool { properties: Vec::new(), ..new_pool(&folder, Shape::Single, 1) };
+    let plain =
+        pool::NewPool { properties: Vec::new(), ..new_pool(&folder, VdevLayout::Single, 1) };
     let plain = pool::NewPool { force: false, ..plain };
     let zstd = pool::NewPool { properties: pairs(&[("compression", "zstd")]), ..plain.clone() };
     let why = pool::create_with_options(&zstd, fewer(), &environment()).unwrap_err().to_string();
@@ -107,7 +108,7 @@ fn attributes_are_in_logs_where_the_pool_says_so() {
         let folder = TempDir::new(&format!("attributes-{number}"), 1, 128 << 20);
         let wishes = pairs(&[("feature@zilsaxattr", feature)]);
         let (new, wishes) =
-            (new_pool(&folder, Shape::Single, 1), CreateOptions::parse(&wishes, false));
+            (new_pool(&folder, VdevLayout::Single, 1), CreateOptions::parse(&wishes, false));
         let held = pool::create_with_options(&new, wishes.unwrap(), &environment()).unwrap();
         write_file(&held, "tank", "letter", b"dear");
         let live = held.filesystem("tank").unwrap();
@@ -137,7 +138,7 @@ fn attributes_are_in_logs_where_the_pool_says_so() {
 #[test]
 fn who_is_to_compress_with_zstd_says_so_before_the_first_block() {
     let folder = TempDir::new("says-zstd", 1, 128 << 20);
-    let new = pool::NewPool { properties: Vec::new(), ..new_pool(&folder, Shape::Single, 1) };
+    let new = pool::NewPool { properties: Vec::new(), ..new_pool(&folder, VdevLayout::Single, 1) };
     let held = pool::create(&new, &environment()).unwrap();
     let state = || property(&held, "feature@zstd_compress").0;
     held.set_property("tank", "compression", "lz4").unwrap();
@@ -158,7 +159,7 @@ fn files_have_projects_where_the_pool_says_so() {
         let folder = TempDir::new(&format!("projects-{feature}"), 1, 128 << 20);
         let wishes =
             CreateOptions::parse(&pairs(&[("feature@project_quota", feature)]), false).unwrap();
-        let new = new_pool(&folder, Shape::Single, 1);
+        let new = new_pool(&folder, VdevLayout::Single, 1);
         let held = pool::create_with_options(&new, wishes, &environment()).unwrap();
         write_file(&held, "tank", "letter", b"dear");
         let live = held.filesystem("tank").unwrap();
@@ -187,7 +188,7 @@ fn maps_without_histograms_are_not_logged() {
     let folder = TempDir::new("plain-maps", 2, 128 << 20);
     let wishes =
         CreateOptions::parse(&pairs(&[("feature@spacemap_histogram", "disabled")]), false).unwrap();
-    let new = new_pool(&folder, Shape::Mirror, 2);
+    let new = new_pool(&folder, VdevLayout::Mirror, 2);
     let held = pool::create_with_options(&new, wishes, &environment()).unwrap();
     for name in ["a", "b", "c"] {
         write_file(&held, "tank", name, &vec![5; 300_000]);
@@ -202,7 +203,7 @@ fn maps_without_histograms_are_not_logged() {
 #[test]
 fn a_destroyed_pool_comes_back_if_that_is_asked_for() {
     let folder = TempDir::new("destroyed", 1, 128 << 20);
-    let held = pool::create(&new_pool(&folder, Shape::Single, 1), &environment()).unwrap();
+    let held = pool::create(&new_pool(&folder, VdevLayout::Single, 1), &environment()).unwrap();
     write_file(&held, "tank", "letter", b"not meant to go");
     held.destroy_pool().unwrap();
     drop(held);
@@ -229,7 +230,7 @@ fn copy_labels(from: &File, to: &File) {
 #[test]
 fn nobody_takes_a_pool_from_a_host_that_lives() {
     let (here, there) = (TempDir::new("lives", 1, 128 << 20), TempDir::new("looks", 1, 128 << 20));
-    let new = new_pool(&here, Shape::Single, 1);
+    let new = new_pool(&here, VdevLayout::Single, 1);
     let held = pool::create(&new, &environment()).unwrap();
     held.set_pool_property("multihost", "on").unwrap();
     write_file(&held, "tank", "letter", b"mine");

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use device::{Device, File};
-use engine::pool::{Pool, Shape, Watch};
+use engine::pool::{Pool, ScanProgress, VdevLayout};
 
 use crate::resilver::import;
 use crate::shared_blocks::noise_bytes;
@@ -17,7 +17,7 @@ fn open_device(path: &Path) -> Arc<dyn Device> {
 }
 
 fn resilver(held: &Pool) {
-    let mended = held.resilver(&Watch::new()).unwrap();
+    let mended = held.resilver(&ScanProgress::new()).unwrap();
     assert!(mended.complete && mended.errors == 0, "{mended:?}");
     assert!(!held.needs_resilver());
 }
@@ -27,9 +27,9 @@ fn resilver(held: &Pool) {
 #[test]
 fn a_drive_that_comes_back_gets_what_it_missed() {
     for (name, shape, count, spare) in [
-        ("mirror", Shape::Mirror, 2, 1),
-        ("raidz1", Shape::Raidz(1), 3, 1),
-        ("raidz2", Shape::Raidz(2), 4, 2),
+        ("mirror", VdevLayout::Mirror, 2, 1),
+        ("raidz1", VdevLayout::Raidz(1), 3, 1),
+        ("raidz2", VdevLayout::Raidz(2), 4, 2),
     ] {
         let folder = TempDir::new(&format!("back-{name}"), count, DRIVE_SIZE);
         let held = engine::pool::create(&new_pool(&folder, shape, count), &environment()).unwrap();
@@ -63,7 +63,8 @@ fn a_drive_that_comes_back_gets_what_it_missed() {
 #[test]
 fn a_drive_that_lacks_something_older_comes_back_as_well() {
     let folder = TempDir::new("back-older", 2, DRIVE_SIZE);
-    let held = engine::pool::create(&new_pool(&folder, Shape::Mirror, 2), &environment()).unwrap();
+    let held =
+        engine::pool::create(&new_pool(&folder, VdevLayout::Mirror, 2), &environment()).unwrap();
     held.export().unwrap();
     drop(held);
     let drives = folder.drives(2);
@@ -101,7 +102,8 @@ fn a_drive_that_lacks_something_older_comes_back_as_well() {
 #[test]
 fn a_drive_that_others_had_meanwhile_is_not_taken_back() {
     let folder = TempDir::new("back-elsewhere", 2, DRIVE_SIZE);
-    let held = engine::pool::create(&new_pool(&folder, Shape::Mirror, 2), &environment()).unwrap();
+    let held =
+        engine::pool::create(&new_pool(&folder, VdevLayout::Mirror, 2), &environment()).unwrap();
     held.export().unwrap();
     drop(held);
     let drives = folder.drives(2);
@@ -140,7 +142,7 @@ fn path_of_missing(drives: &[std::path::PathBuf]) -> std::path::PathBuf {
 fn a_drive_that_comes_back_under_another_name_is_found() {
     let folder = TempDir::new("back-renamed", 3, DRIVE_SIZE);
     let held =
-        engine::pool::create(&new_pool(&folder, Shape::Raidz(1), 3), &environment()).unwrap();
+        engine::pool::create(&new_pool(&folder, VdevLayout::Raidz(1), 3), &environment()).unwrap();
     held.export().unwrap();
     drop(held);
     let drives = folder.drives(3);
@@ -183,7 +185,7 @@ fn a_name_that_leads_to_the_same_drive_stays() {
         std::os::unix::fs::symlink(&drives[index], &link).unwrap();
         link
     };
-    let mut new = new_pool(&folder, Shape::Mirror, 2);
+    let mut new = new_pool(&folder, VdevLayout::Mirror, 2);
     new.vdevs[0].drives = vec![link(0), link(1)];
     let held = engine::pool::create(&new, &environment()).unwrap();
     held.export().unwrap();
@@ -207,7 +209,8 @@ fn a_name_that_leads_to_the_same_drive_stays() {
 #[test]
 fn an_old_copy_of_a_drive_is_known_to_lack_what_came_later() {
     let folder = TempDir::new("back-copy", 2, DRIVE_SIZE);
-    let held = engine::pool::create(&new_pool(&folder, Shape::Mirror, 2), &environment()).unwrap();
+    let held =
+        engine::pool::create(&new_pool(&folder, VdevLayout::Mirror, 2), &environment()).unwrap();
     let drives = folder.drives(2);
     let copy = folder.path().join("copy.img");
     write_file(&held, "tank", "before", &noise_bytes(1, 3 << 20));
@@ -220,7 +223,7 @@ fn an_old_copy_of_a_drive_is_known_to_lack_what_came_later() {
     std::fs::rename(&copy, &drives[0]).unwrap();
     // it fails
     std::fs::OpenOptions::new().write(true).open(&away).unwrap().set_len(0).unwrap();
-    let scrubbed = held.scrub(&Watch::new()).unwrap();
+    let scrubbed = held.scrub(&ScanProgress::new()).unwrap();
     assert!(scrubbed.complete && !held.needs_resilver());
     assert!(held.status().vdevs[0].children[0].read_errors > 0);
     held.clear_errors(None).unwrap();
@@ -241,7 +244,8 @@ fn an_old_copy_of_a_drive_is_known_to_lack_what_came_later() {
 #[test]
 fn a_drive_that_comes_back_from_others_is_not_used_again() {
     let folder = TempDir::new("back-others", 2, DRIVE_SIZE);
-    let held = engine::pool::create(&new_pool(&folder, Shape::Mirror, 2), &environment()).unwrap();
+    let held =
+        engine::pool::create(&new_pool(&folder, VdevLayout::Mirror, 2), &environment()).unwrap();
     let drives = folder.drives(2);
     let elsewhere = folder.path().join("elsewhere");
     std::fs::create_dir(&elsewhere).unwrap();
@@ -257,7 +261,7 @@ fn a_drive_that_comes_back_from_others_is_not_used_again() {
     std::fs::rename(&drives[0], &away).unwrap();
     std::fs::rename(&other, &drives[0]).unwrap();
     std::fs::OpenOptions::new().write(true).open(&away).unwrap().set_len(0).unwrap();
-    held.scrub(&Watch::new()).unwrap();
+    held.scrub(&ScanProgress::new()).unwrap();
     held.clear_errors(None).unwrap();
     write_file(&held, "tank", "later", &noise_bytes(4, 3 << 20));
     held.export().unwrap();

@@ -1,7 +1,7 @@
 //! Volumes with all their space reserved: how much that is, and how it follows their size.
 
 use engine::dataset::DatasetQuery;
-use engine::pool::{NewDataset, Pool, Shape};
+use engine::pool::{NewDataset, Pool, VdevLayout};
 
 use crate::test_pool::{TempDir, check_pool, environment, new_pool};
 
@@ -28,7 +28,8 @@ const METADATA_BYTES: u64 = (7 + 1) * 2 * (128 << 10);
 #[test]
 fn what_a_volume_reserves_follows_its_size() {
     let folder = TempDir::new("thick", 1, 256 << 20);
-    let held = engine::pool::create(&new_pool(&folder, Shape::Single, 1), &environment()).unwrap();
+    let held =
+        engine::pool::create(&new_pool(&folder, VdevLayout::Single, 1), &environment()).unwrap();
     held.create_volume(&new_dataset("tank/vol", &[]), 4 << 20, 16 << 10, false).unwrap();
     assert_eq!(sizes_of(&held, "tank/vol"), (4 << 20, (4 << 20) + METADATA_BYTES));
     held.volume("tank/vol").unwrap().write(0, &vec![1; 100_000]).unwrap();
@@ -72,7 +73,7 @@ fn what_a_volume_reserves_follows_its_size() {
 fn with_parity_a_volume_reserves_what_its_blocks_take() {
     let folder = TempDir::new("thick-raidz", 3, 256 << 20);
     let held =
-        engine::pool::create(&new_pool(&folder, Shape::Raidz(1), 3), &environment()).unwrap();
+        engine::pool::create(&new_pool(&folder, VdevLayout::Raidz(1), 3), &environment()).unwrap();
     // with sectors of 4 KiB: 8 KiB take 16 KiB, and 128 KiB take 192 KiB
     held.create_volume(&new_dataset("tank/vol", &[]), 6 << 20, 8 << 10, false).unwrap();
     assert_eq!(sizes_of(&held, "tank/vol"), (6 << 20, (8 << 20) + METADATA_BYTES));

@@ -3,7 +3,7 @@
 
 use std::path::PathBuf;
 
-use engine::pool::{Groups, Pool, Shape, Watch};
+use engine::pool::{DraidLayout, Pool, ScanProgress, VdevLayout};
 
 use crate::shared_blocks::{noise_bytes, run_zdb};
 use crate::test_pool::{TempDir, check_pool, environment, new_pool, read_file, write_file};
@@ -49,7 +49,7 @@ fn compare_files(held: &Pool, name: &str) {
 
 fn resilver(held: &Pool, name: &str) {
     assert!(held.needs_resilver(), "{name}");
-    let mended = held.resilver(&Watch::new()).unwrap();
+    let mended = held.resilver(&ScanProgress::new()).unwrap();
     assert!(mended.complete && mended.errors == 0 && mended.written > 0, "{name}: {mended:?}");
     assert!(!held.needs_resilver(), "{name}");
 }
@@ -61,7 +61,7 @@ fn leaf_count(held: &Pool) -> usize {
     held.status().vdevs.iter().map(count_leaves).sum()
 }
 
-fn replace_in(name: &str, shape: Shape, count: usize, missing: bool) {
+fn replace_in(name: &str, shape: VdevLayout, count: usize, missing: bool) {
     let folder = TempDir::new(name, count, DRIVE_SIZE);
     let held = engine::pool::create(&new_pool(&folder, shape, count), &environment()).unwrap();
     fill_pool(&held);
@@ -114,24 +114,24 @@ fn replace_in(name: &str, shape: Shape, count: usize, missing: bool) {
 
 #[test]
 fn drives_are_replaced_whatever_they_are_part_of() {
-    replace_in("replace-single", Shape::Single, 1, false);
-    replace_in("replace-mirror", Shape::Mirror, 2, false);
-    replace_in("replace-raidz1", Shape::Raidz(1), 3, false);
-    let groups = Groups { parity: 1, data: 4, spares: 0 };
-    replace_in("replace-draid", Shape::Draid(groups), 5, false);
+    replace_in("replace-single", VdevLayout::Single, 1, false);
+    replace_in("replace-mirror", VdevLayout::Mirror, 2, false);
+    replace_in("replace-raidz1", VdevLayout::Raidz(1), 3, false);
+    let groups = DraidLayout { parity: 1, data: 4, spares: 0 };
+    replace_in("replace-draid", VdevLayout::Draid(groups), 5, false);
 }
 
 #[test]
 fn drives_that_are_gone_are_replaced() {
-    replace_in("replace-gone-mirror", Shape::Mirror, 2, true);
-    replace_in("replace-gone-raidz2", Shape::Raidz(2), 4, true);
+    replace_in("replace-gone-mirror", VdevLayout::Mirror, 2, true);
+    replace_in("replace-gone-raidz2", VdevLayout::Raidz(2), 4, true);
 }
 
 #[test]
 fn a_replacing_that_was_cut_short_goes_on() {
     let folder = TempDir::new("replace-cut", 3, DRIVE_SIZE);
     let held =
-        engine::pool::create(&new_pool(&folder, Shape::Raidz(1), 3), &environment()).unwrap();
+        engine::pool::create(&new_pool(&folder, VdevLayout::Raidz(1), 3), &environment()).unwrap();
     fill_pool(&held);
     let new = create_image(&folder, "new.img", DRIVE_SIZE);
     held.replace_drive("d1.img", Some(&new), false).unwrap();
@@ -149,7 +149,8 @@ fn a_replacing_that_was_cut_short_goes_on() {
 #[test]
 fn sides_come_and_go() {
     let folder = TempDir::new("attach", 1, DRIVE_SIZE);
-    let held = engine::pool::create(&new_pool(&folder, Shape::Single, 1), &environment()).unwrap();
+    let held =
+        engine::pool::create(&new_pool(&folder, VdevLayout::Single, 1), &environment()).unwrap();
     fill_pool(&held);
     assert!(held.detach_drive("d0.img").is_err(), "what it holds is nowhere else");
     let (a, b) =

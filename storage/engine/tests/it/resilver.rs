@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use engine::pool::{
-    Groups, NewDataset, Pool, RenameMode, RenameRequest, Shape, Watch, WriteOffset,
+    DraidLayout, NewDataset, Pool, RenameMode, RenameRequest, ScanProgress, VdevLayout, WriteOffset,
 };
 use units::ObjectId;
 
@@ -25,7 +25,7 @@ fn new_dataset(name: &str) -> NewDataset {
 }
 
 /// A pool with all kinds of things in it, some of which its first drives do not know of.
-pub(crate) fn create_with_outdated(folder: &TempDir, shape: Shape, count: usize, away: usize) {
+pub(crate) fn create_with_outdated(folder: &TempDir, shape: VdevLayout, count: usize, away: usize) {
     let held = engine::pool::create(&new_pool(folder, shape, count), &environment()).unwrap();
     write_file(&held, "tank", "before", &noise_bytes(1, 6 << 20));
     held.create_filesystem(&new_dataset("tank/child")).unwrap();
@@ -63,12 +63,12 @@ fn compare_files(held: &Pool, name: &str) {
     }
 }
 
-fn resilver_returned(name: &str, shape: Shape, count: usize, away: usize) {
+fn resilver_returned(name: &str, shape: VdevLayout, count: usize, away: usize) {
     let folder = TempDir::new(name, count, DRIVE_SIZE);
     create_with_outdated(&folder, shape, count, away);
     let held = import(&folder.drives(count));
     assert!(held.needs_resilver(), "{name}");
-    let watch = Watch::new();
+    let watch = ScanProgress::new();
     let mended = held.resilver(&watch).unwrap();
     assert!(mended.complete && mended.damage.is_empty(), "{name}: {mended:?}");
     assert!(mended.written > 1 << 20 && mended.read > 1 << 20, "{name}: {mended:?}");
@@ -84,7 +84,7 @@ fn resilver_returned(name: &str, shape: Shape, count: usize, away: usize) {
     held.close().unwrap();
     drop(held);
     let held = import(&drives);
-    let again = held.resilver(&Watch::new()).unwrap();
+    let again = held.resilver(&ScanProgress::new()).unwrap();
     assert!(again.complete && again.errors == 0);
     held.export().unwrap();
     drop(held);
@@ -93,20 +93,20 @@ fn resilver_returned(name: &str, shape: Shape, count: usize, away: usize) {
 
 #[test]
 fn sides_of_a_mirror_that_were_away_get_what_they_missed() {
-    resilver_returned("resilver-mirror", Shape::Mirror, 3, 2);
+    resilver_returned("resilver-mirror", VdevLayout::Mirror, 3, 2);
 }
 
 #[test]
 fn drives_of_a_raidz_that_were_away_get_what_they_missed() {
-    resilver_returned("resilver-raidz1", Shape::Raidz(1), 3, 1);
-    resilver_returned("resilver-raidz2", Shape::Raidz(2), 5, 2);
-    resilver_returned("resilver-raidz3", Shape::Raidz(3), 8, 3);
+    resilver_returned("resilver-raidz1", VdevLayout::Raidz(1), 3, 1);
+    resilver_returned("resilver-raidz2", VdevLayout::Raidz(2), 5, 2);
+    resilver_returned("resilver-raidz3", VdevLayout::Raidz(3), 8, 3);
 }
 
 #[test]
 fn drives_of_a_draid_that_were_away_get_what_they_missed() {
-    let groups = Groups { parity: 2, data: 3, spares: 1 };
-    resilver_returned("resilver-draid", Shape::Draid(groups), 7, 2);
+    let groups = DraidLayout { parity: 2, data: 3, spares: 1 };
+    resilver_returned("resilver-draid", VdevLayout::Draid(groups), 7, 2);
 }
 
 /// Makes, rewrites, renames and deletes files, and snapshots, until told to stop.
@@ -168,7 +168,7 @@ fn fill_pool(held: &Pool) {
 #[test]
 fn a_pool_that_is_written_meanwhile_comes_to_no_harm() {
     for (name, shape, count) in
-        [("churn-raidz2", Shape::Raidz(2), 4), ("churn-mirror", Shape::Mirror, 2)]
+        [("churn-raidz2", VdevLayout::Raidz(2), 4), ("churn-mirror", VdevLayout::Mirror, 2)]
     {
         let folder = TempDir::new(name, count, DRIVE_SIZE);
         create_with_outdated(&folder, shape, count, 1);
@@ -178,7 +178,7 @@ fn a_pool_that_is_written_meanwhile_comes_to_no_harm() {
         let stop = AtomicBool::new(false);
         let mended = std::thread::scope(|scope| {
             scope.spawn(|| churn_files(&held, &stop));
-            let mended = held.resilver(&Watch::new());
+            let mended = held.resilver(&ScanProgress::new());
             stop.store(true, Ordering::Release);
             mended.unwrap()
         });
@@ -200,7 +200,7 @@ fn compare_kept(held: &Pool, name: &str) {
 #[test]
 fn what_is_lost_is_named_and_stays_noted() {
     let folder = TempDir::new("resilver-lost", 2, DRIVE_SIZE);
-    let mut new = new_pool(&folder, Shape::Mirror, 2);
+    let mut new = new_pool(&folder, VdevLayout::Mirror, 2);
     new.properties = vec![("compression".to_owned(), "off".to_owned())];
     let held = engine::pool::create(&new, &environment()).unwrap();
     held.export().unwrap();
@@ -221,7 +221,7 @@ fn what_is_lost_is_named_and_stays_noted() {
     std::fs::write(&drives[1], &image).unwrap();
 
     let held = import(&drives);
-    let mended = held.resilver(&Watch::new()).unwrap();
+    let mended = held.resilver(&ScanProgress::new()).unwrap();
     assert!(mended.complete, "{mended:?}");
     assert_eq!((mended.errors, mended.damage.len()), (1, 1), "{mended:?}");
     assert_eq!(mended.damage, ["tank:/while: bytes 1048576 to 1179647"]);
@@ -234,7 +234,7 @@ fn what_is_lost_is_named_and_stays_noted() {
     now[at] = image[at];
     std::fs::write(&drives[1], now).unwrap();
     let held = import(&drives);
-    let mended = held.resilver(&Watch::new()).unwrap();
+    let mended = held.resilver(&ScanProgress::new()).unwrap();
     assert!(mended.complete && mended.errors == 0 && !held.needs_resilver(), "{mended:?}");
     held.export().unwrap();
     drop(held);
@@ -262,9 +262,9 @@ pub(crate) fn corrupt_sectors(drive: &std::path::Path) {
 #[test]
 fn a_scrub_mends_what_is_wrong_while_the_pool_is_written() {
     for (name, shape, count) in [
-        ("scrub-mirror", Shape::Mirror, 2),
-        ("scrub-raidz1", Shape::Raidz(1), 3),
-        ("scrub-raidz2", Shape::Raidz(2), 5),
+        ("scrub-mirror", VdevLayout::Mirror, 2),
+        ("scrub-raidz1", VdevLayout::Raidz(1), 3),
+        ("scrub-raidz2", VdevLayout::Raidz(2), 5),
     ] {
         let folder = TempDir::new(name, count, DRIVE_SIZE);
         create_with_outdated(&folder, shape, count, 0);
@@ -275,13 +275,13 @@ fn a_scrub_mends_what_is_wrong_while_the_pool_is_written() {
         let stop = AtomicBool::new(false);
         let mended = std::thread::scope(|scope| {
             scope.spawn(|| churn_files(&held, &stop));
-            let mended = held.scrub(&Watch::new());
+            let mended = held.scrub(&ScanProgress::new());
             stop.store(true, Ordering::Release);
             mended.unwrap()
         });
         assert!(mended.complete && mended.damage.is_empty(), "{name}: {mended:?}");
         assert!(mended.written > 0, "{name}: {mended:?}");
-        let again = held.scrub(&Watch::new()).unwrap();
+        let again = held.scrub(&ScanProgress::new()).unwrap();
         assert!(again.complete && again.written == 0, "{name}: {again:?}");
         compare_kept(&held, name);
         held.export().unwrap();
@@ -293,9 +293,9 @@ fn a_scrub_mends_what_is_wrong_while_the_pool_is_written() {
 #[test]
 fn one_that_is_stopped_begins_anew() {
     let folder = TempDir::new("resilver-stopped", 2, DRIVE_SIZE);
-    create_with_outdated(&folder, Shape::Mirror, 2, 1);
+    create_with_outdated(&folder, VdevLayout::Mirror, 2, 1);
     let held = import(&folder.drives(2));
-    let watch = Watch::new();
+    let watch = ScanProgress::new();
     watch.job.cancel.cancel();
     let mended = held.resilver(&watch).unwrap();
     assert!(!mended.complete && held.needs_resilver(), "{mended:?}");
@@ -304,7 +304,7 @@ fn one_that_is_stopped_begins_anew() {
     drop(held);
     let held = import(&folder.drives(2));
     assert!(held.needs_resilver());
-    let mended = held.resilver(&Watch::new()).unwrap();
+    let mended = held.resilver(&ScanProgress::new()).unwrap();
     assert!(mended.complete && mended.errors == 0);
     held.export().unwrap();
     drop(held);

@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use device::{Device, File};
-use engine::pool::{self, ImportOptions, Pool, Rewind, RewindTarget, Shape};
+use engine::pool::{self, ImportOptions, Pool, Rewind, RewindTarget, VdevLayout};
 use engine::{Error, ImportPoint};
 
 use crate::test_pool::{TempDir, check_pool, environment, new_pool, read_file, write_file};
@@ -58,7 +58,7 @@ fn preview_rewind(
 
 fn candidates(drives: impl Iterator<Item = PathBuf>) -> Vec<spa::Candidate> {
     let open = |path: PathBuf| Arc::new(File::open(&path).unwrap()) as Arc<dyn Device>;
-    spa::scan(&drives.map(open).collect::<Vec<_>>()).0
+    spa::scan_devices(&drives.map(open).collect::<Vec<_>>()).0
 }
 
 /// Its txgs, newest first.
@@ -71,7 +71,7 @@ fn uberblock_txgs(folder: &TempDir) -> Vec<u64> {
 /// Makes a pool, a mirror of two, with a file for each of some groups, and cuts the power. Something was
 /// promised after the last.
 fn create_history(folder: &TempDir) -> Vec<u64> {
-    let held = pool::create(&new_pool(folder, Shape::Mirror, 2), &environment()).unwrap();
+    let held = pool::create(&new_pool(folder, VdevLayout::Mirror, 2), &environment()).unwrap();
     let mut txgs = Vec::new();
     for name in ["one", "two", "three", "four"] {
         write_file(&held, "tank", name, name.repeat(50_000).as_bytes());

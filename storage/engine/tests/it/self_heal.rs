@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use engine::pool::{Groups, NewDataset, Pool, Shape, Watch};
+use engine::pool::{DraidLayout, NewDataset, Pool, ScanProgress, VdevLayout};
 use units::ObjectId;
 
 use crate::resilver::{churn_files, corrupt_sectors, create_with_outdated, import};
@@ -53,7 +53,12 @@ fn with_sync_thread(held: &Pool, work: impl FnOnce()) {
 }
 
 /// A pool with a file, of which a drive has a sector wrong. Which drive, and where.
-fn create_corrupted(folder: &TempDir, shape: Shape, count: usize, content: &[u8]) -> (usize, u64) {
+fn create_corrupted(
+    folder: &TempDir,
+    shape: VdevLayout,
+    count: usize,
+    content: &[u8],
+) -> (usize, u64) {
     let held = engine::pool::create(&new_pool(folder, shape, count), &environment()).unwrap();
     held.set_property("tank", "compression", "off").unwrap();
     write_file(&held, "tank", "film", content);
@@ -63,7 +68,7 @@ fn create_corrupted(folder: &TempDir, shape: Shape, count: usize, content: &[u8]
     let drives = folder.drives(count);
     let place = |drive: usize| Some((drive, find_sector(&drives[drive], sector)?));
     let (mut drive, at) = (0..count).find_map(place).expect("it is on a drive");
-    if shape == Shape::Mirror {
+    if shape == VdevLayout::Mirror {
         // the side that this region is read from
         drive = usize::try_from((at - DATA_OFFSET) >> 21).unwrap() % count;
     }
@@ -79,10 +84,10 @@ fn checksum_errors(held: &Pool) -> u64 {
 #[test]
 fn who_reads_has_it_mended() {
     for (name, shape, count) in [
-        ("mirror", Shape::Mirror, 2),
-        ("raidz1", Shape::Raidz(1), 4),
-        ("raidz2", Shape::Raidz(2), 5),
-        ("draid1", Shape::Draid(Groups { parity: 1, data: 2, spares: 1 }), 5),
+        ("mirror", VdevLayout::Mirror, 2),
+        ("raidz1", VdevLayout::Raidz(1), 4),
+        ("raidz2", VdevLayout::Raidz(2), 5),
+        ("draid1", VdevLayout::Draid(DraidLayout { parity: 1, data: 2, spares: 1 }), 5),
     ] {
         let folder = TempDir::new(&format!("healing-{name}"), count, DRIVE_SIZE);
         let content = noise_bytes(7, 1 << 20);
@@ -110,8 +115,8 @@ fn sides_that_differ_without_a_checksum_are_not_written_over_one_another() {
     for wrong in 0..2 {
         let folder = TempDir::new(&format!("healing-unknown-{wrong}"), 2, DRIVE_SIZE);
         let content = noise_bytes(9, 1 << 20);
-        let held =
-            engine::pool::create(&new_pool(&folder, Shape::Mirror, 2), &environment()).unwrap();
+        let held = engine::pool::create(&new_pool(&folder, VdevLayout::Mirror, 2), &environment())
+            .unwrap();
         held.set_property("tank", "compression", "off").unwrap();
         held.set_property("tank", "checksum", "off").unwrap();
         write_file(&held, "tank", "film", &content);
@@ -121,7 +126,7 @@ fn sides_that_differ_without_a_checksum_are_not_written_over_one_another() {
         let at = find_sector(&drives[wrong], sector).unwrap();
         overwrite(&drives[wrong], at, &noise_bytes(99, 4096));
         let held = import(&drives);
-        let scrubbed = held.scrub(&Watch::new()).unwrap();
+        let scrubbed = held.scrub(&ScanProgress::new()).unwrap();
         assert_eq!((scrubbed.complete, scrubbed.errors, scrubbed.written), (true, 1, 0));
         held.export().unwrap();
         assert!(has_bytes(&drives[1 - wrong], at, sector), "it is the only one that is right");
@@ -132,7 +137,7 @@ fn sides_that_differ_without_a_checksum_are_not_written_over_one_another() {
 fn what_is_not_there_any_more_is_left_alone() {
     let folder = TempDir::new("healing-gone", 4, DRIVE_SIZE);
     let content = noise_bytes(8, 1 << 20);
-    let (drive, at) = create_corrupted(&folder, Shape::Raidz(1), 4, &content);
+    let (drive, at) = create_corrupted(&folder, VdevLayout::Raidz(1), 4, &content);
     let drives = folder.drives(4);
     let held = import(&drives);
     assert!(read_file(&held, "tank", "film") == content);
@@ -158,7 +163,7 @@ fn what_is_not_there_any_more_is_left_alone() {
 #[test]
 fn a_rotten_drive_is_mended_by_who_reads_beside_others_who_write() {
     for (name, shape, count) in
-        [("rotten-mirror", Shape::Mirror, 2), ("rotten-raidz2", Shape::Raidz(2), 5)]
+        [("rotten-mirror", VdevLayout::Mirror, 2), ("rotten-raidz2", VdevLayout::Raidz(2), 5)]
     {
         let folder = TempDir::new(name, count, DRIVE_SIZE);
         create_with_outdated(&folder, shape, count, 0);
@@ -204,7 +209,7 @@ fn a_rotten_drive_is_mended_by_who_reads_beside_others_who_write() {
         let (first, second) = (read(true), read(false));
         assert!(first > 10 && second == 0, "{name}: {first} errors, then {second}");
         let held = import(&drives);
-        let mended = held.scrub(&Watch::new()).unwrap();
+        let mended = held.scrub(&ScanProgress::new()).unwrap();
         assert!(mended.complete && mended.damage.is_empty(), "{name}: {mended:?}");
         held.export().unwrap();
         drop(held);

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 
-use engine::pool::{NewDataset, Pool, Shape, WriteOffset};
+use engine::pool::{NewDataset, Pool, VdevLayout, WriteOffset};
 use ondisk::ObjectType;
 use units::ObjectId;
 
@@ -168,15 +168,15 @@ fn check_owner_usage(folder: &TempDir, name: &str) {
         .unwrap()
         .map(|entry| device(&entry.unwrap().path()))
         .collect();
-    let pool = spa::scan(&devices).0[0].open(&spa::Options::default()).unwrap();
-    let facts = dsl::PoolFacts { name: "tank".to_owned(), usable: 1 << 40 };
-    let tree = dsl::Tree::open(pool.mos().clone(), facts).unwrap();
+    let pool = spa::scan_devices(&devices).0[0].open(&spa::PoolOpenOptions::default()).unwrap();
+    let facts = dsl::PoolInfo { name: "tank".to_owned(), usable_space: 1 << 40 };
+    let tree = dsl::DatasetTree::open(pool.mos().clone(), facts).unwrap();
     for head in tree.heads().map(Result::unwrap) {
-        let Ok(objset) = head.open() else { continue };
+        let Ok(objset) = head.open_objset() else { continue };
         if objset.header().kind != ondisk::objset::Kind::Filesystem || objset.key().is_some() {
             continue;
         }
-        let owners = dsl::Owners::read(&objset).unwrap();
+        let owners = dsl::SpaceByOwner::read(&objset).unwrap();
         let rows = [owners.users, owners.groups, owners.projects];
         for (rows, wanted) in rows.into_iter().zip(recount_owners(&objset)) {
             let used: BTreeMap<_, _> = rows
@@ -192,7 +192,8 @@ fn check_owner_usage(folder: &TempDir, name: &str) {
 #[test]
 fn owners_of_a_new_pool_are_accounted_for() {
     let folder = TempDir::new("owners", 1, 256 << 20);
-    let held = engine::pool::create(&new_pool(&folder, Shape::Single, 1), &environment()).unwrap();
+    let held =
+        engine::pool::create(&new_pool(&folder, VdevLayout::Single, 1), &environment()).unwrap();
     let child = NewDataset { name: "tank/child".to_owned(), properties: Vec::new() };
     held.create_filesystem(&child).unwrap();
     for round in 0..3_u8 {
@@ -224,7 +225,8 @@ pub(crate) fn noise_bytes(seed: u32, length: u32) -> Vec<u8> {
 #[test]
 fn what_is_alike_is_stored_once_where_the_property_says_so() {
     let folder = TempDir::new("dedup", 1, 256 << 20);
-    let held = engine::pool::create(&new_pool(&folder, Shape::Single, 1), &environment()).unwrap();
+    let held =
+        engine::pool::create(&new_pool(&folder, VdevLayout::Single, 1), &environment()).unwrap();
     held.set_property("tank", "dedup", "on").unwrap();
     let bytes = noise_bytes(1, 4 << 20);
     write_file(&held, "tank", "first", &bytes);
@@ -257,7 +259,8 @@ fn what_is_alike_is_stored_once_where_the_property_says_so() {
 fn dedup_over_corruption(dedup: &str) -> bool {
     let name = format!("rot-{}", dedup.replace(',', "-"));
     let folder = TempDir::new(&name, 1, 64 << 20);
-    let held = engine::pool::create(&new_pool(&folder, Shape::Single, 1), &environment()).unwrap();
+    let held =
+        engine::pool::create(&new_pool(&folder, VdevLayout::Single, 1), &environment()).unwrap();
     held.set_property("tank", "dedup", dedup).unwrap();
     held.set_property("tank", "compression", "off").unwrap();
     let bytes = noise_bytes(7, 128 << 10);
@@ -330,7 +333,8 @@ fn write_until_full(held: &Pool, fs: &str, seed: u32) -> (usize, String) {
 #[test]
 fn a_full_pool_is_emptied_and_filled_again() {
     let folder = TempDir::new("full", 1, 128 << 20);
-    let held = engine::pool::create(&new_pool(&folder, Shape::Single, 1), &environment()).unwrap();
+    let held =
+        engine::pool::create(&new_pool(&folder, VdevLayout::Single, 1), &environment()).unwrap();
     held.set_property("tank", "compression", "off").unwrap();
     let child = NewDataset {
         name: "tank/limited".to_owned(),

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use engine::files::Reason;
 use engine::pool::{
-    CloneRange, Credentials, NewDataset, NewInode, NewPool, NewVdev, OpenFileSystem, Pool, Purpose,
-    SetAttributes, Shape, WriteOffset,
+    CloneRange, Credentials, NewDataset, NewInode, NewPool, NewVdev, OpenFileSystem, Pool,
+    SetAttributes, VdevLayout, VdevRole, WriteOffset,
 };
 use units::ObjectId;
 
@@ -18,7 +18,8 @@ use crate::test_pool::{
 const MIB: u64 = 1 << 20;
 
 fn create_pool(folder: &TempDir) -> Pool {
-    let held = engine::pool::create(&new_pool(folder, Shape::Single, 1), &environment()).unwrap();
+    let held =
+        engine::pool::create(&new_pool(folder, VdevLayout::Single, 1), &environment()).unwrap();
     held.set_property("tank", "compression", "off").unwrap();
     held
 }
@@ -352,7 +353,7 @@ fn what_is_still_open_when_it_is_removed_is_waited_for_but_not_long() {
 #[test]
 fn a_full_pool_takes_nothing_and_gives_back_everything() {
     let folder = TempDir::new("brim", 3, 96 * MIB);
-    let new = NewPool { ashift: Some(9), ..new_pool(&folder, Shape::Raidz(1), 3) };
+    let new = NewPool { ashift: Some(9), ..new_pool(&folder, VdevLayout::Raidz(1), 3) };
     let held = engine::pool::create(&new, &environment()).unwrap();
     held.set_property("tank", "compression", "off").unwrap();
     let volume = NewDataset { name: "tank/volume".to_owned(), properties: Vec::new() };
@@ -449,12 +450,12 @@ fn pool_with_classes(folder: &TempDir) -> NewPool {
         NewVdev { layout: shape, drives, role: purpose }
     };
     let vdevs = vec![
-        vdev(Shape::Mirror, 0, 2, Purpose::Data),
-        vdev(Shape::Mirror, 2, 4, Purpose::Special),
-        vdev(Shape::Single, 4, 5, Purpose::Dedup),
-        vdev(Shape::Single, 5, 6, Purpose::Log),
+        vdev(VdevLayout::Mirror, 0, 2, VdevRole::Data),
+        vdev(VdevLayout::Mirror, 2, 4, VdevRole::Special),
+        vdev(VdevLayout::Single, 4, 5, VdevRole::Dedup),
+        vdev(VdevLayout::Single, 5, 6, VdevRole::Log),
     ];
-    NewPool { vdevs, force: true, ..new_pool(folder, Shape::Mirror, 0) }
+    NewPool { vdevs, force: true, ..new_pool(folder, VdevLayout::Mirror, 0) }
 }
 
 /// Bytes in use on the vdevs for data, metadata, dedup and logs.
@@ -521,7 +522,9 @@ fn what_is_read_only_stays_as_it_is() {
 /// bytes. Were that not counted, a group would be too large for the pool, which would stand still.
 #[test]
 fn blocks_that_are_smaller_than_a_sector_are_not_let_in_without_room() {
-    for (shape, drives, name) in [(Shape::Single, 1, "one"), (Shape::Raidz(2), 4, "raidz2")] {
+    for (shape, drives, name) in
+        [(VdevLayout::Single, 1, "one"), (VdevLayout::Raidz(2), 4, "raidz2")]
+    {
         let folder = TempDir::new(&format!("small-blocks-{name}"), drives, 256 * MIB);
         let held = engine::pool::create(&new_pool(&folder, shape, drives), &environment()).unwrap();
         held.set_property("tank", "compression", "off").unwrap();

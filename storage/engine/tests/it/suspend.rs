@@ -10,7 +10,7 @@ use std::time::Duration;
 use device::{Device, MemoryDevice};
 use engine::files::Reason;
 use engine::pool::{
-    ImportOptions, NewDataset, NewPool, NewVdev, Pool, Purpose, Shape, WriteOffset,
+    ImportOptions, NewDataset, NewPool, NewVdev, Pool, VdevLayout, VdevRole, WriteOffset,
 };
 use sim::{Fault, Storm};
 use units::ObjectId;
@@ -20,8 +20,8 @@ use crate::test_pool::{TempDir, check_pool, credentials, environment, read_file,
 
 const DRIVE_SIZE: u64 = 96 << 20;
 
-fn create_pool(storm: &Storm, shape: Shape) -> Pool {
-    let vdevs = vec![NewVdev { layout: shape, drives: drive_paths(storm), role: Purpose::Data }];
+fn create_pool(storm: &Storm, shape: VdevLayout) -> Pool {
+    let vdevs = vec![NewVdev { layout: shape, drives: drive_paths(storm), role: VdevRole::Data }];
     create_with_vdevs(storm, vdevs)
 }
 
@@ -78,7 +78,7 @@ fn check_suspended(held: &Pool) {
 }
 
 /// Breaks a pool in use, and mends it again.
-fn suspend_and_clear(name: &str, shape: Shape, drives: usize, fault: &Fault) {
+fn suspend_and_clear(name: &str, shape: VdevLayout, drives: usize, fault: &Fault) {
     let name = format!("{name}-{fault:?}").replace(|c: char| !c.is_ascii_alphanumeric(), "");
     let storm = Storm::new(&vec![DRIVE_SIZE; drives]);
     let held = create_pool(&storm, shape);
@@ -162,18 +162,22 @@ fn compare_after_cut(name: &str, drives: &[MemoryDevice]) {
 
 #[test]
 fn a_pool_whose_drives_vanish_goes_on_when_they_are_back() {
-    for (name, shape, drives) in
-        [("single", Shape::Single, 1), ("mirror", Shape::Mirror, 2), ("raidz", Shape::Raidz(1), 3)]
-    {
+    for (name, shape, drives) in [
+        ("single", VdevLayout::Single, 1),
+        ("mirror", VdevLayout::Mirror, 2),
+        ("raidz", VdevLayout::Raidz(1), 3),
+    ] {
         suspend_and_clear(name, shape, drives, &Fault::Gone);
     }
 }
 
 #[test]
 fn a_pool_whose_drives_cannot_be_written_goes_on_when_they_can() {
-    for (name, shape, drives) in
-        [("single", Shape::Single, 1), ("mirror", Shape::Mirror, 2), ("raidz", Shape::Raidz(1), 3)]
-    {
+    for (name, shape, drives) in [
+        ("single", VdevLayout::Single, 1),
+        ("mirror", VdevLayout::Mirror, 2),
+        ("raidz", VdevLayout::Raidz(1), 3),
+    ] {
         suspend_and_clear(name, shape, drives, &Fault::Write(0..DRIVE_SIZE));
         // only labels, which come last
         suspend_and_clear(name, shape, drives, &Fault::Write(0..4 << 20));
@@ -183,7 +187,7 @@ fn a_pool_whose_drives_cannot_be_written_goes_on_when_they_can() {
 #[test]
 fn what_drives_did_not_keep_is_not_said_to_be_there() {
     let storm = Storm::new(&[DRIVE_SIZE]);
-    let held = create_pool(&storm, Shape::Single);
+    let held = create_pool(&storm, VdevLayout::Single);
     with_sync_thread(&held, || {
         write_file(&held, "tank", "kept", &noise_bytes(1, 3 << 20));
         held.sync().unwrap();
@@ -214,11 +218,11 @@ fn a_log_device_that_dies_takes_nothing_with_it() {
         let storm = Storm::new(&[DRIVE_SIZE; 2]);
         let [data, log] = &drive_paths(&storm)[..] else { panic!("two drives") };
         let vdev = |drive: &PathBuf, purpose| NewVdev {
-            layout: Shape::Single,
+            layout: VdevLayout::Single,
             drives: vec![drive.clone()],
             role: purpose,
         };
-        let vdevs = vec![vdev(data, Purpose::Data), vdev(log, Purpose::Log)];
+        let vdevs = vec![vdev(data, VdevRole::Data), vdev(log, VdevRole::Log)];
         let held = create_with_vdevs(&storm, vdevs);
         with_sync_thread(&held, || {
             let keep = |file: &str, seed, length| {
@@ -259,7 +263,7 @@ fn a_log_device_that_dies_takes_nothing_with_it() {
 #[test]
 fn what_another_flush_did_not_keep_is_not_said_to_be_there() {
     let storm = Storm::new(&[DRIVE_SIZE]);
-    let held = create_pool(&storm, Shape::Single);
+    let held = create_pool(&storm, VdevLayout::Single);
     with_sync_thread(&held, || {
         write_file(&held, "tank", "kept", &noise_bytes(1, 3 << 20));
         held.filesystem("tank").unwrap().fsync(None).unwrap();
@@ -277,7 +281,7 @@ fn what_another_flush_did_not_keep_is_not_said_to_be_there() {
 #[test]
 fn what_is_done_but_not_kept_is_told_as_such_and_kept_when_the_pool_goes_on() {
     let storm = Storm::new(&[DRIVE_SIZE]);
-    let held = create_pool(&storm, Shape::Single);
+    let held = create_pool(&storm, VdevLayout::Single);
     held.set_property("tank", "sync", "always").unwrap();
     with_sync_thread(&held, || {
         let live = held.filesystem("tank").unwrap();

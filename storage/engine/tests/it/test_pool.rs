@@ -8,8 +8,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use device::Device;
 use engine::check;
 use engine::pool::{
-    Credentials, Environment, Groups, MemoryBudget, NewDataset, NewPool, NewVdev, Pool, Purpose,
-    Shape, WriteOffset,
+    Credentials, DraidLayout, Environment, MemoryBudget, NewDataset, NewPool, NewVdev, Pool,
+    VdevLayout, VdevRole, WriteOffset,
 };
 
 pub(crate) fn environment() -> Environment {
@@ -64,10 +64,10 @@ impl Drop for TempDir {
     }
 }
 
-pub(crate) fn new_pool(folder: &TempDir, shape: Shape, count: usize) -> NewPool {
+pub(crate) fn new_pool(folder: &TempDir, shape: VdevLayout, count: usize) -> NewPool {
     NewPool {
         name: "tank".to_owned(),
-        vdevs: vec![NewVdev { layout: shape, drives: folder.drives(count), role: Purpose::Data }],
+        vdevs: vec![NewVdev { layout: shape, drives: folder.drives(count), role: VdevRole::Data }],
         ashift: None,
         properties: vec![("compression".to_owned(), "zstd".to_owned())],
         force: false,
@@ -80,7 +80,7 @@ pub(crate) fn create_memory_pool(size: u64, environment: &Environment) -> (Pool,
     let drives = vec!["drive".into()];
     let new = NewPool {
         name: "tank".to_owned(),
-        vdevs: vec![NewVdev { layout: Shape::Single, drives, role: Purpose::Data }],
+        vdevs: vec![NewVdev { layout: VdevLayout::Single, drives, role: VdevRole::Data }],
         ashift: None,
         properties: Vec::new(),
         force: false,
@@ -155,9 +155,11 @@ pub(crate) fn verify_pool(search: &engine::Search, pool: &str) -> Vec<String> {
 
 #[test]
 fn what_was_synced_is_there_after_the_pool_was_taken_over() {
-    for (name, shape, count) in
-        [("single", Shape::Single, 1), ("mirror", Shape::Mirror, 3), ("raidz2", Shape::Raidz(2), 6)]
-    {
+    for (name, shape, count) in [
+        ("single", VdevLayout::Single, 1),
+        ("mirror", VdevLayout::Mirror, 3),
+        ("raidz2", VdevLayout::Raidz(2), 6),
+    ] {
         let folder = TempDir::new(name, count, 256 << 20);
         let held = engine::pool::create(&new_pool(&folder, shape, count), &environment()).unwrap();
         let noise: Vec<u8> = (0..5_000_000_u32)
@@ -201,12 +203,12 @@ fn vdevs_are_kept_for_what_they_were_meant_for() {
         drives: drives.to_vec(),
         role: purpose,
     };
-    let mut new = new_pool(&folder, Shape::Single, 1);
+    let mut new = new_pool(&folder, VdevLayout::Single, 1);
     new.force = true;
     new.vdevs.extend([
-        vdev(Shape::Mirror, &drives[1..3], Purpose::Special),
-        vdev(Shape::Mirror, &drives[3..5], Purpose::Dedup),
-        vdev(Shape::Single, &drives[5..], Purpose::Log),
+        vdev(VdevLayout::Mirror, &drives[1..3], VdevRole::Special),
+        vdev(VdevLayout::Mirror, &drives[3..5], VdevRole::Dedup),
+        vdev(VdevLayout::Single, &drives[5..], VdevRole::Log),
     ]);
     drop(engine::pool::create(&new, &environment()).unwrap().export());
     let held = engine::pool::import(std::slice::from_ref(&folder.0), "tank", false, &environment())
@@ -224,7 +226,8 @@ fn vdevs_are_kept_for_what_they_were_meant_for() {
 #[test]
 fn no_limit_may_be_what_was_set() {
     let folder = TempDir::new("no-limit", 1, 128 << 20);
-    let held = engine::pool::create(&new_pool(&folder, Shape::Single, 1), &environment()).unwrap();
+    let held =
+        engine::pool::create(&new_pool(&folder, VdevLayout::Single, 1), &environment()).unwrap();
     let source = || {
         let (mut found, wanted) = (None, engine::dataset::DatasetQuery::default());
         let mut show = |dataset: engine::dataset::Dataset| {
@@ -245,11 +248,11 @@ fn no_limit_may_be_what_was_set() {
 fn draids_spares_and_caches_are_made() {
     let folder = TempDir::new("draid", 9, 128 << 20);
     let drives = folder.drives(9);
-    let groups = Groups { parity: 2, data: 3, spares: 1 };
-    let mut new = new_pool(&folder, Shape::Draid(groups), 7);
-    for (drive, purpose) in [(7, Purpose::Spare), (8, Purpose::Cache)] {
+    let groups = DraidLayout { parity: 2, data: 3, spares: 1 };
+    let mut new = new_pool(&folder, VdevLayout::Draid(groups), 7);
+    for (drive, purpose) in [(7, VdevRole::Spare), (8, VdevRole::Cache)] {
         let drives = vec![drives[drive].clone()];
-        new.vdevs.push(NewVdev { layout: Shape::Single, drives, role: purpose });
+        new.vdevs.push(NewVdev { layout: VdevLayout::Single, drives, role: purpose });
     }
     let held = engine::pool::create(&new, &environment()).unwrap();
     write_file(&held, "tank", "letter", &vec![7; 3_000_000]);
@@ -260,7 +263,7 @@ fn draids_spares_and_caches_are_made() {
     assert_eq!(read_file(&held, "tank", "letter"), vec![7; 3_000_000]);
     write_file(&held, "tank", "more", &vec![8; 300_000]);
     // a spare is in use by a pool, though none of its vdevs has it
-    let mut other = new_pool(&folder, Shape::Single, 1);
+    let mut other = new_pool(&folder, VdevLayout::Single, 1);
     "other".clone_into(&mut other.name);
     other.vdevs[0].drives = vec![drives[7].clone()];
     let refused = engine::pool::create(&other, &environment()).err();
@@ -328,7 +331,7 @@ pub(crate) fn copy_after_cut(folder: &TempDir, name: &str, drives: usize) -> Tem
 fn what_was_fsynced_outlasts_a_power_cut() {
     let folder = TempDir::new("fsync", 3, 128 << 20);
     let held =
-        engine::pool::create(&new_pool(&folder, Shape::Raidz(1), 3), &environment()).unwrap();
+        engine::pool::create(&new_pool(&folder, VdevLayout::Raidz(1), 3), &environment()).unwrap();
     write_file(&held, "tank", "first", b"of all");
     held.filesystem("tank").unwrap().fsync(None).unwrap();
     for round in 0..20_u32 {
@@ -358,7 +361,8 @@ fn what_was_fsynced_outlasts_a_power_cut() {
 #[test]
 fn volumes_are_made_and_written() {
     let folder = TempDir::new("volume", 1, 256 << 20);
-    let held = engine::pool::create(&new_pool(&folder, Shape::Single, 1), &environment()).unwrap();
+    let held =
+        engine::pool::create(&new_pool(&folder, VdevLayout::Single, 1), &environment()).unwrap();
     let new = NewDataset { name: "tank/vol".to_owned(), properties: Vec::new() };
     held.create_volume(&new, 32 << 20, 16 << 10, false).unwrap();
     let volume = held.volume("tank/vol").unwrap();
@@ -382,7 +386,7 @@ fn volumes_are_made_and_written() {
 fn drives_that_come_back_are_known_to_lack_what_they_missed() {
     let folder = TempDir::new("away", 4, 128 << 20);
     let held =
-        engine::pool::create(&new_pool(&folder, Shape::Raidz(2), 4), &environment()).unwrap();
+        engine::pool::create(&new_pool(&folder, VdevLayout::Raidz(2), 4), &environment()).unwrap();
     write_file(&held, "tank", "before", &vec![1; 2_000_000]);
     held.export().unwrap();
     drop(held);

@@ -2,7 +2,7 @@
 //! them.
 
 use engine::files::Reason;
-use engine::pool::{NewDataset, NewInode, OpenFileSystem, Pool, Shape, XattrMode};
+use engine::pool::{NewDataset, NewInode, OpenFileSystem, Pool, VdevLayout, XattrMode};
 use units::ObjectId;
 
 use crate::test_pool::{
@@ -10,7 +10,7 @@ use crate::test_pool::{
 };
 
 fn create_pool(folder: &TempDir) -> Pool {
-    engine::pool::create(&new_pool(folder, Shape::Single, 1), &environment()).unwrap()
+    engine::pool::create(&new_pool(folder, VdevLayout::Single, 1), &environment()).unwrap()
 }
 
 fn import(folder: &TempDir) -> Pool {

@@ -2,7 +2,7 @@
 //! room that was taken for nothing is given up.
 
 use engine::pool::{
-    Environment, NewDataset, OpenFileSystem, Pool, SetAttributes, Shape, WriteOffset,
+    Environment, NewDataset, OpenFileSystem, Pool, SetAttributes, VdevLayout, WriteOffset,
 };
 use units::ObjectId;
 
@@ -15,7 +15,7 @@ const MIB: u64 = 1 << 20;
 
 fn create_pool(name: &str) -> (TempDir, Pool) {
     let folder = TempDir::new(name, 3, 256 << 20);
-    let pool = new_pool(&folder, Shape::Raidz(1), 3);
+    let pool = new_pool(&folder, VdevLayout::Raidz(1), 3);
     let held = engine::pool::create(&pool, &one_worker()).unwrap();
     (folder, held)
 }

@@ -8,40 +8,40 @@ use ondisk::zil::{Chain, Pointed, Record, Verifier};
 use units::{BlockId, Level, ObjectId, ObjsetId, Zbookmark};
 use zio::Reader;
 
-use super::round::{Item, Round};
-use super::walk::Gathered;
+use super::round::{Round, ScanBlock};
+use super::walk::BlockBatch;
 
 /// More blocks than any log has.
-const MOST_BLOCKS: u64 = 1 << 22;
+const MAX_LOG_BLOCKS: u64 = 1 << 22;
 /// The level under which log blocks are named in places.
-const LEVEL: Level = Level::new(254);
+const LOG_LEVEL: Level = Level::new(254);
 
 impl Round<'_> {
     /// Has the blocks of a log that hold something mended, and those that its writes point to, as
     /// far as they are of the txg that is walked.
-    pub(super) fn log(&self, id: ObjsetId, header: &LogHeader, gathered: &mut Gathered) {
+    pub(super) fn scan_log(&self, id: ObjsetId, header: &LogHeader, gathered: &mut BlockBatch) {
         let claimed = !header.claim_txg.is_zero();
         let (mut next, mut last) = (header.chain.clone(), 0);
-        for _ in 0..MOST_BLOCKS {
+        for _ in 0..MAX_LOG_BLOCKS {
             let Blkptr::Regular(block) = &next else { return };
             let verifier = Verifier::of(block);
             let past = claimed && verifier.seq > header.claim_block_seq;
-            if past || block.birth > self.txg || self.is_over() {
+            if past || block.birth > self.txg || self.is_stopping() {
                 return;
             }
-            let place = Zbookmark::new(id, ObjectId::META, LEVEL, BlockId::new(verifier.seq));
+            let place = Zbookmark::new(id, ObjectId::META, LOG_LEVEL, BlockId::new(verifier.seq));
             let stored = match self.scan.reader.read_stored(block, place) {
                 Ok(stored) => stored,
                 Err(error) => {
                     // one that was made beforehand and not written yet is the end of the log
                     if claimed && !header.may_end(verifier.seq, last) {
-                        self.scan.lose(place, &error, (block.birth, block.birth));
+                        self.scan.record_error(place, &error, (block.birth, block.birth));
                     }
                     return;
                 }
             };
-            self.gather(Item { place, block: **block }, gathered);
-            let chain = self.records(id, block, &stored, (header, &mut last), gathered);
+            self.queue_block(ScanBlock { zbookmark: place, block: **block }, gathered);
+            let chain = self.scan_log_records(id, block, &stored, (header, &mut last), gathered);
             Reader::recycle(stored);
             match chain.map(|chain| chain.next) {
                 Some(Blkptr::Regular(after)) if Verifier::of(&after) == verifier.next() => {
@@ -54,13 +54,13 @@ impl Round<'_> {
 
     /// Takes in what the records of a log block point to, and the number of the last one; gives what
     /// comes next.
-    fn records(
+    fn scan_log_records(
         &self,
         id: ObjsetId,
         block: &Regular,
         stored: &[u8],
         (header, last): (&LogHeader, &mut u64),
-        gathered: &mut Gathered,
+        gathered: &mut BlockBatch,
     ) -> Option<Chain> {
         let front = block.checksum == Checksum::Zilog2;
         let (chain, records) = Chain::split(stored, block.order, front).ok()?;
@@ -71,10 +71,10 @@ impl Round<'_> {
                 Ok(Pointed::Nothing) => {}
                 // what is older is in the tree, or freed
                 Ok(Pointed::Written(data)) if data.birth < header.claim_txg => {}
-                Ok(Pointed::Written(data)) => self.log_data(id, &data, header, gathered),
+                Ok(Pointed::Written(data)) => self.queue_log_data(id, &data, header, gathered),
                 Ok(Pointed::Shared(blocks)) => {
                     for data in &blocks {
-                        self.log_data(id, data, header, gathered);
+                        self.queue_log_data(id, data, header, gathered);
                     }
                 }
                 Err(_) => break,
@@ -84,11 +84,17 @@ impl Round<'_> {
     }
 
     /// A block that a record has: nobody does before it is claimed.
-    fn log_data(&self, id: ObjsetId, data: &Regular, header: &LogHeader, gathered: &mut Gathered) {
-        let place = Zbookmark::new(id, ObjectId::META, LEVEL, BlockId::new(u64::MAX));
+    fn queue_log_data(
+        &self,
+        id: ObjsetId,
+        data: &Regular,
+        header: &LogHeader,
+        gathered: &mut BlockBatch,
+    ) {
+        let place = Zbookmark::new(id, ObjectId::META, LOG_LEVEL, BlockId::new(u64::MAX));
         if header.claim_txg.is_zero() || data.birth > self.txg {
             return;
         }
-        self.gather(Item { place, block: *data }, gathered);
+        self.queue_block(ScanBlock { zbookmark: place, block: *data }, gathered);
     }
 }

@@ -17,12 +17,12 @@
 //!
 //! Proved by: the engine's `tests/it/resilver.rs`, and `zdb`.
 
-mod damage;
-mod datasets;
 mod log;
 mod resilver;
+mod result;
 mod round;
 mod scrub;
+mod targets;
 mod walk;
 
 use std::sync::Arc;
@@ -30,33 +30,33 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use job::Job;
 
-pub use damage::{Damage, Mended};
-pub(crate) use datasets::root_of;
+pub use result::{DamagedBlock, ScanResult};
+pub(crate) use targets::dataset_root;
 
 /// A walk as others can watch it: scanned bytes and blocks are in the job's progress.
 #[derive(Debug, Default)]
-pub struct Watch {
+pub struct ScanProgress {
     /// Scanned bytes, and the wish that it should stop.
     pub job: Job,
-    read: AtomicU64,
-    written: AtomicU64,
+    bytes_read: AtomicU64,
+    bytes_written: AtomicU64,
     errors: AtomicU64,
 }
 
-impl Watch {
+impl ScanProgress {
     /// To be watched, and stopped.
     pub fn new() -> Arc<Self> {
         Arc::default()
     }
 
     /// Bytes of blocks that were read to be mended or examined.
-    pub fn read(&self) -> u64 {
-        self.read.load(Relaxed)
+    pub fn bytes_read(&self) -> u64 {
+        self.bytes_read.load(Relaxed)
     }
 
     /// Bytes that were written to drives that lacked them.
-    pub fn written(&self) -> u64 {
-        self.written.load(Relaxed)
+    pub fn bytes_written(&self) -> u64 {
+        self.bytes_written.load(Relaxed)
     }
 
     /// Blocks that could not be mended.

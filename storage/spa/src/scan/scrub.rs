@@ -9,58 +9,58 @@ use units::Txg;
 use vdev::{DeviceError, Leaf, NodeKind};
 use zio::{BlockRepair, Reader};
 
-use super::round::{Aim, Item, Round, Scan};
-use super::{Mended, Watch};
-use crate::{Error, Owned};
+use super::round::{Round, Scan, ScanBlock, ScanPolicy};
+use super::{ScanProgress, ScanResult};
+use crate::{ActivePool, Error};
 
 /// Everything is of interest.
 struct Scrub;
 
-impl Aim for Scrub {
-    fn since(&self) -> Txg {
+impl ScanPolicy for Scrub {
+    fn since_txg(&self) -> Txg {
         Txg::ZERO
     }
 
-    fn concerns(&self, _: &Regular) -> bool {
+    fn includes(&self, _: &Regular) -> bool {
         true
     }
 
-    fn wants(&self, _: &Leaf, _: Txg) -> bool {
+    fn needs_write(&self, _: &Leaf, _: Txg) -> bool {
         false
     }
 
-    fn is_lost(&self) -> bool {
+    fn is_hopeless(&self) -> bool {
         false
     }
 
-    fn examines(&self) -> bool {
+    fn verifies_all(&self) -> bool {
         true
     }
 }
 
-impl Owned {
+impl ActivePool {
     /// Reads all that is in the pool, each copy on each drive and parity, and writes anew what is
     /// wrong where it can be had from others. To be called by one at a time, on a thread of its
     /// own; groups are written meanwhile.
-    pub fn scrub(&self, watch: &Watch) -> Result<Mended, Error> {
+    pub fn scrub(&self, watch: &ScanProgress) -> Result<ScanResult, Error> {
         let scan = Scan::new(self, &Scrub, watch);
         let complete = scan.run()?;
         // what was mended is to last, as what is written with a group does
         self.tree.flush(&mut Vec::new())?;
-        Ok(scan.report(complete))
+        Ok(scan.result(complete))
     }
 }
 
 impl Round<'_> {
     /// Reads all of a block, and mends what is wrong of it.
-    pub(super) fn examine(&self, item: &Item) {
-        let Item { place, block } = item;
+    pub(super) fn verify_block(&self, item: &ScanBlock) {
+        let ScanBlock { zbookmark: place, block } = item;
         let births = (block.birth_physical, block.birth_physical);
         let examined = match self.scan.reader.verify_block(block, *place) {
             Ok(examined) => examined,
-            Err(error) => return self.scan.lose(*place, &error, births),
+            Err(error) => return self.scan.record_error(*place, &error, births),
         };
-        self.scan.watch.read.fetch_add(u64::from(block.psize), Relaxed);
+        self.scan.progress.bytes_read.fetch_add(u64::from(block.psize), Relaxed);
         let faults = examined.faults().filter(|fault| fault.error.is_repairable());
         let (mut guilty, mut differs) = (BTreeSet::new(), false);
         for fault in faults {
@@ -70,27 +70,31 @@ impl Round<'_> {
         let Some(bytes) = examined.bytes else {
             let why = examined.copies.iter().find_map(|copy| copy.2.as_ref().err());
             let why = why.map_or_else(|| "it cannot be read".to_owned(), ToString::to_string);
-            return self.scan.lose(*place, &why, births);
+            return self.scan.record_error(*place, &why, births);
         };
         Reader::recycle(bytes);
         if guilty.is_empty() {
             return;
         }
-        if differs && !self.can_tell(block) {
-            return self.scan.lose(*place, &"its sides differ, and it has no checksum", births);
+        if differs && !self.can_identify_bad_copy(block) {
+            return self.scan.record_error(
+                *place,
+                &"its sides differ, and it has no checksum",
+                births,
+            );
         }
         let wants = |leaf: &Leaf, _: Txg| leaf.is_writable() && guilty.contains(&leaf.guid());
         let mut mending = BlockRepair::new(&self.scan.reader, &wants);
         match mending.add(block, *place) {
-            Ok(_) => self.write(&mut mending, std::slice::from_ref(item)),
-            Err(error) => self.scan.lose(*place, &error, births),
+            Ok(_) => self.write_repairs(&mut mending, std::slice::from_ref(item)),
+            Err(error) => self.scan.record_error(*place, &error, births),
         }
     }
 
     /// Whether what does not fit is wrong. Of the sides of a mirror nobody can say without a checksum
     /// which one is right, and none is written over another; of an array that is parity, for its data
     /// are what everybody reads.
-    fn can_tell(&self, block: &Regular) -> bool {
+    fn can_identify_bad_copy(&self, block: &Regular) -> bool {
         let has_sum = !matches!(block.checksum, Checksum::Off | Checksum::NoParity);
         let is_array = |dva: Dva| {
             let top = self.scan.reader.tree().top(dva.vdev);

@@ -14,130 +14,132 @@ use txg::Tx;
 use units::{Ashift, MetaslabId, ObjectId, Txg, VdevId};
 use vdev::VdevNode;
 
-use crate::features::{self, Verdict};
-use crate::space::log::{self, Log, LoggedTop};
-use crate::space::map::header;
-use crate::space::{TopSpace, removed, space_map_entries};
+use crate::features::{self, FeatureCheck};
+use crate::space::log::{self, LoggedVdev, SpaceLog};
+use crate::space::map::read_header;
+use crate::space::{VdevSpace, removed, space_map_entries};
 use crate::{Error, Pool};
 
 /// Maps of so many bytes in all are read at once; of more, each when it is needed.
-const READ_AT_ONCE: u64 = 16 << 20;
+const EAGER_LOAD_LIMIT: u64 = 16 << 20;
 
 /// The space of an open pool: its allocator, and the maps that say on disk what it knows.
-pub struct Space {
+pub struct PoolSpace {
     pub(crate) allocator: Arc<Allocator>,
-    pub(crate) maps: Arc<Maps>,
+    pub(crate) maps: Arc<SpaceMaps>,
     /// The tables of removed vdevs, where it is kept what of them is obsolete.
-    pub(crate) removed: BTreeMap<VdevId, ObjectId>,
+    pub(crate) obsolete_zaps: BTreeMap<VdevId, ObjectId>,
     /// Whether entries may have two words (spacemap_v2).
-    pub(crate) two_words: bool,
+    pub(crate) has_spacemap_v2: bool,
     /// Whether maps have histograms (spacemap_histogram).
-    pub(crate) histograms: bool,
+    pub(crate) has_histograms: bool,
     /// Whether changes are logged (log_spacemap).
-    pub(crate) logging: AtomicBool,
+    pub(crate) is_logging: AtomicBool,
     /// Which maps were written in which txg.
-    pub(crate) written: Mutex<(Txg, std::collections::BTreeSet<(VdevId, MetaslabId)>)>,
+    pub(crate) written_maps: Mutex<(Txg, std::collections::BTreeSet<(VdevId, MetaslabId)>)>,
 }
 
-impl std::fmt::Debug for Space {
+impl std::fmt::Debug for PoolSpace {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "Space({:?})", self.allocator)
     }
 }
 
 /// Where the maps are.
-pub(crate) struct Maps {
+pub(crate) struct SpaceMaps {
     mos: Objset,
-    pub(crate) tops: Mutex<BTreeMap<VdevId, TopMaps>>,
-    pub(crate) log: Mutex<Log>,
+    pub(crate) vdevs: Mutex<BTreeMap<VdevId, VdevSpaceMaps>>,
+    pub(crate) log: Mutex<SpaceLog>,
     /// The last txg that is on disk.
-    synced: AtomicU64,
+    synced_txg: AtomicU64,
 }
 
 /// Where the maps of one vdev are.
 #[derive(Clone, Debug)]
-pub(crate) struct TopMaps {
-    pub(crate) shift: u32,
+pub(crate) struct VdevSpaceMaps {
+    pub(crate) ashift: u32,
     /// The object that lists the maps.
-    pub(crate) array: ObjectId,
+    pub(crate) metaslab_array: ObjectId,
     /// The vdev's own table.
     pub(crate) top_zap: Option<ObjectId>,
-    pub(crate) slabs: Vec<SlabMap>,
+    pub(crate) metaslabs: Vec<MetaslabMap>,
 }
 
 /// A metaslab and its map.
 #[derive(Clone, Debug)]
-pub(crate) struct SlabMap {
+pub(crate) struct MetaslabMap {
     pub(crate) extent: std::ops::Range<u64>,
     /// None where nothing was ever allocated.
-    pub(crate) map: Option<ObjectId>,
+    pub(crate) space_map: Option<ObjectId>,
 }
 
 /// What is known of a metaslab's map without reading it, as it was when this was asked for.
 #[derive(Clone, Debug)]
-pub(crate) struct Slab {
-    pub(crate) shift: u32,
+pub(crate) struct MetaslabInfo {
+    pub(crate) ashift: u32,
     /// The object that lists the maps of its vdev.
-    pub(crate) array: ObjectId,
+    pub(crate) metaslab_array: ObjectId,
     pub(crate) extent: std::ops::Range<u64>,
     /// None where nothing was ever allocated.
-    pub(crate) map: Option<ObjectId>,
+    pub(crate) space_map: Option<ObjectId>,
 }
 
-impl Space {
+impl PoolSpace {
     /// Reads what is needed to allocate: maps if there are few, else each when it is needed. `mos`
     /// is the pool's own object set as it is being changed.
     pub fn load(pool: &Pool, mos: &Objset) -> Result<Self, Error> {
-        let (space, length) = Self::open(pool, mos)?;
-        if length <= READ_AT_ONCE {
-            space.load_all()?;
+        let (space, length) = Self::open_writable(pool, mos)?;
+        if length <= EAGER_LOAD_LIMIT {
+            space.load_all_metaslabs()?;
         }
         Ok(space)
     }
 
     /// The same, but every map is read only when it is needed.
     pub fn load_lazily(pool: &Pool, mos: &Objset) -> Result<Self, Error> {
-        Self::open(pool, mos).map(|(space, _)| space)
+        Self::open_writable(pool, mos).map(|(space, _)| space)
     }
 
     /// Gives also how many bytes of maps there are.
-    fn open(pool: &Pool, mos: &Objset) -> Result<(Self, u64), Error> {
-        judge(pool)?;
-        Self::described(pool, mos)
+    fn open_writable(pool: &Pool, mos: &Objset) -> Result<(Self, u64), Error> {
+        check_writable(pool)?;
+        Self::load_headers(pool, mos)
     }
 
     /// Of a pool of which nothing is to be allocated: how full it is, as far as that can be read.
-    pub fn still(pool: &Pool, mos: &Objset) -> Self {
-        Self::described(pool, mos).map_or_else(|_| Self::blank(mos, &[]), |(space, _)| space)
+    pub fn open_read_only(pool: &Pool, mos: &Objset) -> Self {
+        Self::load_headers(pool, mos).map_or_else(|_| Self::empty(mos, &[]), |(space, _)| space)
     }
 
-    fn described(pool: &Pool, mos: &Objset) -> Result<(Self, u64), Error> {
+    fn load_headers(pool: &Pool, mos: &Objset) -> Result<(Self, u64), Error> {
         let allocator = Arc::new(Allocator::default());
         let (mut tops, mut logged, mut closed) = (BTreeMap::new(), BTreeMap::new(), Vec::new());
-        for space in pool.space()? {
-            let Some(config) = config_of(pool, space.vdev) else { continue };
-            let spec = spec(pool, config, &space)?;
-            let top = top_maps(&allocator, spec, config, &space)?;
-            let unflushed = log::unflushed_txgs(mos, config.top_zap)?;
+        for space in pool.vdev_space()? {
+            let Some(config) = concrete_vdev_config(pool, space.vdev) else { continue };
+            let spec = vdev_spec(pool, config, &space)?;
+            let top = add_vdev_maps(&allocator, spec, config, &space)?;
+            let unflushed = log::read_unflushed_txgs(mos, config.top_zap)?;
             let metaslab_shift = space.metaslab_shift;
-            logged.insert(space.vdev, LoggedTop { metaslab_shift, unflushed });
+            logged.insert(space.vdev, LoggedVdev { metaslab_shift, unflushed_txgs: unflushed });
             tops.insert(space.vdev, top);
-            if pool.tree().top(space.vdev).is_none_or(|top| is_closed(config, &top)) {
+            if pool.tree().top(space.vdev).is_none_or(|top| is_closed_to_allocation(config, &top)) {
                 closed.push(space.vdev);
             }
         }
-        let log = Log::read(pool.directory(), mos, &logged)?;
-        let length = describe(&allocator, mos, &tops, &log)?;
-        let maps = Maps {
+        let log = SpaceLog::read(pool.directory(), mos, &logged)?;
+        let length = describe_metaslabs(&allocator, mos, &tops, &log)?;
+        let maps = SpaceMaps {
             mos: mos.clone(),
-            tops: Mutex::new(tops),
+            vdevs: Mutex::new(tops),
             log: Mutex::new(log),
-            synced: AtomicU64::new(pool.txg().get()),
+            synced_txg: AtomicU64::new(pool.txg().get()),
         };
-        let two_words = pool.uses("com.delphix:spacemap_v2") > 0;
-        let has = |guid: &str| has(pool, guid) && (two_words || guid != "com.delphix:spacemap_v2");
-        let removed = removed::add(&allocator, pool);
-        let space = Self { removed, ..Self::new(allocator, Arc::new(maps), has) };
+        let two_words = pool.feature_refcount("com.delphix:spacemap_v2") > 0;
+        let has = |guid: &str| {
+            has_feature(pool, guid) && (two_words || guid != "com.delphix:spacemap_v2")
+        };
+        let removed = removed::add_removed_vdevs(&allocator, pool);
+        let space = Self { obsolete_zaps: removed, ..Self::new(allocator, Arc::new(maps), has) };
         for vdev in closed {
             space.allocator.set_allocatable(vdev, false)?;
         }
@@ -146,36 +148,36 @@ impl Space {
 
     /// Of a pool that is being made: without vdevs, and with just those of the features
     /// spacemap_v2, spacemap_histogram and log_spacemap that are named. `mos` is live.
-    pub fn blank(mos: &Objset, features: &[&str]) -> Self {
+    pub fn empty(mos: &Objset, features: &[&str]) -> Self {
         let has = |guid: &str| features.contains(&guid);
-        let maps = Maps {
+        let maps = SpaceMaps {
             mos: mos.clone(),
-            tops: Mutex::default(),
+            vdevs: Mutex::default(),
             log: Mutex::default(),
-            synced: AtomicU64::new(0),
+            synced_txg: AtomicU64::new(0),
         };
         Self::new(Arc::default(), Arc::new(maps), has)
     }
 
-    fn new(allocator: Arc<Allocator>, maps: Arc<Maps>, has: impl Fn(&str) -> bool) -> Self {
+    fn new(allocator: Arc<Allocator>, maps: Arc<SpaceMaps>, has: impl Fn(&str) -> bool) -> Self {
         allocator.set_map_reader(Arc::clone(&maps) as Arc<dyn MapReader>);
-        let zaps = maps.tops.lock().values().all(|top| top.top_zap.is_some());
-        let histograms = has("com.delphix:spacemap_histogram");
+        let zaps = maps.vdevs.lock().values().all(|top| top.top_zap.is_some());
+        let has_histograms = has("com.delphix:spacemap_histogram");
         Self {
             allocator,
             maps,
-            removed: BTreeMap::new(),
-            two_words: has("com.delphix:spacemap_v2"),
-            histograms,
+            obsolete_zaps: BTreeMap::new(),
+            has_spacemap_v2: has("com.delphix:spacemap_v2"),
+            has_histograms,
             // zdb counts each log among the maps with histograms, whether it has one or not
-            logging: AtomicBool::new(zaps && histograms && has("com.delphix:log_spacemap")),
-            written: Mutex::default(),
+            is_logging: AtomicBool::new(zaps && has_histograms && has("com.delphix:log_spacemap")),
+            written_maps: Mutex::default(),
         }
     }
 
     /// Adds a new vdev on which all is free. Gives the object that its description names as its
     /// metaslab array. The tables of features must be there by the time of the first sync.
-    pub fn add_top(
+    pub fn add_vdev(
         &self,
         tx: &Tx,
         spec: MetaslabGroupSpec,
@@ -186,9 +188,15 @@ impl Space {
         self.allocator.add_vdev(spec);
         let mut slabs = Vec::new();
         for metaslab in self.allocator.metaslabs(vdev)? {
-            slabs.push(SlabMap { extent: self.allocator.extent(vdev, metaslab)?, map: None });
+            slabs.push(MetaslabMap {
+                extent: self.allocator.extent(vdev, metaslab)?,
+                space_map: None,
+            });
         }
-        self.maps.tops.lock().insert(vdev, TopMaps { shift, array, top_zap, slabs });
+        self.maps.vdevs.lock().insert(
+            vdev,
+            VdevSpaceMaps { ashift: shift, metaslab_array: array, top_zap, metaslabs: slabs },
+        );
         if top_zap.is_none() {
             self.set_logging(false);
         }
@@ -197,9 +205,9 @@ impl Space {
     }
 
     /// Loads every metaslab.
-    pub fn load_all(&self) -> Result<(), Error> {
+    pub fn load_all_metaslabs(&self) -> Result<(), Error> {
         for (vdev, metaslab) in self.allocator.unloaded_metaslabs() {
-            let (free, as_of) = self.maps.free(vdev, metaslab)?;
+            let (free, as_of) = self.maps.free_ranges(vdev, metaslab)?;
             self.allocator.load_metaslab(vdev, metaslab, free, as_of)?;
         }
         Ok(())
@@ -209,7 +217,7 @@ impl Space {
     /// where the pool has not the feature, at once. A log that there is is emptied with the next
     /// txg then: so it is before an export.
     pub fn set_logging(&self, logging: bool) {
-        self.logging.fetch_and(logging, Ordering::Relaxed);
+        self.is_logging.fetch_and(logging, Ordering::Relaxed);
     }
 
     /// The allocator.
@@ -218,24 +226,24 @@ impl Space {
     }
 
     /// A txg is on disk.
-    pub fn synced(&self, txg: Txg) {
-        self.maps.synced.store(txg.get(), Ordering::Release);
+    pub fn mark_synced(&self, txg: Txg) {
+        self.maps.synced_txg.store(txg.get(), Ordering::Release);
         self.allocator.mark_synced(txg);
-        self.maps.log.lock().settling.clear();
+        self.maps.log.lock().flushing.clear();
     }
 }
 
 /// Whether nothing new goes to a vdev: one that leaves, or a log whose devices are missing.
-pub(crate) fn is_closed(config: &VdevConfig, top: &VdevNode) -> bool {
+pub(crate) fn is_closed_to_allocation(config: &VdevConfig, top: &VdevNode) -> bool {
     config.removing || config.non_allocating || top.is_unavailable()
 }
 
 /// Refuses pools in the midst of something that writing does not know how to go on with.
-pub(crate) fn judge(pool: &Pool) -> Result<(), Error> {
+pub(crate) fn check_writable(pool: &Pool) -> Result<(), Error> {
     let root = pool.config().tree.as_ref();
     let removing = root.is_some_and(|root| root.children.iter().any(|top| top.removing));
     let expanding = root.is_some_and(|root| root.children.iter().any(|top| top.raidz_expanding));
-    let why = if let Verdict::ReadOnly(guids) = features::judge(pool.features()) {
+    let why = if let FeatureCheck::ReadOnly(guids) = features::check_features(pool.features()) {
         format!("it uses what is not known here: {}", guids.join(", "))
     } else if pool.checkpoint()?.is_some() {
         "it has a checkpoint".to_owned()
@@ -243,20 +251,20 @@ pub(crate) fn judge(pool: &Pool) -> Result<(), Error> {
         "a vdev is being removed".to_owned()
     } else if expanding {
         "a raidz vdev is being widened".to_owned()
-    } else if let Some(spare) = super::unfinished_spare(pool) {
+    } else if let Some(spare) = super::incomplete_spare(pool) {
         let number = spare.spare_id.unwrap_or_default();
         format!("the distributed spare {number} has not all yet that it is to have")
     } else {
         return Ok(());
     };
-    Err(Error::ReadOnly { why })
+    Err(Error::NotWritable { why })
 }
 
-fn has(pool: &Pool, guid: &str) -> bool {
+fn has_feature(pool: &Pool, guid: &str) -> bool {
     pool.features().iter().any(|feature| feature.guid == guid)
 }
 
-fn config_of(pool: &Pool, vdev: VdevId) -> Option<&VdevConfig> {
+fn concrete_vdev_config(pool: &Pool, vdev: VdevId) -> Option<&VdevConfig> {
     let root = pool.config().tree.as_ref()?;
     let concrete = |top: &&VdevConfig| {
         !matches!(top.kind, VdevKind::Indirect | VdevKind::Hole | VdevKind::Missing)
@@ -264,7 +272,11 @@ fn config_of(pool: &Pool, vdev: VdevId) -> Option<&VdevConfig> {
     root.children.iter().filter(concrete).find(|top| top.id == vdev)
 }
 
-fn spec(pool: &Pool, config: &VdevConfig, space: &TopSpace) -> Result<MetaslabGroupSpec, Error> {
+fn vdev_spec(
+    pool: &Pool,
+    config: &VdevConfig,
+    space: &VdevSpace,
+) -> Result<MetaslabGroupSpec, Error> {
     let found = config.ashift.unwrap_or(0);
     let why = || format!("its sector size is 2^{found} bytes");
     let bad = || vdev::Error::InvalidConfig { guid: config.guid, why: why() };
@@ -279,7 +291,7 @@ fn spec(pool: &Pool, config: &VdevConfig, space: &TopSpace) -> Result<MetaslabGr
         (VdevKind::Raidz, None) => (ashift.bytes(), children.saturating_sub(parity)),
         _ => (ashift.bytes(), 1),
     };
-    let class = match (config.is_log, crate::capacity::bias(pool, config)) {
+    let class = match (config.is_log, crate::capacity::allocation_bias(pool, config)) {
         (true, _) | (_, Some(Bias::Log)) => Class::Log,
         (_, Some(Bias::Special)) => Class::Special,
         (_, Some(Bias::Dedup)) => Class::Dedup,
@@ -304,47 +316,53 @@ fn spec(pool: &Pool, config: &VdevConfig, space: &TopSpace) -> Result<MetaslabGr
 }
 
 /// Adds a vdev to the allocator; gives where its maps are.
-fn top_maps(
+fn add_vdev_maps(
     allocator: &Allocator,
     spec: MetaslabGroupSpec,
     config: &VdevConfig,
-    space: &TopSpace,
-) -> Result<TopMaps, Error> {
+    space: &VdevSpace,
+) -> Result<VdevSpaceMaps, Error> {
     let (vdev, shift) = (spec.vdev, spec.ashift.get());
     allocator.add_vdev(spec);
     let mut slabs = Vec::new();
     for metaslab in allocator.metaslabs(vdev)? {
         let index = usize::try_from(metaslab.get()).unwrap_or(usize::MAX);
-        let map = space.maps.get(index).copied().flatten();
-        slabs.push(SlabMap { extent: allocator.extent(vdev, metaslab)?, map });
+        let map = space.space_maps.get(index).copied().flatten();
+        slabs.push(MetaslabMap { extent: allocator.extent(vdev, metaslab)?, space_map: map });
     }
     let array = config.metaslab_array.unwrap_or(ObjectId::META);
-    Ok(TopMaps { shift, array, top_zap: config.top_zap, slabs })
+    Ok(VdevSpaceMaps {
+        ashift: shift,
+        metaslab_array: array,
+        top_zap: config.top_zap,
+        metaslabs: slabs,
+    })
 }
 
 /// Tells the allocator what the heads of all maps say; gives the bytes of all maps.
-fn describe(
+fn describe_metaslabs(
     allocator: &Allocator,
     mos: &Objset,
-    tops: &BTreeMap<VdevId, TopMaps>,
-    log: &Log,
+    tops: &BTreeMap<VdevId, VdevSpaceMaps>,
+    log: &SpaceLog,
 ) -> Result<u64, Error> {
     let mut length = 0_u64;
     for (vdev, top) in tops {
         let mut known = Vec::new();
-        for (at, slab) in top.slabs.iter().enumerate() {
+        for (at, slab) in top.metaslabs.iter().enumerate() {
             let metaslab = MetaslabId::new(u32::try_from(at).unwrap_or(u32::MAX));
-            let growth = log.changes.get(&(*vdev, metaslab)).map_or(0, log::Logged::growth);
-            let Some(map) = slab.map else {
+            let growth =
+                log.changes.get(&(*vdev, metaslab)).map_or(0, log::LoggedChanges::net_allocated);
+            let Some(map) = slab.space_map else {
                 known.push((u64::try_from(growth).unwrap_or(0), None));
                 continue;
             };
-            let header = header(&mos.object(map)?)?;
+            let header = read_header(&mos.object(map)?)?;
             length = length.saturating_add(header.length);
             let allocated = header.allocated.saturating_add(growth);
             let longest = header.histogram.and_then(|counts| {
                 let top_bucket = counts.iter().rposition(|count| *count > 0)?;
-                u32::try_from(top_bucket).ok().map(|bucket| bucket.saturating_add(top.shift))
+                u32::try_from(top_bucket).ok().map(|bucket| bucket.saturating_add(top.ashift))
             });
             known.push((u64::try_from(allocated).unwrap_or(0), longest));
         }
@@ -353,62 +371,71 @@ fn describe(
     Ok(length)
 }
 
-impl Maps {
-    fn synced(&self) -> Txg {
-        Txg::new(self.synced.load(Ordering::Acquire))
+impl SpaceMaps {
+    fn synced_txg(&self) -> Txg {
+        Txg::new(self.synced_txg.load(Ordering::Acquire))
     }
 
     /// A metaslab and its map. Nobody reads or writes maps with the lock: who asks how the pool is must
     /// not wait for drives.
-    pub(crate) fn slab(&self, vdev: VdevId, metaslab: MetaslabId) -> Result<Slab, Error> {
+    pub(crate) fn metaslab(
+        &self,
+        vdev: VdevId,
+        metaslab: MetaslabId,
+    ) -> Result<MetaslabInfo, Error> {
         let index = usize::try_from(metaslab.get()).unwrap_or(usize::MAX);
-        let tops = self.tops.lock();
+        let tops = self.vdevs.lock();
         let found = tops.get(&vdev).and_then(|top| {
-            let SlabMap { extent, map } = top.slabs.get(index)?.clone();
-            Some(Slab { shift: top.shift, array: top.array, extent, map })
+            let MetaslabMap { extent, space_map: map } = top.metaslabs.get(index)?.clone();
+            Some(MetaslabInfo {
+                ashift: top.ashift,
+                metaslab_array: top.metaslab_array,
+                extent,
+                space_map: map,
+            })
         });
         found.ok_or(Error::SpaceMap { vdev, metaslab })
     }
 
     /// Notes that a metaslab has a map now.
-    pub(crate) fn set_map(&self, vdev: VdevId, metaslab: MetaslabId, map: ObjectId) {
+    pub(crate) fn set_space_map(&self, vdev: VdevId, metaslab: MetaslabId, map: ObjectId) {
         let index = usize::try_from(metaslab.get()).unwrap_or(usize::MAX);
-        let mut tops = self.tops.lock();
-        if let Some(slab) = tops.get_mut(&vdev).and_then(|top| top.slabs.get_mut(index)) {
-            slab.map = Some(map);
+        let mut tops = self.vdevs.lock();
+        if let Some(slab) = tops.get_mut(&vdev).and_then(|top| top.metaslabs.get_mut(index)) {
+            slab.space_map = Some(map);
         }
     }
 
     /// What is free in a metaslab, as its map on disk and the log say, and the txg that was on disk then.
-    fn free(&self, vdev: VdevId, metaslab: MetaslabId) -> Result<(RangeSet, Txg), Error> {
+    fn free_ranges(&self, vdev: VdevId, metaslab: MetaslabId) -> Result<(RangeSet, Txg), Error> {
         loop {
             // what is on disk now has this txg in it, if not more
-            let as_of = self.synced();
-            let own = self.own_map(vdev, metaslab);
-            match own.map(|free| self.with_log(free, (vdev, metaslab), as_of)) {
+            let as_of = self.synced_txg();
+            let own = self.own_map_free_ranges(vdev, metaslab);
+            match own.map(|free| self.apply_log(free, (vdev, metaslab), as_of)) {
                 Ok(Some(free)) => return Ok((free, as_of)),
                 // what was being read may have been given up by the groups that came meanwhile
-                Err(why) if self.synced() == as_of => return Err(why),
+                Err(why) if self.synced_txg() == as_of => return Err(why),
                 _ => {}
             }
         }
     }
 
     /// What is free in a metaslab by its own map on disk.
-    fn own_map(&self, vdev: VdevId, metaslab: MetaslabId) -> Result<RangeSet, Error> {
-        let slab = self.slab(vdev, metaslab)?;
-        let shift = slab.shift;
+    fn own_map_free_ranges(&self, vdev: VdevId, metaslab: MetaslabId) -> Result<RangeSet, Error> {
+        let slab = self.metaslab(vdev, metaslab)?;
+        let shift = slab.ashift;
         let mut free = RangeSet::from_range(slab.extent.clone());
         let mut sound = true;
-        if let Some(map) = slab.map
-            && let Some(object) = self.on_disk(map)?
+        if let Some(map) = slab.space_map
+            && let Some(object) = self.synced_object(map)?
         {
             space_map_entries(&object, &mut |entry| {
                 let Entry::Range { action, .. } = entry else { return };
                 let range = entry.bytes(shift, slab.extent.start);
                 let range = range.map(|(start, length)| start..start.saturating_add(length));
                 let inside = range.filter(|range| range.end <= slab.extent.end);
-                sound &= inside.is_some_and(|range| apply(&mut free, action, range));
+                sound &= inside.is_some_and(|range| apply_entry(&mut free, action, range));
             })?;
         }
         if sound { Ok(free) } else { Err(Error::SpaceMap { vdev, metaslab }) }
@@ -417,18 +444,18 @@ impl Maps {
     /// The same with what the log says, of a map that was read when `as_of` was on disk. None if
     /// another txg is by now: what settled with it is not in the log any more, and may not have been
     /// in the map that was read, so that blocks would be taken for free space.
-    fn with_log(
+    fn apply_log(
         &self,
         mut free: RangeSet,
         at: (VdevId, MetaslabId),
         as_of: Txg,
     ) -> Option<RangeSet> {
         let log = self.log.lock();
-        if self.synced() != as_of {
+        if self.synced_txg() != as_of {
             return None;
         }
         // what is settling may be in the map already: then this changes nothing
-        for logged in [&log.settling, &log.changes].iter().filter_map(|changes| changes.get(&at)) {
+        for logged in [&log.flushing, &log.changes].iter().filter_map(|changes| changes.get(&at)) {
             for range in logged.allocated.iter() {
                 free.remove(&range);
             }
@@ -440,7 +467,7 @@ impl Maps {
     }
 
     /// A map as it was last on disk; none if it is being made just now.
-    pub(super) fn on_disk(&self, map: ObjectId) -> Result<Option<dmu::Object>, Error> {
+    pub(super) fn synced_object(&self, map: ObjectId) -> Result<Option<dmu::Object>, Error> {
         match self.mos.synced().object(map) {
             Ok(object) => Ok(Some(object)),
             Err(dmu::Error::NoSuchObject { .. }) => Ok(None),
@@ -450,7 +477,7 @@ impl Maps {
 }
 
 /// Whether an entry says nothing that contradicts those before it.
-fn apply(free: &mut RangeSet, action: Action, range: std::ops::Range<u64>) -> bool {
+fn apply_entry(free: &mut RangeSet, action: Action, range: std::ops::Range<u64>) -> bool {
     match action {
         Action::Allocated => {
             let sound = free.containing(&range).is_some();
@@ -465,9 +492,9 @@ fn apply(free: &mut RangeSet, action: Action, range: std::ops::Range<u64>) -> bo
     }
 }
 
-impl MapReader for Maps {
+impl MapReader for SpaceMaps {
     fn read_free_ranges(&self, vdev: VdevId, metaslab: MetaslabId) -> Option<(RangeSet, Txg)> {
-        self.free(vdev, metaslab).ok()
+        self.free_ranges(vdev, metaslab).ok()
     }
 }
 
@@ -482,26 +509,28 @@ mod tests {
     use vdev::VdevTree;
     use zio::{Reader, Source};
 
-    use super::Space;
-    use crate::space::log::Logged;
+    use super::PoolSpace;
+    use crate::space::log::LoggedChanges;
 
     #[test]
     fn what_settles_while_a_map_is_read_is_not_taken_for_free() {
         let nothing = Arc::new(Reader::new(Arc::new(VdevTree::new(Vec::new()))));
         let source = nothing as Arc<dyn Source>;
-        let space = Space::blank(&Objset::new_empty(source, ObjsetId::MOS, Kind::Meta, None), &[]);
+        let space =
+            PoolSpace::empty(&Objset::new_empty(source, ObjsetId::MOS, Kind::Meta, None), &[]);
         let at = (VdevId::new(0), MetaslabId::new(0));
-        let read = || (RangeSet::from_range(0..100), space.maps.synced());
-        let logged = Logged { allocated: RangeSet::from_range(10..20), freed: RangeSet::new() };
-        space.maps.log.lock().settling.insert(at, logged);
+        let read = || (RangeSet::from_range(0..100), space.maps.synced_txg());
+        let logged =
+            LoggedChanges { allocated: RangeSet::from_range(10..20), freed: RangeSet::new() };
+        space.maps.log.lock().flushing.insert(at, logged);
 
         let (free, as_of) = read();
-        let free = space.maps.with_log(free, at, as_of).unwrap();
+        let free = space.maps.apply_log(free, at, as_of).unwrap();
         assert_eq!(free.iter().collect::<Vec<_>>(), [0..10, 20..100]);
 
         // the map is of before the group with which the change moved there, the log of after it
         let (free, as_of) = read();
-        space.synced(Txg::new(1));
-        assert_eq!(space.maps.with_log(free, at, as_of), None, "it must be read again");
+        space.mark_synced(Txg::new(1));
+        assert_eq!(space.maps.apply_log(free, at, as_of), None, "it must be read again");
     }
 }

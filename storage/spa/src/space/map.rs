@@ -36,18 +36,18 @@ pub fn space_map_entries(
 }
 
 /// The head of a space map.
-pub(crate) fn header(object: &Object) -> Result<SpaceMapHeader, Error> {
+pub(crate) fn read_header(object: &Object) -> Result<SpaceMapHeader, Error> {
     let mut bonus = Reader::new("space map header", object.bonus(), object.bonus_order());
     Ok(SpaceMapHeader::read(&mut bonus)?)
 }
 
 /// A space map that is being written.
-pub(crate) struct MapWriter {
+pub(crate) struct SpaceMapWriter {
     object: Object,
     pub(crate) header: SpaceMapHeader,
 }
 
-impl MapWriter {
+impl SpaceMapWriter {
     /// A new map, empty.
     pub(crate) fn create(
         mos: &Objset,
@@ -69,7 +69,7 @@ impl MapWriter {
     /// The map of that number.
     pub(crate) fn open(mos: &Objset, id: ObjectId) -> Result<Self, Error> {
         let object = mos.object(id)?;
-        let header = header(&object)?;
+        let header = read_header(&object)?;
         Ok(Self { object, header })
     }
 

@@ -11,21 +11,21 @@
 //! away    which txgs a drive missed
 //! ```
 
-mod away;
+mod dtl;
 mod fragmentation;
 mod load;
 mod log;
-mod logging;
+mod log_write;
 mod map;
 mod removed;
-mod tops;
+mod vdevs;
 mod write;
 
-pub(crate) use away::load_away;
-use away::unfinished_spare;
-pub use load::Space;
-pub(crate) use load::{is_closed, judge};
-pub(crate) use map::MapWriter;
+use dtl::incomplete_spare;
+pub(crate) use dtl::load_dtls;
+pub use load::PoolSpace;
+pub(crate) use load::{check_writable, is_closed_to_allocation};
+pub(crate) use map::SpaceMapWriter;
 pub use map::space_map_entries;
-pub use tops::TopSpace;
-pub(crate) use write::free_map;
+pub use vdevs::VdevSpace;
+pub(crate) use write::free_space_map;

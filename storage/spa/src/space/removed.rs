@@ -16,33 +16,33 @@ use units::{Ashift, ObjectId, VdevId};
 use vdev::{NodeKind, VdevTree};
 use zap::Zap;
 
-use crate::features::{self, Uses};
-use crate::space::load::Space;
-use crate::space::map::MapWriter;
-use crate::space::write::{HISTOGRAM, LOG_BLOCK, Writing};
+use crate::features::{self, RefcountChange};
+use crate::space::load::PoolSpace;
+use crate::space::map::SpaceMapWriter;
+use crate::space::write::{HISTOGRAM_FEATURE, LARGE_BLOCK_SIZE, MapSyncContext};
 use crate::{Error, Pool};
 
 /// In the vdev's table: the map of what is obsolete.
-const MAP: &[u8] = b"com.delphix:indirect_obsolete_sm";
+const OBSOLETE_MAP_ENTRY: &[u8] = b"com.delphix:indirect_obsolete_sm";
 /// In use once for each such map, among others; pools without it keep none.
-const COUNTS: &str = "com.delphix:obsolete_counts";
+const OBSOLETE_COUNTS: &str = "com.delphix:obsolete_counts";
 
 /// Tells the allocator of the removed vdevs of a pool. Gives the tables of those of which is to be
 /// kept what is obsolete.
-pub(crate) fn add(allocator: &Allocator, pool: &Pool) -> BTreeMap<VdevId, ObjectId> {
-    let keeps = pool.features().iter().any(|feature| feature.guid == COUNTS);
+pub(crate) fn add_removed_vdevs(allocator: &Allocator, pool: &Pool) -> BTreeMap<VdevId, ObjectId> {
+    let keeps = pool.features().iter().any(|feature| feature.guid == OBSOLETE_COUNTS);
     let mut tables = BTreeMap::new();
     for top in pool.config().tree.iter().flat_map(|root| &root.children) {
         let Some(ashift) = top.ashift.and_then(Ashift::new) else { continue };
         if top.kind == VdevKind::Indirect {
-            allocator.add_removed_vdev(top.id, ashift, moved(pool.tree(), top.id));
+            allocator.add_removed_vdev(top.id, ashift, remap_fn(pool.tree(), top.id));
             tables.extend(top.top_zap.filter(|_| keeps).map(|table| (top.id, table)));
         }
     }
     tables
 }
 
-fn moved(tree: &Arc<VdevTree>, vdev: VdevId) -> RemapFn {
+fn remap_fn(tree: &Arc<VdevTree>, vdev: VdevId) -> RemapFn {
     let tree = Arc::clone(tree);
     Arc::new(move |range: Range<u64>| {
         let top = tree.top(vdev)?;
@@ -54,28 +54,28 @@ fn moved(tree: &Arc<VdevTree>, vdev: VdevId) -> RemapFn {
     })
 }
 
-impl Space {
+impl PoolSpace {
     /// Writes down what became obsolete on removed vdevs; gives whether that was anything.
-    pub(crate) fn write_obsolete(&self, writing: &Writing<'_>) -> Result<bool, Error> {
+    pub(crate) fn write_obsolete(&self, writing: &MapSyncContext<'_>) -> Result<bool, Error> {
         let mut wrote = false;
         for (vdev, ranges) in self.allocator.drain_obsolete(writing.tx.txg()) {
-            if let Some(table) = self.removed.get(&vdev) {
-                self.note_obsolete(writing, *table, &ranges)?;
+            if let Some(table) = self.obsolete_zaps.get(&vdev) {
+                self.append_obsolete(writing, *table, &ranges)?;
                 wrote = true;
             }
         }
         Ok(wrote)
     }
 
-    fn note_obsolete(
+    fn append_obsolete(
         &self,
-        writing: &Writing<'_>,
+        writing: &MapSyncContext<'_>,
         table: ObjectId,
         ranges: &RangeSet,
     ) -> Result<(), Error> {
-        let Writing { tx, pass, .. } = *writing;
-        let mut map = self.obsolete_map(writing, table)?;
-        let mut appendix = map.appendix(self.two_words);
+        let MapSyncContext { tx, pass, .. } = *writing;
+        let mut map = self.open_obsolete_map(writing, table)?;
+        let mut appendix = map.appendix(self.has_spacemap_v2);
         appendix.ranges((Action::Allocated, tx.txg(), pass), None, ranges.iter())?;
         let growth = i64::try_from(ranges.total()).unwrap_or(i64::MAX);
         map.append(tx, &appendix, growth)?;
@@ -83,17 +83,21 @@ impl Space {
     }
 
     /// The map that a removed vdev's table names; one is made if there is none.
-    fn obsolete_map(&self, writing: &Writing<'_>, table: ObjectId) -> Result<MapWriter, Error> {
-        let Writing { mos, tx, .. } = *writing;
+    fn open_obsolete_map(
+        &self,
+        writing: &MapSyncContext<'_>,
+        table: ObjectId,
+    ) -> Result<SpaceMapWriter, Error> {
+        let MapSyncContext { mos, tx, .. } = *writing;
         let table = Zap::open(mos.object(table)?)?;
-        if let Some(map) = table.lookup_u64(MAP)? {
-            return MapWriter::open(mos, ObjectId::new(map));
+        if let Some(map) = table.lookup_u64(OBSOLETE_MAP_ENTRY)? {
+            return SpaceMapWriter::open(mos, ObjectId::new(map));
         }
-        let map = MapWriter::create(mos, tx, LOG_BLOCK, self.histograms)?;
-        table.insert_u64(tx, MAP, map.id().get())?;
-        features::count(mos, tx, COUNTS, Uses::More(1))?;
-        if self.histograms {
-            features::count(mos, tx, HISTOGRAM, Uses::More(1))?;
+        let map = SpaceMapWriter::create(mos, tx, LARGE_BLOCK_SIZE, self.has_histograms)?;
+        table.insert_u64(tx, OBSOLETE_MAP_ENTRY, map.id().get())?;
+        features::update_refcount(mos, tx, OBSOLETE_COUNTS, RefcountChange::Delta(1))?;
+        if self.has_histograms {
+            features::update_refcount(mos, tx, HISTOGRAM_FEATURE, RefcountChange::Delta(1))?;
         }
         Ok(map)
     }

@@ -14,95 +14,95 @@ use units::{MetaslabId, ObjectId, Txg, VdevId};
 use zap::Zap;
 
 use crate::Error;
-use crate::features::{self, Uses};
-use crate::space::load::{Slab, Space};
-use crate::space::log::{self, Log, Logged};
-use crate::space::map::{MapWriter, header};
+use crate::features::{self, RefcountChange};
+use crate::space::load::{MetaslabInfo, PoolSpace};
+use crate::space::log::{self, LoggedChanges, SpaceLog};
+use crate::space::map::{SpaceMapWriter, read_header};
 
 /// Bytes of the blocks of a new map that is written to in each txg,
 const BLOCK_SIZE: u32 = 16 << 10;
 /// and of one that gets much at once.
-pub(crate) const LOG_BLOCK: u32 = 128 << 10;
+pub(crate) const LARGE_BLOCK_SIZE: u32 = 128 << 10;
 /// A map is written anew when it is so many times as long as it need be,
-const TOO_LONG: u64 = 2;
+const CONDENSE_RATIO: u64 = 2;
 /// and longer than so many of its blocks.
-const MANY_BLOCKS: u64 = 4;
+const CONDENSE_MIN_BLOCKS: u64 = 4;
 /// Units that an entry of one word can speak of.
 const ENTRY_SHIFT: u32 = 15;
 /// The pool's directory, in every pool.
-pub(crate) const DIRECTORY: ObjectId = ObjectId::new(1);
+pub(crate) const POOL_DIRECTORY: ObjectId = ObjectId::new(1);
 
 /// What is being written when.
-pub(crate) struct Writing<'a> {
+pub(crate) struct MapSyncContext<'a> {
     pub(crate) mos: &'a Objset,
     pub(crate) tx: &'a Tx,
     pub(crate) pass: u16,
 }
 
-impl Space {
+impl PoolSpace {
     /// Writes what the txg of `tx` changed since this was last called for it. Gives whether there
     /// was anything: then the MOS has changed, which may take space again.
     pub fn write_changes(&self, mos: &Objset, tx: &Tx, pass: u16) -> Result<bool, Error> {
-        let writing = Writing { mos, tx, pass };
+        let writing = MapSyncContext { mos, tx, pass };
         let noted = self.write_obsolete(&writing)?;
-        if self.logging.load(Ordering::Relaxed) {
+        if self.is_logging.load(Ordering::Relaxed) {
             return Ok(self.log_changes(&writing)? || noted);
         }
-        let emptied = self.empty_log(&writing)?;
+        let emptied = self.flush_entire_log(&writing)?;
         let changes = self.allocator.drain_changes(tx.txg());
         for change in &changes {
-            self.write_one(&writing, change)?;
+            self.write_metaslab(&writing, change)?;
         }
         Ok(noted || emptied || !changes.is_empty())
     }
 
     /// Writes a change to its metaslab's own map, which may be written anew at that.
-    pub(crate) fn write_one(
+    pub(crate) fn write_metaslab(
         &self,
-        writing: &Writing<'_>,
+        writing: &MapSyncContext<'_>,
         change: &MetaslabChange,
     ) -> Result<(), Error> {
-        let slab = self.maps.slab(change.vdev, change.metaslab)?;
+        let slab = self.maps.metaslab(change.vdev, change.metaslab)?;
         let mut map = self.open_map(writing, &slab, change)?;
-        let first = self.is_first(writing.tx.txg(), change.vdev, change.metaslab);
+        let first = self.is_first_write(writing.tx.txg(), change.vdev, change.metaslab);
         if !(first && self.condense(writing, &slab, change, &mut map)?) {
-            self.append(writing, &slab, change, &mut map)?;
+            self.append_changes(writing, &slab, change, &mut map)?;
         }
-        self.count(&slab, change, &mut map)?;
+        self.update_histogram(&slab, change, &mut map)?;
         map.finish(writing.tx)
     }
 
     /// Writes to the head of a metaslab's own map what is free there, now that it changed.
-    pub(crate) fn write_head(
+    pub(crate) fn write_map_header(
         &self,
-        writing: &Writing<'_>,
+        writing: &MapSyncContext<'_>,
         change: &MetaslabChange,
     ) -> Result<(), Error> {
-        let slab = self.maps.slab(change.vdev, change.metaslab)?;
+        let slab = self.maps.metaslab(change.vdev, change.metaslab)?;
         let mut map = self.open_map(writing, &slab, change)?;
-        self.count(&slab, change, &mut map)?;
+        self.update_histogram(&slab, change, &mut map)?;
         map.finish(writing.tx)
     }
 
-    fn count(
+    fn update_histogram(
         &self,
-        slab: &Slab,
+        slab: &MetaslabInfo,
         change: &MetaslabChange,
-        map: &mut MapWriter,
+        map: &mut SpaceMapWriter,
     ) -> Result<(), Error> {
         if let Some(counts) = self.allocator.histogram(change.vdev, change.metaslab)?
             && let Some(histogram) = &mut map.header.histogram
         {
-            *histogram = scaled(&counts, slab.shift);
+            *histogram = scale_histogram(&counts, slab.ashift);
         } else {
-            add_freed(&mut map.header, &change.freed, slab.shift);
+            add_freed_ranges(&mut map.header, &change.freed, slab.ashift);
         }
         Ok(())
     }
 
     /// Whether a map is written for the first time in a txg.
-    fn is_first(&self, txg: Txg, vdev: VdevId, metaslab: MetaslabId) -> bool {
-        let mut written = self.written.lock();
+    fn is_first_write(&self, txg: Txg, vdev: VdevId, metaslab: MetaslabId) -> bool {
+        let mut written = self.written_maps.lock();
         if written.0 != txg {
             *written = (txg, std::collections::BTreeSet::new());
         }
@@ -112,42 +112,48 @@ impl Space {
     /// The map of a metaslab; one is made if it has none.
     fn open_map(
         &self,
-        writing: &Writing<'_>,
-        slab: &Slab,
+        writing: &MapSyncContext<'_>,
+        slab: &MetaslabInfo,
         change: &MetaslabChange,
-    ) -> Result<MapWriter, Error> {
-        if let Some(map) = slab.map {
-            return MapWriter::open(writing.mos, map);
+    ) -> Result<SpaceMapWriter, Error> {
+        if let Some(map) = slab.space_map {
+            return SpaceMapWriter::open(writing.mos, map);
         }
-        let size = if self.logging.load(Ordering::Relaxed) { LOG_BLOCK } else { BLOCK_SIZE };
-        let map = MapWriter::create(writing.mos, writing.tx, size, self.histograms)?;
-        self.maps.set_map(change.vdev, change.metaslab, map.id());
-        let array = writing.mos.object(slab.array)?;
+        let size =
+            if self.is_logging.load(Ordering::Relaxed) { LARGE_BLOCK_SIZE } else { BLOCK_SIZE };
+        let map = SpaceMapWriter::create(writing.mos, writing.tx, size, self.has_histograms)?;
+        self.maps.set_space_map(change.vdev, change.metaslab, map.id());
+        let array = writing.mos.object(slab.metaslab_array)?;
         let offset = u64::from(change.metaslab.get()).saturating_mul(8);
         array.write(writing.tx, offset, &map.id().get().to_le_bytes())?;
-        if self.histograms {
-            features::count(writing.mos, writing.tx, HISTOGRAM, Uses::More(1))?;
+        if self.has_histograms {
+            features::update_refcount(
+                writing.mos,
+                writing.tx,
+                HISTOGRAM_FEATURE,
+                RefcountChange::Delta(1),
+            )?;
         }
         Ok(map)
     }
 
-    fn append(
+    fn append_changes(
         &self,
-        writing: &Writing<'_>,
-        slab: &Slab,
+        writing: &MapSyncContext<'_>,
+        slab: &MetaslabInfo,
         change: &MetaslabChange,
-        map: &mut MapWriter,
+        map: &mut SpaceMapWriter,
     ) -> Result<(), Error> {
-        let mut appendix = map.appendix(self.two_words);
+        let mut appendix = map.appendix(self.has_spacemap_v2);
         let (txg, pass) = (writing.tx.txg(), writing.pass);
         let start = slab.extent.start;
         for (action, ranges) in
             [(Action::Allocated, &change.allocated), (Action::Freed, &change.freed)]
         {
-            let units = ranges.iter().map(|range| units(range, start, slab.shift));
+            let units = ranges.iter().map(|range| to_units(range, start, slab.ashift));
             appendix.ranges((action, txg, pass), None, units)?;
         }
-        let growth = bytes(&change.allocated).saturating_sub(bytes(&change.freed));
+        let growth = total_bytes(&change.allocated).saturating_sub(total_bytes(&change.freed));
         map.append(writing.tx, &appendix, growth)
     }
 
@@ -155,29 +161,29 @@ impl Space {
     /// free. This has the change in it.
     fn condense(
         &self,
-        writing: &Writing<'_>,
-        slab: &Slab,
+        writing: &MapSyncContext<'_>,
+        slab: &MetaslabInfo,
         change: &MetaslabChange,
-        map: &mut MapWriter,
+        map: &mut SpaceMapWriter,
     ) -> Result<bool, Error> {
-        let block = u64::from(map.block_size()).max(1 << slab.shift);
-        if map.header.length <= MANY_BLOCKS.saturating_mul(block) {
+        let block = u64::from(map.block_size()).max(1 << slab.ashift);
+        if map.header.length <= CONDENSE_MIN_BLOCKS.saturating_mul(block) {
             return Ok(false);
         }
         let (vdev, metaslab) = (change.vdev, change.metaslab);
         let Some(counts) = self.allocator.histogram(vdev, metaslab)? else { return Ok(false) };
-        if map.header.length < TOO_LONG.saturating_mul(needed(&counts, slab.shift)) {
+        if map.header.length < CONDENSE_RATIO.saturating_mul(condensed_size(&counts, slab.ashift)) {
             return Ok(false);
         }
         let Some(free) = self.allocator.free_as_written(vdev, metaslab)? else { return Ok(false) };
         let extent = self.allocator.extent(vdev, metaslab)?;
         let (all, free_bytes) = (extent.end.saturating_sub(extent.start), free.total());
         map.truncate(writing.tx)?;
-        let mut appendix = map.appendix(self.two_words);
+        let mut appendix = map.appendix(self.has_spacemap_v2);
         let (txg, pass) = (writing.tx.txg(), writing.pass);
-        let whole = std::iter::once(units(&extent, extent.start, slab.shift));
+        let whole = std::iter::once(to_units(&extent, extent.start, slab.ashift));
         appendix.ranges((Action::Allocated, txg, pass), None, whole)?;
-        let parts = free.iter().map(|range| units(&range, extent.start, slab.shift));
+        let parts = free.iter().map(|range| to_units(&range, extent.start, slab.ashift));
         appendix.ranges((Action::Freed, txg, pass), None, parts)?;
         let allocated = i64::try_from(all.saturating_sub(free_bytes)).unwrap_or(i64::MAX);
         map.append(writing.tx, &appendix, allocated)?;
@@ -185,66 +191,69 @@ impl Space {
     }
 
     /// Moves all that is logged to the metaslabs' own maps, and frees the log.
-    fn empty_log(&self, writing: &Writing<'_>) -> Result<bool, Error> {
+    fn flush_entire_log(&self, writing: &MapSyncContext<'_>) -> Result<bool, Error> {
         let log = self.maps.log.lock().clone();
-        let Some(table) = log.table else { return Ok(false) };
+        let Some(table) = log.zap else { return Ok(false) };
         for (key, logged) in &log.changes {
-            self.write_one(writing, &change_of(*key, logged))?;
+            self.write_metaslab(writing, &to_change(*key, logged))?;
         }
-        let tops: Vec<_> = self.maps.tops.lock().values().filter_map(|top| top.top_zap).collect();
+        let tops: Vec<_> = self.maps.vdevs.lock().values().filter_map(|top| top.top_zap).collect();
         for top_zap in tops {
             let top_zap = Zap::open(writing.mos.object(top_zap)?)?;
-            if let Some(array) = top_zap.lookup_u64(log::UNFLUSHED)? {
+            if let Some(array) = top_zap.lookup_u64(log::UNFLUSHED_TXGS_ENTRY)? {
                 writing.mos.free(writing.tx, ObjectId::new(array))?;
-                top_zap.remove(writing.tx, log::UNFLUSHED)?;
+                top_zap.remove(writing.tx, log::UNFLUSHED_TXGS_ENTRY)?;
             }
         }
-        let Writing { mos, tx, .. } = writing;
-        for map in log.maps.values() {
-            free_map(mos, tx, *map)?;
+        let MapSyncContext { mos, tx, .. } = writing;
+        for map in log.logs.values() {
+            free_space_map(mos, tx, *map)?;
         }
         mos.free(tx, table)?;
-        Zap::open(mos.object(DIRECTORY)?)?.remove(tx, log::TABLE.as_bytes())?;
-        features::count(mos, tx, LOG, Uses::Just(0))?;
+        Zap::open(mos.object(POOL_DIRECTORY)?)?.remove(tx, log::LOG_ZAP_ENTRY.as_bytes())?;
+        features::update_refcount(mos, tx, LOG_FEATURE, RefcountChange::Exact(0))?;
         let mut left = self.maps.log.lock();
-        *left = Log { settling: std::mem::take(&mut left.changes), ..Log::default() };
+        *left = SpaceLog { flushing: std::mem::take(&mut left.changes), ..SpaceLog::default() };
         Ok(true)
     }
 }
 
 /// What is logged of a metaslab, as a change of its map.
-pub(crate) fn change_of((vdev, metaslab): (VdevId, MetaslabId), logged: &Logged) -> MetaslabChange {
+pub(crate) fn to_change(
+    (vdev, metaslab): (VdevId, MetaslabId),
+    logged: &LoggedChanges,
+) -> MetaslabChange {
     let all = |ranges: &RangeSet| ranges.iter().collect();
     let (allocated, freed) = (all(&logged.allocated), all(&logged.freed));
     MetaslabChange { vdev, metaslab, allocated, freed }
 }
 
 /// Its number of uses is that of maps with a histogram.
-pub(crate) const HISTOGRAM: &str = "com.delphix:spacemap_histogram";
+pub(crate) const HISTOGRAM_FEATURE: &str = "com.delphix:spacemap_histogram";
 /// In use while there is a log.
-pub(crate) const LOG: &str = "com.delphix:log_spacemap";
+pub(crate) const LOG_FEATURE: &str = "com.delphix:log_spacemap";
 
 /// Frees a space map.
-pub(crate) fn free_map(mos: &Objset, tx: &Tx, map: ObjectId) -> Result<(), Error> {
-    if header(&mos.object(map)?)?.histogram.is_some() {
-        features::count(mos, tx, HISTOGRAM, Uses::More(-1))?;
+pub(crate) fn free_space_map(mos: &Objset, tx: &Tx, map: ObjectId) -> Result<(), Error> {
+    if read_header(&mos.object(map)?)?.histogram.is_some() {
+        features::update_refcount(mos, tx, HISTOGRAM_FEATURE, RefcountChange::Delta(-1))?;
     }
     Ok(mos.free(tx, map)?)
 }
 
-fn units(range: &std::ops::Range<u64>, start: u64, shift: u32) -> std::ops::Range<u64> {
+fn to_units(range: &std::ops::Range<u64>, start: u64, shift: u32) -> std::ops::Range<u64> {
     let unit = |at: u64| at.saturating_sub(start) >> shift;
     unit(range.start)..unit(range.end)
 }
 
-pub(crate) fn bytes(ranges: &[std::ops::Range<u64>]) -> i64 {
+pub(crate) fn total_bytes(ranges: &[std::ops::Range<u64>]) -> i64 {
     let length = |range: &std::ops::Range<u64>| range.end.saturating_sub(range.start);
     let total = ranges.iter().map(length).fold(0, u64::saturating_add);
     i64::try_from(total).unwrap_or(i64::MAX)
 }
 
 /// Bytes of a map that is written anew.
-fn needed(counts: &[u64; 64], shift: u32) -> u64 {
+fn condensed_size(counts: &[u64; 64], shift: u32) -> u64 {
     let entries = (0_u32..).zip(counts).map(|(bucket, count)| {
         let each = 1_u64 << bucket.saturating_sub(shift.saturating_add(ENTRY_SHIFT)).min(32);
         count.saturating_mul(each)
@@ -254,7 +263,7 @@ fn needed(counts: &[u64; 64], shift: u32) -> u64 {
 
 /// Counts by log2 of bytes, as a map's head has them: from the sector on, in 32 buckets, of which
 /// the last counts longer ranges as many.
-fn scaled(counts: &[u64; 64], shift: u32) -> [u64; 32] {
+fn scale_histogram(counts: &[u64; 64], shift: u32) -> [u64; 32] {
     let mut histogram = [0_u64; 32];
     for (bucket, count) in (0_u32..).zip(counts).skip_while(|(bucket, _)| *bucket < shift) {
         let at = bucket.saturating_sub(shift);
@@ -267,7 +276,7 @@ fn scaled(counts: &[u64; 64], shift: u32) -> [u64; 32] {
 }
 
 /// What is freed in a metaslab that was not read is added to what its head says.
-fn add_freed(header: &mut SpaceMapHeader, freed: &[std::ops::Range<u64>], shift: u32) {
+fn add_freed_ranges(header: &mut SpaceMapHeader, freed: &[std::ops::Range<u64>], shift: u32) {
     let Some(histogram) = &mut header.histogram else { return };
     let mut counts = [0_u64; 64];
     for range in freed {
@@ -278,7 +287,7 @@ fn add_freed(header: &mut SpaceMapHeader, freed: &[std::ops::Range<u64>], shift:
             *count += 1;
         }
     }
-    for (place, more) in histogram.iter_mut().zip(scaled(&counts, shift)) {
+    for (place, more) in histogram.iter_mut().zip(scale_histogram(&counts, shift)) {
         *place = place.saturating_add(more);
     }
 }

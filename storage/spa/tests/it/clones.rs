@@ -9,38 +9,38 @@ use ondisk::dedup::{CloneTable, clone_table_name};
 use ondisk::objset::Kind;
 use ondisk::{ObjectType, Reader};
 use proptest::prelude::*;
-use spa::{Cloned, Clones};
+use spa::{CloneTables, ClonedBlock};
 use txg::Tx;
 use units::{Txg, VdevId};
 use zap::{NewZap, Zap};
 
-pub(crate) fn mos() -> (Objset, Arc<MemoryStore>) {
+pub(crate) fn empty_mos() -> (Objset, Arc<MemoryStore>) {
     let (mos, memory) = memory::empty_objset(Kind::Meta);
     let tx = Tx::syncing(Txg::new(4));
     Zap::create(&mos, &tx, ObjectType::OBJECT_DIRECTORY, &NewZap::default()).unwrap();
     (mos, memory)
 }
 
-fn block(number: u16) -> Cloned {
+fn cloned_block(number: u16) -> ClonedBlock {
     let vdev = VdevId::new(u32::from(number % 2));
     let offset = u64::from(number / 2) * (5 << 20);
-    Cloned { vdev, offset, size: 4096 * (1 + u64::from(number % 7)) }
+    ClonedBlock { vdev, offset, size: 4096 * (1 + u64::from(number % 7)) }
 }
 
-fn tops() -> impl Iterator<Item = VdevId> {
+fn vdev_ids() -> impl Iterator<Item = VdevId> {
     [VdevId::new(0), VdevId::new(1)].into_iter()
 }
 
 /// The references of every block that there may be, and the sums over them.
-fn compare(clones: &Clones, model: &BTreeMap<u16, u64>) {
+fn compare_with_model(clones: &CloneTables, model: &BTreeMap<u16, u64>) {
     let (mut used, mut saved) = (0, 0);
     for number in 0..200 {
         let references = model.get(&number).copied().unwrap_or(0);
-        assert_eq!(clones.references(&block(number)).unwrap(), references);
-        used += block(number).size * u64::from(references > 0);
-        saved += block(number).size * references;
+        assert_eq!(clones.references(&cloned_block(number)).unwrap(), references);
+        used += cloned_block(number).size * u64::from(references > 0);
+        saved += cloned_block(number).size * references;
     }
-    assert_eq!(clones.space(), (used, saved));
+    assert_eq!(clones.space_totals(), (used, saved));
 }
 
 proptest! {
@@ -48,8 +48,8 @@ proptest! {
 
     #[test]
     fn references_are_counted(steps in proptest::collection::vec((0_u16..200, 0_u8..9), 1..300)) {
-        let (mos, memory) = mos();
-        let mut clones = Clones::load(&mos, tops()).unwrap();
+        let (mos, memory) = empty_mos();
+        let mut clones = CloneTables::load(&mos, vdev_ids()).unwrap();
         let mut model = BTreeMap::new();
         let (mut txg, mut uses) = (4, 0);
         for (number, what) in steps {
@@ -59,52 +59,52 @@ proptest! {
                     uses += clones.sync(&Tx::syncing(Txg::new(txg)), &mut || 7).unwrap();
                     memory.sync_objset(&mos, Txg::new(txg)).unwrap();
                     txg += 1;
-                    clones = Clones::load(&mos, tops()).unwrap();
-                    compare(&clones, &model);
+                    clones = CloneTables::load(&mos, vdev_ids()).unwrap();
+                    compare_with_model(&clones, &model);
                     let tables = |vdev| {
                         let on = |(number, count): (&u16, &u64)| {
-                            *count > 0 && block(*number).vdev == vdev
+                            *count > 0 && cloned_block(*number).vdev == vdev
                         };
                         i64::from(model.iter().any(on))
                     };
-                    assert_eq!(uses, tops().map(tables).sum::<i64>());
+                    assert_eq!(uses, vdev_ids().map(tables).sum::<i64>());
                 }
                 1..4 => {
-                    clones.add(&block(number), u64::from(what)).unwrap();
+                    clones.add_references(&cloned_block(number), u64::from(what)).unwrap();
                     *references += u64::from(what);
                 }
                 _ => {
-                    assert_eq!(clones.release(&block(number)).unwrap(), *references > 0);
+                    assert_eq!(clones.release_reference(&cloned_block(number)).unwrap(), *references > 0);
                     *references = references.saturating_sub(1);
                 }
             }
         }
-        compare(&clones, &model);
+        compare_with_model(&clones, &model);
     }
 }
 
 #[test]
 fn tables_go_with_the_last_clone() {
-    let (mos, _) = mos();
-    let clones = Clones::load(&mos, tops()).unwrap();
+    let (mos, _) = empty_mos();
+    let clones = CloneTables::load(&mos, vdev_ids()).unwrap();
     let tx = Tx::syncing(Txg::new(4));
-    clones.add(&block(3), 1).unwrap();
+    clones.add_references(&cloned_block(3), 1).unwrap();
     assert_eq!(clones.sync(&tx, &mut || 7).unwrap(), 1);
-    assert!(clones.release(&block(3)).unwrap());
-    assert!(!clones.release(&block(3)).unwrap());
+    assert!(clones.release_reference(&cloned_block(3)).unwrap());
+    assert!(!clones.release_reference(&cloned_block(3)).unwrap());
     assert_eq!(clones.sync(&tx, &mut || 7).unwrap(), -1);
-    let directory = spa::Directory::open(mos).unwrap();
-    assert_eq!(directory.table().count().unwrap(), 0);
+    let directory = spa::PoolDirectory::open(mos).unwrap();
+    assert_eq!(directory.zap().count().unwrap(), 0);
 }
 
 #[test]
 fn sums_that_others_got_wrong_keep_nobody_from_freeing() {
-    let (mos, _) = mos();
-    let clones = Clones::load(&mos, tops()).unwrap();
+    let (mos, _) = empty_mos();
+    let clones = CloneTables::load(&mos, vdev_ids()).unwrap();
     let tx = Tx::syncing(Txg::new(4));
-    clones.add(&block(2), 2).unwrap();
+    clones.add_references(&cloned_block(2), 2).unwrap();
     clones.sync(&tx, &mut || 7).unwrap();
-    let directory = spa::Directory::open(mos.clone()).unwrap();
+    let directory = spa::PoolDirectory::open(mos.clone()).unwrap();
     let array = directory.object(&clone_table_name(VdevId::new(0))).unwrap().unwrap();
     let mut reader = Reader::new("clone table", array.bonus(), array.bonus_order());
     let told = CloneTable::read(&mut reader).unwrap();
@@ -112,25 +112,25 @@ fn sums_that_others_got_wrong_keep_nobody_from_freeing() {
     for wrong in [512, 0_u64.wrapping_sub(512)] {
         let facts = CloneTable { used: wrong, saved: wrong, ..told };
         array.set_bonus(&tx, array.dnode().bonus_kind, &facts.encode()).unwrap();
-        let clones = Clones::load(&mos, tops()).unwrap();
-        clones.add(&block(2), 1).unwrap();
+        let clones = CloneTables::load(&mos, vdev_ids()).unwrap();
+        clones.add_references(&cloned_block(2), 1).unwrap();
         for _ in 0..3 {
-            assert!(clones.release(&block(2)).unwrap());
+            assert!(clones.release_reference(&cloned_block(2)).unwrap());
         }
-        assert!(!clones.release(&block(2)).unwrap());
+        assert!(!clones.release_reference(&cloned_block(2)).unwrap());
     }
 }
 
 #[test]
 fn counts_of_more_ranges_than_a_vdev_can_have_are_refused() {
-    let (mos, _) = mos();
-    let clones = Clones::load(&mos, tops()).unwrap();
-    let far = Cloned { vdev: VdevId::new(0), offset: 1 << 62, size: 512 };
-    assert!(clones.add(&far, 1).is_err());
+    let (mos, _) = empty_mos();
+    let clones = CloneTables::load(&mos, vdev_ids()).unwrap();
+    let far = ClonedBlock { vdev: VdevId::new(0), offset: 1 << 62, size: 512 };
+    assert!(clones.add_references(&far, 1).is_err());
     let tx = Tx::syncing(Txg::new(4));
-    clones.add(&block(2), 1).unwrap();
+    clones.add_references(&cloned_block(2), 1).unwrap();
     clones.sync(&tx, &mut || 7).unwrap();
-    let directory = spa::Directory::open(mos.clone()).unwrap();
+    let directory = spa::PoolDirectory::open(mos.clone()).unwrap();
     let array = directory.object(&clone_table_name(VdevId::new(0))).unwrap().unwrap();
     // a block far behind: what is before it are holes, which cost nothing to say
     array.write(&tx, 1 << 40, &[1]).unwrap();
@@ -139,5 +139,5 @@ fn counts_of_more_ranges_than_a_vdev_can_have_are_refused() {
     let at = bonus.windows(8).position(|word| word == 1_u64.to_le_bytes()).unwrap();
     bonus[at..at + 8].copy_from_slice(&ranges);
     array.set_bonus(&tx, array.dnode().bonus_kind, &bonus).unwrap();
-    assert!(Clones::load(&mos, tops()).is_err());
+    assert!(CloneTables::load(&mos, vdev_ids()).is_err());
 }

@@ -9,16 +9,16 @@ use ondisk::nvlist::{Nvlist, Value};
 use ondisk::uberblock::Uberblock;
 use ondisk::{Checksum, label};
 use sim::{Fault, Storm};
-use spa::{Commit, Error, LabelCopy, scan};
+use spa::{Error, LabelCopy, TxgCommitter, scan_devices};
 use transform::checksum::embedded;
 use units::{Guid, Txg, VdevId};
 use vdev::{BuildContext, LeafDevice, VdevNode, VdevTree};
 
-const DISK: u64 = 64 << 20;
-const ROOT: &[u8] = include_bytes!("../../../ondisk/tests/golden/uberblock-single.bin");
+const DISK_SIZE: u64 = 64 << 20;
+const UBERBLOCK: &[u8] = include_bytes!("../../../ondisk/tests/golden/uberblock-single.bin");
 
 /// A list of numbers and texts.
-fn list(kind: &str, numbers: &[(&str, u64)], children: Vec<Nvlist>) -> Nvlist {
+fn vdev_nvlist(kind: &str, numbers: &[(&str, u64)], children: Vec<Nvlist>) -> Nvlist {
     let mut list = Nvlist::new();
     list.push("type", Value::Str(kind.into()));
     for (name, number) in numbers {
@@ -30,13 +30,13 @@ fn list(kind: &str, numbers: &[(&str, u64)], children: Vec<Nvlist>) -> Nvlist {
     list
 }
 
-fn leaf(id: u64, guid: u64) -> Nvlist {
-    let mut leaf = list("file", &[("id", id), ("guid", guid)], Vec::new());
+fn leaf_nvlist(id: u64, guid: u64) -> Nvlist {
+    let mut leaf = vdev_nvlist("file", &[("id", id), ("guid", guid)], Vec::new());
     leaf.push("path", Value::Str(format!("/disks/{guid}").into()));
     leaf
 }
 
-fn top(kind: &str, id: u64, log: u64, leaves: std::ops::Range<u64>) -> Nvlist {
+fn top_nvlist(kind: &str, id: u64, log: u64, leaves: std::ops::Range<u64>) -> Nvlist {
     let numbers = [
         ("id", id),
         ("guid", 100 + id),
@@ -46,14 +46,18 @@ fn top(kind: &str, id: u64, log: u64, leaves: std::ops::Range<u64>) -> Nvlist {
         ("asize", 1 << 20),
         ("is_log", log),
     ];
-    let children = leaves.clone().map(|guid| leaf(guid - leaves.start, guid)).collect();
-    list(kind, &numbers, children)
+    let children = leaves.clone().map(|guid| leaf_nvlist(guid - leaves.start, guid)).collect();
+    vdev_nvlist(kind, &numbers, children)
 }
 
 /// A mirror of 1 and 2, a raidz of 3, 4 and 5, and the log 6 and 7.
-fn pool(txg: Txg, comment: &str) -> PoolConfig {
-    let tops = vec![top("mirror", 0, 0, 1..3), top("raidz", 1, 0, 3..6), top("mirror", 2, 1, 6..8)];
-    let root = list("root", &[("guid", 99)], tops);
+fn pool_config(txg: Txg, comment: &str) -> PoolConfig {
+    let tops = vec![
+        top_nvlist("mirror", 0, 0, 1..3),
+        top_nvlist("raidz", 1, 0, 3..6),
+        top_nvlist("mirror", 2, 1, 6..8),
+    ];
+    let root = vdev_nvlist("root", &[("guid", 99)], tops);
     PoolConfig {
         version: 5000,
         name: Some("made".to_owned()),
@@ -75,10 +79,10 @@ fn pool(txg: Txg, comment: &str) -> PoolConfig {
 }
 
 fn uberblock(txg: Txg) -> Uberblock {
-    Uberblock { txg, timestamp: 1_800_000_000 + txg.get(), ..Uberblock::expect(ROOT).unwrap() }
+    Uberblock { txg, timestamp: 1_800_000_000 + txg.get(), ..Uberblock::expect(UBERBLOCK).unwrap() }
 }
 
-fn tree(config: &PoolConfig, devices: &[Arc<dyn Device>]) -> VdevTree {
+fn build_tree(config: &PoolConfig, devices: &[Arc<dyn Device>]) -> VdevTree {
     let find = |guid: Guid| {
         let device = devices.get(usize::try_from(guid.get() - 1).ok()?)?;
         Some(LeafDevice { device: Arc::clone(device), label_txg: Txg::new(u64::MAX) })
@@ -89,20 +93,20 @@ fn tree(config: &PoolConfig, devices: &[Arc<dyn Device>]) -> VdevTree {
 }
 
 /// Commits `txg` with its configuration.
-fn commit(storm: &Storm, txg: u64, faults: &mut Vec<vdev::LeafError>) -> Result<(), Error> {
-    let config = pool(Txg::new(txg), &format!("as of {txg}"));
-    let tree = tree(&config, &storm.devices());
-    let commit = Commit { tree: &tree, logs: Vec::new(), multihost: false };
+fn commit_txg(storm: &Storm, txg: u64, faults: &mut Vec<vdev::LeafError>) -> Result<(), Error> {
+    let config = pool_config(Txg::new(txg), &format!("as of {txg}"));
+    let tree = build_tree(&config, &storm.devices());
+    let commit = TxgCommitter { tree: &tree, logs: Vec::new(), multihost: false };
     if txg == 4 {
-        commit.blank(faults)?;
+        commit.clear_labels(faults)?;
     }
     commit.commit(&uberblock(Txg::new(txg)), Some(&config), faults)
 }
 
-fn found(disks: Vec<MemoryDevice>) -> Option<(Txg, Txg, String)> {
+fn find_pool(disks: Vec<MemoryDevice>) -> Option<(Txg, Txg, String)> {
     let devices: Vec<Arc<dyn Device>> =
         disks.into_iter().map(|disk| Arc::new(disk) as Arc<dyn Device>).collect();
-    let (pools, _) = scan(&devices);
+    let (pools, _) = scan_devices(&devices);
     let [pool] = &pools[..] else { return None };
     let config = &pool.config()?.pool;
     let best = pool.uberblocks().first()?.txg;
@@ -111,17 +115,17 @@ fn found(disks: Vec<MemoryDevice>) -> Option<(Txg, Txg, String)> {
 
 #[test]
 fn what_is_committed_is_found_on_every_drive() {
-    let storm = Storm::new(&[DISK; 7]);
+    let storm = Storm::new(&[DISK_SIZE; 7]);
     // what was on the drives before is nobody's business any more
     for disk in storm.devices() {
         disk.write_at(0, &vec![0xa5; 1 << 20]).unwrap();
     }
     let mut faults = Vec::new();
     for txg in 4..=40 {
-        commit(&storm, txg, &mut faults).unwrap();
+        commit_txg(&storm, txg, &mut faults).unwrap();
     }
     assert_eq!(faults, []);
-    let (pools, others) = scan(&storm.devices());
+    let (pools, others) = scan_devices(&storm.devices());
     assert_eq!((pools.len(), others.len(), pools[0].devices.len()), (1, 0, 7));
     for device in &pools[0].devices {
         let config = &device.config;
@@ -130,7 +134,7 @@ fn what_is_committed_is_found_on_every_drive() {
         assert!(tree.leaves().any(|leaf| leaf.guid == config.guid));
         assert_eq!(config.top_guid, Some(tree.guid));
         for copy in &device.copies {
-            let LabelCopy::Good(copy) = copy else { panic!("{copy:?}") };
+            let LabelCopy::Valid(copy) = copy else { panic!("{copy:?}") };
             assert_eq!(**copy, *config);
         }
         // four copies of as many uberblocks as the ring has
@@ -142,16 +146,16 @@ fn what_is_committed_is_found_on_every_drive() {
 
 #[test]
 fn a_cut_leaves_one_txg_or_the_other() {
-    let storm = Storm::new(&[DISK; 7]);
-    commit(&storm, 4, &mut Vec::new()).unwrap();
+    let storm = Storm::new(&[DISK_SIZE; 7]);
+    commit_txg(&storm, 4, &mut Vec::new()).unwrap();
     let start = storm.journal().len();
-    commit(&storm, 5, &mut Vec::new()).unwrap();
+    commit_txg(&storm, 5, &mut Vec::new()).unwrap();
     let end = storm.journal().len();
     let (mut before, mut after) = (0, 0);
     for at in start..=end {
         for seed in 0..6 {
             let left = storm.journal().cut(at, seed);
-            let (best, label, comment) = found(left).expect("a pool is there");
+            let (best, label, comment) = find_pool(left).expect("a pool is there");
             assert_eq!(label, best, "at {at} of {end}, seed {seed}");
             assert_eq!(comment, format!("as of {best}"));
             before += usize::from(best == Txg::new(4));
@@ -160,54 +164,54 @@ fn a_cut_leaves_one_txg_or_the_other() {
     }
     assert!(before > 0 && after > 0);
     assert_eq!(before + after, 6 * (end - start + 1));
-    assert_eq!(found(storm.journal().cut(end, 0)).unwrap().0, Txg::new(5));
+    assert_eq!(find_pool(storm.journal().cut(end, 0)).unwrap().0, Txg::new(5));
 }
 
 #[test]
 fn a_commit_needs_one_drive_of_each_vdev() {
-    let storm = Storm::new(&[DISK; 7]);
-    commit(&storm, 4, &mut Vec::new()).unwrap();
+    let storm = Storm::new(&[DISK_SIZE; 7]);
+    commit_txg(&storm, 4, &mut Vec::new()).unwrap();
     for disk in [0, 3, 4, 5, 6] {
         storm.disks()[disk].add_fault(Fault::Gone);
     }
     let mut faults = Vec::new();
-    commit(&storm, 5, &mut faults).unwrap();
+    commit_txg(&storm, 5, &mut faults).unwrap();
     let mut named: Vec<u64> = faults.iter().map(|fault| fault.leaf.get()).collect();
     named.sort_unstable();
     named.dedup();
     assert_eq!(named, [1, 4, 5, 6, 7]);
     storm.disks()[2].add_fault(Fault::Flush);
-    let result = commit(&storm, 6, &mut faults);
-    assert_eq!(result, Err(Error::Commit { top: Guid::new(101) }));
+    let result = commit_txg(&storm, 6, &mut faults);
+    assert_eq!(result, Err(Error::VdevNotWritten { top: Guid::new(101) }));
     for disk in storm.disks() {
         disk.mend();
     }
     // what was not finished is not believed
-    assert_eq!(found(storm.journal().cut(usize::MAX, 1)).unwrap().0, Txg::new(5));
-    commit(&storm, 6, &mut Vec::new()).unwrap();
-    assert_eq!(found(storm.journal().cut(usize::MAX, 0)).unwrap().0, Txg::new(6));
+    assert_eq!(find_pool(storm.journal().cut(usize::MAX, 1)).unwrap().0, Txg::new(5));
+    commit_txg(&storm, 6, &mut Vec::new()).unwrap();
+    assert_eq!(find_pool(storm.journal().cut(usize::MAX, 0)).unwrap().0, Txg::new(6));
 }
 
 #[test]
 fn without_any_drive_there_is_no_commit() {
-    let storm = Storm::new(&[DISK; 7]);
-    commit(&storm, 4, &mut Vec::new()).unwrap();
-    let config = pool(Txg::new(5), "");
-    let tree = tree(&config, &storm.devices());
-    let commit = Commit { tree: &tree, logs: Vec::new(), multihost: false };
+    let storm = Storm::new(&[DISK_SIZE; 7]);
+    commit_txg(&storm, 4, &mut Vec::new()).unwrap();
+    let config = pool_config(Txg::new(5), "");
+    let tree = build_tree(&config, &storm.devices());
+    let commit = TxgCommitter { tree: &tree, logs: Vec::new(), multihost: false };
     for disk in storm.disks() {
-        disk.add_fault(Fault::Write(0..DISK));
+        disk.add_fault(Fault::Write(0..DISK_SIZE));
     }
     let result = commit.commit(&uberblock(Txg::new(5)), None, &mut Vec::new());
-    assert_eq!(result, Err(Error::CommitNowhere));
+    assert_eq!(result, Err(Error::NoDeviceWritten));
 }
 
 #[test]
 fn what_somebody_else_failed_to_keep_is_not_committed() {
-    let storm = Storm::new(&[DISK; 7]);
-    commit(&storm, 4, &mut Vec::new()).unwrap();
-    let config = pool(Txg::new(5), "");
-    let tree = tree(&config, &storm.devices());
+    let storm = Storm::new(&[DISK_SIZE; 7]);
+    commit_txg(&storm, 4, &mut Vec::new()).unwrap();
+    let config = pool_config(Txg::new(5), "");
+    let tree = build_tree(&config, &storm.devices());
     let top = VdevId::new(0);
     let write = |txg| tree.write(top, 0, &[7; 8192], Txg::new(txg), &mut Vec::new()).unwrap();
     write(5);
@@ -220,10 +224,10 @@ fn what_somebody_else_failed_to_keep_is_not_committed() {
     }
     let logs = Vec::new();
     let of = |txg, logs| {
-        let commit = Commit { tree: &tree, logs, multihost: false };
+        let commit = TxgCommitter { tree: &tree, logs, multihost: false };
         commit.commit(&uberblock(Txg::new(txg)), None, &mut Vec::new())
     };
-    assert_eq!(of(5, logs.clone()), Err(Error::Unkept));
+    assert_eq!(of(5, logs.clone()), Err(Error::WritesLost));
     // where only logs lost something, the txg has it itself
     let first = config.tree.as_ref().unwrap().children[0].guid;
     assert_eq!(of(5, vec![first]), Ok(()));
@@ -232,18 +236,18 @@ fn what_somebody_else_failed_to_keep_is_not_committed() {
 }
 
 /// What the drives' own uberblocks say.
-fn synced(storm: &Storm) -> Vec<u64> {
-    let (pools, _) = scan(&storm.devices());
+fn newest_txgs(storm: &Storm) -> Vec<u64> {
+    let (pools, _) = scan_devices(&storm.devices());
     let mut devices: Vec<_> = pools[0].devices.iter().collect();
     devices.sort_by_key(|device| device.guid());
-    devices.iter().map(|device| device.synced().get()).collect()
+    devices.iter().map(|device| device.newest_txg().get()).collect()
 }
 
 #[test]
 fn a_drive_that_failed_to_keep_the_last_txg_does_not_claim_to_know_it() {
-    let storm = Storm::new(&[DISK; 7]);
-    commit(&storm, 4, &mut Vec::new()).unwrap();
-    let tree = tree(&pool(Txg::new(5), ""), &storm.devices());
+    let storm = Storm::new(&[DISK_SIZE; 7]);
+    commit_txg(&storm, 4, &mut Vec::new()).unwrap();
+    let tree = build_tree(&pool_config(Txg::new(5), ""), &storm.devices());
     // of a mirror, and of a raidz
     for top in 0..2 {
         tree.write(VdevId::new(top), 0, &[7; 8192], Txg::new(5), &mut Vec::new()).unwrap();
@@ -255,15 +259,15 @@ fn a_drive_that_failed_to_keep_the_last_txg_does_not_claim_to_know_it() {
     tree.flush(&mut Vec::new()).unwrap();
     storm.disks().iter().for_each(|disk| disk.mend());
     let commit = |txg| {
-        let commit = Commit { tree: &tree, logs: Vec::new(), multihost: false };
+        let commit = TxgCommitter { tree: &tree, logs: Vec::new(), multihost: false };
         commit.commit(&uberblock(Txg::new(txg)), None, &mut Vec::new()).unwrap();
     };
     commit(5);
     let wanted: Vec<u64> = (0..7).map(|drive| 5 - u64::from(lacking.contains(&drive))).collect();
-    assert_eq!(synced(&storm), wanted);
+    assert_eq!(newest_txgs(&storm), wanted);
     // the next says what they lack
     commit(6);
-    assert_eq!(synced(&storm), [6; 7]);
+    assert_eq!(newest_txgs(&storm), [6; 7]);
 }
 
 /// Slots as OpenZFS wrote them, byte for byte.
@@ -272,7 +276,7 @@ fn slots_of_real_pools_find_back_to_their_bytes() {
     for name in ["mirror-2", "mirror-3", "expanded", "resilver-midway"] {
         let fixture = fixtures::load(name);
         let found = device::probe(&[fixture.dir]);
-        let (pools, _) = scan(&found.devices);
+        let (pools, _) = scan_devices(&found.devices);
         for labelled in pools.iter().flat_map(|pool| &pool.devices) {
             let ashift = labelled.config.ashift().unwrap();
             for slot in &labelled.slots {

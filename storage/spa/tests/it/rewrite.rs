@@ -7,7 +7,7 @@ use geometry::Reflow;
 use ondisk::Blkptr;
 use ondisk::blkptr::Regular;
 use sim::{Storm, What};
-use spa::{Options, Pool, scan};
+use spa::{Pool, PoolOpenOptions, scan_devices};
 use transform::checksum;
 use units::{Guid, Txg, Zbookmark};
 use vdev::{BuildContext, LeafDevice, ReadRequest, VdevNode, VdevTree};
@@ -16,20 +16,20 @@ use zio::{Block, Error, Key, Source};
 /// Remembers which blocks were read.
 struct Recorder {
     below: Arc<dyn Source>,
-    seen: Arc<Mutex<Vec<Regular>>>,
+    blocks: Arc<Mutex<Vec<Regular>>>,
 }
 
 impl Source for Recorder {
     fn read(&self, pointer: &Blkptr, place: Zbookmark, key: Option<&Key>) -> Result<Block, Error> {
         if let Blkptr::Regular(regular) = pointer {
-            self.seen.lock().unwrap().push(Regular::clone(regular));
+            self.blocks.lock().unwrap().push(Regular::clone(regular));
         }
         self.below.read(pointer, place, key)
     }
 }
 
 /// The same vdevs over other drives, whose order is that of the pool's leaves.
-fn copy_of(pool: &Pool, storm: &Storm) -> VdevTree {
+fn tree_over_devices(pool: &Pool, storm: &Storm) -> VdevTree {
     let guids: Vec<Guid> = pool.tree().leaves().iter().map(|leaf| leaf.guid()).collect();
     let find = |guid: Guid| {
         let index = guids.iter().position(|other| *other == guid)?;
@@ -42,7 +42,7 @@ fn copy_of(pool: &Pool, storm: &Storm) -> VdevTree {
 }
 
 /// Writes a block to the other drives as it is stored; false where it cannot be read plainly.
-fn write_again(pool: &Pool, to: &VdevTree, block: &Regular) -> usize {
+fn rewrite_block(pool: &Pool, to: &VdevTree, block: &Regular) -> usize {
     let mut written = 0;
     for dva in block.copies().filter(|dva| !dva.gang) {
         let judge = |bytes: &[u8]| {
@@ -73,20 +73,20 @@ fn blocks_of_real_pools_are_written_as_openzfs_wrote_them() {
     for name in ["mirror-2", "mirror-3", "stripe-copies", "draid1", "expanded", "snapshots"] {
         let fixture = fixtures::load(name);
         let devices = device::probe(std::slice::from_ref(&fixture.dir)).devices;
-        let (pools, _) = scan(&devices);
+        let (pools, _) = scan_devices(&devices);
         let seen = Arc::new(Mutex::default());
         let between =
-            |below| Arc::new(Recorder { below, seen: Arc::clone(&seen) }) as Arc<dyn Source>;
-        let pool = pools[0].open_through(&Options::default(), &between).unwrap();
+            |below| Arc::new(Recorder { below, blocks: Arc::clone(&seen) }) as Arc<dyn Source>;
+        let pool = pools[0].open_with_source(&PoolOpenOptions::default(), &between).unwrap();
         let leaves = pool.tree().leaves();
         let sizes: Vec<u64> =
             leaves.iter().map(|leaf| leaf.device().map_or(0, |device| device.size())).collect();
         let storm = Storm::new(&sizes);
-        let to = copy_of(&pool, &storm);
+        let to = tree_over_devices(&pool, &storm);
         let (mut done, mut count) = (BTreeSet::new(), 0);
         for block in seen.lock().unwrap().iter() {
             if done.insert(block.sum) {
-                count += write_again(&pool, &to, block);
+                count += rewrite_block(&pool, &to, block);
             }
         }
         assert!(count >= 20, "{name}: {count} blocks");

@@ -4,28 +4,29 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use dmu::NewObject;
 use ondisk::ObjectType;
-use spa::design::{Drive, Shape};
-use spa::{Options, Owned, Watch, create, scan};
+use spa::vdev_layout::{DeviceSpec, VdevLayout};
+use spa::{ActivePool, PoolOpenOptions, ScanProgress, create_pool, scan_devices};
 
-use crate::made::{Folder, devices, new_pool, world};
+use crate::create::{TestDir, environment, new_pool, open_devices};
 
-pub(crate) fn own(drives: &[Drive]) -> Owned {
-    let pool = scan(&devices(drives)).0.remove(0).open(&Options::default()).unwrap();
-    Owned::new(pool, world()).unwrap()
+pub(crate) fn import_pool(drives: &[DeviceSpec]) -> ActivePool {
+    let pool =
+        scan_devices(&open_devices(drives)).0.remove(0).open(&PoolOpenOptions::default()).unwrap();
+    ActivePool::new(pool, environment()).unwrap()
 }
 
 #[test]
 fn a_walk_that_is_pressed_for_room_again_and_again_comes_to_its_end() {
-    let folder = Folder::new("pressed");
-    let drives = folder.drives(3, 128 << 20);
-    let new = new_pool((Shape::Raidz(1), 12), &drives, devices(&drives));
-    let made = create(new, world(), &mut |_, _, _| Ok(())).unwrap();
-    made.owned.leave(ondisk::label::PoolState::Exported).unwrap();
+    let folder = TestDir::new("pressed");
+    let drives = folder.create_devices(3, 128 << 20);
+    let new = new_pool((VdevLayout::Raidz(1), 12), &drives, open_devices(&drives));
+    let made = create_pool(new, environment(), &mut |_, _, _| Ok(())).unwrap();
+    made.pool.export(ondisk::label::PoolState::Exported).unwrap();
     drop(made);
 
-    let owned = own(&drives[1..]);
+    let owned = import_pool(&drives[1..]);
     owned
-        .perform(|owned, change| {
+        .run_sync_task(|owned, change| {
             let new = NewObject::new(ObjectType::PLAIN_OTHER, 4096);
             let object = owned.mos().create(change.tx, &new).unwrap();
             for block in 0_u32..2000 {
@@ -35,12 +36,12 @@ fn a_walk_that_is_pressed_for_room_again_and_again_comes_to_its_end() {
             }
         })
         .unwrap();
-    owned.leave(ondisk::label::PoolState::Exported).unwrap();
+    owned.export(ondisk::label::PoolState::Exported).unwrap();
     drop(owned);
 
-    let owned = own(&drives);
-    assert!(owned.wants_resilver());
-    let watch = Watch::new();
+    let owned = import_pool(&drives);
+    assert!(owned.needs_resilver());
+    let watch = ScanProgress::new();
     let done = AtomicBool::new(false);
     let mended = std::thread::scope(|scope| {
         scope.spawn(|| {
@@ -52,7 +53,7 @@ fn a_walk_that_is_pressed_for_room_again_and_again_comes_to_its_end() {
                 if done.load(Ordering::Acquire) {
                     return;
                 }
-                owned.make_room();
+                owned.reclaim_freed_space();
                 // each time it may come a little further
                 std::thread::sleep(std::time::Duration::from_millis(round));
             }
@@ -61,11 +62,11 @@ fn a_walk_that_is_pressed_for_room_again_and_again_comes_to_its_end() {
         done.store(true, Ordering::Release);
         mended.unwrap()
     });
-    assert!(mended.complete && mended.errors == 0, "{mended:?}");
+    assert!(mended.is_complete && mended.errors == 0, "{mended:?}");
     println!("{mended:?}");
-    assert!(!owned.wants_resilver());
-    owned.leave(ondisk::label::PoolState::Exported).unwrap();
+    assert!(!owned.needs_resilver());
+    owned.export(ondisk::label::PoolState::Exported).unwrap();
     drop(owned);
-    let report = crate::drives::examine(folder.path());
+    let report = crate::test_pool::check_pool(folder.path());
     assert!(report.is_clean(), "{report:?}");
 }

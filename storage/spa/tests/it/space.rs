@@ -7,10 +7,10 @@ use metaslab::{AllocRequest, Class};
 use ondisk::{Blkptr, Dva, ObjectType};
 use units::{BlockId, ObjectId};
 
-use crate::drives::{Written, examine, open};
+use crate::test_pool::{TestPool, check_pool, open_pool};
 
 /// Pools that are whole; the last are not in the repository.
-const WHOLE: [&str; 17] = [
+const INTACT_POOLS: [&str; 17] = [
     "mirror-2",
     "mirror-3",
     "stripe-copies",
@@ -30,7 +30,7 @@ const WHOLE: [&str; 17] = [
     "mirrors-with-everything",
 ];
 
-fn there(names: &[&'static str]) -> impl Iterator<Item = &'static str> {
+fn available_fixtures(names: &[&'static str]) -> impl Iterator<Item = &'static str> {
     let there: Vec<_> = names.iter().copied().filter(|name| fixtures::has(name)).collect();
     assert!(there.len() >= 5);
     there.into_iter()
@@ -40,13 +40,13 @@ fn there(names: &[&'static str]) -> impl Iterator<Item = &'static str> {
 const ROUNDS: usize = 40;
 
 /// Makes a txg that has something to write.
-fn touch(written: &Written) {
+fn dirty_mos(written: &TestPool) {
     let directory = written.mos.object(ObjectId::new(1)).unwrap();
-    directory.change_block(&written.tx(), BlockId::new(0), &mut |_| {}).unwrap();
+    directory.change_block(&written.open_tx(), BlockId::new(0), &mut |_| {}).unwrap();
 }
 
 /// The figures that zdb gives: of each vdev, and of the pool's data vdevs.
-fn figures(dir: &std::path::Path, pool: &str) -> Option<(Vec<u64>, u64)> {
+fn zdb_fragmentation(dir: &std::path::Path, pool: &str) -> Option<(Vec<u64>, u64)> {
     let output = fixtures::zdb().args(["-e", "-M", "-p"]).arg(dir).arg(pool).output();
     let Ok(output) = output else {
         eprintln!("zdb is not installed: it was not asked");
@@ -65,20 +65,20 @@ fn figures(dir: &std::path::Path, pool: &str) -> Option<(Vec<u64>, u64)> {
 #[test]
 fn free_space_is_as_broken_up_as_zdb_says() {
     let mut seen = std::collections::BTreeSet::new();
-    for name in there(&WHOLE) {
+    for name in available_fixtures(&INTACT_POOLS) {
         let fixture = fixtures::load(name);
-        let Some((tops, all)) = figures(&fixture.dir, fixture.pool()) else { continue };
-        let pool = open(&fixture.dir);
-        let space = spa::Space::load_lazily(&pool, pool.mos()).unwrap();
-        let vdevs = pool.space().unwrap();
+        let Some((tops, all)) = zdb_fragmentation(&fixture.dir, fixture.pool()) else { continue };
+        let pool = open_pool(&fixture.dir);
+        let space = spa::PoolSpace::load_lazily(&pool, pool.mos()).unwrap();
+        let vdevs = pool.vdev_space().unwrap();
         let ours: Vec<u64> =
-            (vdevs.iter()).filter_map(|top| space.fragmentation_of(top.vdev).unwrap()).collect();
+            (vdevs.iter()).filter_map(|top| space.vdev_fragmentation(top.vdev).unwrap()).collect();
         // zdb leaves out what is in the log of changes only, so that it may round otherwise then
-        let spare = u64::from(pool.uses("com.delphix:log_spacemap") > 0);
+        let spare = u64::from(pool.feature_refcount("com.delphix:log_spacemap") > 0);
         let near = |(ours, told): (&u64, &u64)| ours.abs_diff(*told) <= spare;
         assert_eq!(ours.len(), tops.len(), "{name}");
         assert!(ours.iter().zip(&tops).all(near), "{name}: {ours:?} {tops:?}");
-        let own = space.fragmentation(Class::Normal).unwrap().unwrap();
+        let own = space.class_fragmentation(Class::Normal).unwrap().unwrap();
         assert!(near((&own, &all)), "{name}: {own} {all}");
         seen.insert(all);
     }
@@ -87,22 +87,26 @@ fn free_space_is_as_broken_up_as_zdb_says() {
 
 #[test]
 fn deduplication_saves_what_openzfs_says() {
-    for name in there(&WHOLE).chain(["dedup-legacy", "dedup-fast", "dedup-waiting"]) {
+    for name in
+        available_fixtures(&INTACT_POOLS).chain(["dedup-legacy", "dedup-fast", "dedup-waiting"])
+    {
         let Ok(fixture) = fixtures::try_load(name) else { continue };
         let told = fixture.manifest["pool_properties"]["dedupratio"].as_str().map(str::to_owned);
-        let pool = open(&fixture.dir);
-        let ratio = spa::capacity::dedup_ratio(&spa::capacity::dedup_sums(pool.mos(), pool.tree()));
+        let pool = open_pool(&fixture.dir);
+        let ratio =
+            spa::capacity::dedup_ratio(&spa::capacity::dedup_histogram(pool.mos(), pool.tree()));
         assert_eq!(Some(format!("{}.{:02}", ratio / 100, ratio % 100)), told, "{name}");
     }
 }
 
 #[test]
 fn what_is_allocated_is_what_the_examiner_says() {
-    for name in there(&WHOLE) {
+    for name in available_fixtures(&INTACT_POOLS) {
         let dir = fixtures::load(name).dir;
-        let report = examine(&dir);
-        let pool = open(&dir);
-        let space = spa::Space::load(&pool, pool.mos()).unwrap_or_else(|e| panic!("{name}: {e}"));
+        let report = check_pool(&dir);
+        let pool = open_pool(&dir);
+        let space =
+            spa::PoolSpace::load(&pool, pool.mos()).unwrap_or_else(|e| panic!("{name}: {e}"));
         for top in &report.space {
             let usage = space.allocator().vdev_usage(top.vdev).unwrap();
             assert_eq!(usage.allocated, top.allocated, "{name} vdev {}", top.vdev);
@@ -113,43 +117,48 @@ fn what_is_allocated_is_what_the_examiner_says() {
 
 #[test]
 fn pools_that_are_written_stay_sound() {
-    for name in there(&WHOLE) {
+    for name in available_fixtures(&INTACT_POOLS) {
         for logging in [true, false] {
-            let mut written = Written::of(name, if logging { "logged" } else { "direct" });
+            let mut written =
+                TestPool::from_fixture(name, if logging { "logged" } else { "direct" });
             written.space.set_logging(logging);
             for _ in 0..6 {
-                touch(&written);
+                dirty_mos(&written);
                 written.sync();
             }
             let usage = written.space.allocator().class_usage(Class::Normal);
-            let txg = written.tx().txg();
+            let txg = written.open_tx().txg();
             let dir = written.close();
-            let report = examine(&dir);
+            let report = check_pool(&dir);
             assert!(report.is_clean(), "{name}: {report:#?}");
             assert_eq!(report.txg.get() + 1, txg.get());
-            let mut again = Written::open_by(dir, spa::Space::load_lazily);
+            let mut again = TestPool::open_with(dir, spa::PoolSpace::load_lazily);
             let told = again.space.allocator().class_usage(Class::Normal);
             assert_eq!(told.allocated, usage.allocated, "{name}: as it was left");
-            let histograms = maps_with_histograms(&again.pool);
-            assert_eq!(again.pool.uses("com.delphix:spacemap_histogram"), histograms, "{name}");
+            let histograms = count_histogram_maps(&again.pool);
+            assert_eq!(
+                again.pool.feature_refcount("com.delphix:spacemap_histogram"),
+                histograms,
+                "{name}"
+            );
             // and on from there, with maps that are read when they are needed
-            touch(&again);
+            dirty_mos(&again);
             again.sync();
             assert!(!again.space.allocator().unloaded_metaslabs().is_empty(), "{name}");
-            let report = examine(&again.close());
+            let report = check_pool(&again.close());
             assert!(report.is_clean(), "{name}: {report:#?}");
         }
     }
 }
 
 /// How many logs there are, and how often the feature is in use.
-fn logs(pool: &spa::Pool) -> (usize, u64) {
+fn count_logs(pool: &spa::Pool) -> (usize, u64) {
     let table = pool.directory().object("com.delphix:log_spacemap_zap").unwrap();
     let count = table.map_or(0, |table| zap::Zap::open(table).unwrap().entries().count());
-    (count, pool.uses("com.delphix:log_spacemap"))
+    (count, pool.feature_refcount("com.delphix:log_spacemap"))
 }
 
-fn maps_with_histograms(pool: &spa::Pool) -> u64 {
+fn count_histogram_maps(pool: &spa::Pool) -> u64 {
     let objects = pool.mos().objects().map(Result::unwrap).map(|(_, dnode)| dnode);
     let maps = objects.filter(|dnode| dnode.kind == ObjectType::SPACE_MAP);
     maps.filter(|dnode| dnode.bonus.len() == 320).count() as u64
@@ -157,11 +166,11 @@ fn maps_with_histograms(pool: &spa::Pool) -> u64 {
 
 #[test]
 fn a_log_of_changes_is_kept_short_and_emptied() {
-    let mut written = Written::of("mirror-2", "log");
-    assert_eq!(logs(&written.pool).1, 1);
+    let mut written = TestPool::from_fixture("mirror-2", "log");
+    assert_eq!(count_logs(&written.pool).1, 1);
     let mut blocks: Vec<Dva> = Vec::new();
     for _ in 0..40 {
-        let tx = written.tx();
+        let tx = written.open_tx();
         let allocator = std::sync::Arc::clone(written.space.allocator());
         for dva in blocks.drain(..) {
             allocator.free(&dva, tx.txg()).unwrap();
@@ -172,41 +181,41 @@ fn a_log_of_changes_is_kept_short_and_emptied() {
     }
     let allocator = std::sync::Arc::clone(written.space.allocator());
     for dva in &blocks {
-        allocator.free(dva, written.tx().txg()).unwrap();
+        allocator.free(dva, written.open_tx().txg()).unwrap();
     }
     drop(allocator);
     written.sync();
     let dir = written.close();
-    let (count, uses) = logs(&open(&dir));
+    let (count, uses) = count_logs(&open_pool(&dir));
     assert!(count > 1 && count <= 20 && uses == 1, "{count} logs");
-    let report = examine(&dir);
+    let report = check_pool(&dir);
     assert!(report.is_clean(), "{report:#?}");
 
-    let mut written = Written::open(dir);
+    let mut written = TestPool::open(dir);
     written.space.set_logging(false);
-    touch(&written);
+    dirty_mos(&written);
     written.sync();
     let dir = written.close();
-    assert_eq!(logs(&open(&dir)), (0, 0));
-    assert!(examine(&dir).is_clean());
-    let mut written = Written::open(dir);
-    touch(&written);
+    assert_eq!(count_logs(&open_pool(&dir)), (0, 0));
+    assert!(check_pool(&dir).is_clean());
+    let mut written = TestPool::open(dir);
+    dirty_mos(&written);
     written.sync();
     let dir = written.close();
-    assert_eq!(logs(&open(&dir)), (1, 1), "and begun anew");
-    assert!(examine(&dir).is_clean());
+    assert_eq!(count_logs(&open_pool(&dir)), (1, 1), "and begun anew");
+    assert!(check_pool(&dir).is_clean());
 }
 
 #[test]
 fn a_map_that_grew_too_long_is_written_anew() {
-    let mut written = Written::of("mirror-2", "condense");
+    let mut written = TestPool::from_fixture("mirror-2", "condense");
     written.space.set_logging(false);
-    touch(&written);
+    dirty_mos(&written);
     written.sync();
     let mut kept: Vec<Dva> = Vec::new();
     let (mut before, mut shrunk) = (map_lengths(&written), 0);
     for round in 0..ROUNDS {
-        let tx = written.tx();
+        let tx = written.open_tx();
         let allocator = std::sync::Arc::clone(written.space.allocator());
         for dva in kept.drain(..) {
             allocator.free(&dva, tx.txg()).unwrap();
@@ -224,19 +233,19 @@ fn a_map_that_grew_too_long_is_written_anew() {
                 }
             }
         }
-        touch(&written);
+        dirty_mos(&written);
         written.sync();
         let now = map_lengths(&written);
         shrunk += now.iter().filter(|(map, now)| before.get(map) > Some(*now)).count();
         before = now;
     }
     assert!(shrunk > 0, "{before:?}");
-    let report = examine(&written.close());
+    let report = check_pool(&written.close());
     assert!(report.is_clean(), "{report:#?}");
 }
 
 /// Bytes of each space map.
-fn map_lengths(written: &Written) -> BTreeMap<ObjectId, u64> {
+fn map_lengths(written: &TestPool) -> BTreeMap<ObjectId, u64> {
     let objects = written.mos.synced().objects().map(Result::unwrap);
     let maps = objects.filter(|(_, dnode)| dnode.kind == ObjectType::SPACE_MAP);
     let length = |bonus: &[u8]| u64::from_le_bytes(bonus[8..16].try_into().unwrap());
@@ -245,22 +254,22 @@ fn map_lengths(written: &Written) -> BTreeMap<ObjectId, u64> {
 
 /// What a block counts for in its dnode by the format: the allocated sectors of each copy, by the
 /// ratio that a block of 128 KiB has on that vdev.
-fn deflated(tree: &vdev::VdevTree, pointer: &Blkptr) -> u64 {
-    const TYPICAL: u64 = 1 << 17;
+fn deflated_size(tree: &vdev::VdevTree, pointer: &Blkptr) -> u64 {
+    const DEFLATE_BLOCK_SIZE: u64 = 1 << 17;
     let Blkptr::Regular(block) = pointer else { return 0 };
     let of = |dva: Dva| {
-        let typical = tree.asize(dva.vdev, TYPICAL, units::Txg::ZERO).unwrap();
-        (dva.asize / 512) * (TYPICAL / (typical / 512))
+        let typical = tree.asize(dva.vdev, DEFLATE_BLOCK_SIZE, units::Txg::ZERO).unwrap();
+        (dva.asize / 512) * (DEFLATE_BLOCK_SIZE / (typical / 512))
     };
     block.copies().map(of).sum()
 }
 
 /// The blocks of an object, as its dnode is to count them.
-fn counted(pool: &spa::Pool, objset: &dmu::Objset, id: ObjectId) -> u64 {
+fn deflated_object_size(pool: &spa::Pool, objset: &dmu::Objset, id: ObjectId) -> u64 {
     let mut sum = 0;
     objset.object(id).unwrap().walk(&WalkOptions::default(), &mut |place, found| {
         match found {
-            BlockVisit::Pointer(pointer) => sum += deflated(pool.tree(), pointer),
+            BlockVisit::Pointer(pointer) => sum += deflated_size(pool.tree(), pointer),
             BlockVisit::Error(error) => panic!("{place}: {error}"),
         }
         WalkControl::Descend
@@ -271,12 +280,16 @@ fn counted(pool: &spa::Pool, objset: &dmu::Objset, id: ObjectId) -> u64 {
 #[test]
 fn dnodes_count_their_blocks_as_openzfs_does() {
     let (mut seen, mut with_parity) = (0, 0);
-    for name in there(&WHOLE).chain(["checkpoint-raidz"]) {
-        let pool = open(&fixtures::load(name).dir);
+    for name in available_fixtures(&INTACT_POOLS).chain(["checkpoint-raidz"]) {
+        let pool = open_pool(&fixtures::load(name).dir);
         let before = (seen, pool.mos().clone());
         for found in before.1.objects() {
             let (id, dnode) = found.unwrap();
-            assert_eq!(dnode.used_bytes, counted(&pool, pool.mos(), id), "{name}: object {id}");
+            assert_eq!(
+                dnode.used_bytes,
+                deflated_object_size(&pool, pool.mos(), id),
+                "{name}: object {id}"
+            );
             seen += usize::from(dnode.used_bytes > 0);
         }
         let has_parity = pool.tree().tops().iter().any(|(_, top)| {

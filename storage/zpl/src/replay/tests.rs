@@ -18,7 +18,7 @@ fn open_fs() -> Fs {
     let fixture = fixtures::load("mirror-2");
     let (_, tree) = open::pool(&fixture);
     let dataset = tree.find("tank/compression-gzip-1").expect("a dataset");
-    let objset = dataset.open().expect("an object set");
+    let objset = dataset.open_objset().expect("an object set");
     Fs::open(objset, FsOptions::default(), None).expect("a file system").0
 }
 

@@ -51,7 +51,7 @@ fn differences(fixture: &Fixture, how: ReplayMode) -> Vec<String> {
         let Some(entries) = listed["entries"].as_array() else { continue };
         let name = listed["name"].as_str().expect("a name");
         let properties = &listed["properties"];
-        let objset = match tree.find(name).and_then(|dataset| dataset.open()) {
+        let objset = match tree.find(name).and_then(|dataset| dataset.open_objset()) {
             Ok(objset) => objset,
             Err(why) => {
                 out.push(format!("{name}: {why}"));
@@ -123,7 +123,7 @@ fn redacted_files_give_errors_and_never_zeros() {
     }
     let (_, tree) = open::pool(&::fixtures::load("redacted"));
     let open = |name: &str, redacted| {
-        let objset = tree.find(name).expect("a dataset").open().expect("an object set");
+        let objset = tree.find(name).expect("a dataset").open_objset().expect("an object set");
         let options = FsOptions { is_redacted: redacted, ..FsOptions::default() };
         Fs::open(objset, options, None).expect("a file system").0
     };

@@ -19,7 +19,7 @@ use crate::test_fs::{TestFs, TestTransactions, credentials, fs_options, time_at}
 
 fn fixture_objset(fixture: &str, dataset: &str) -> Objset {
     let (_, tree) = open::pool(&::fixtures::load(fixture));
-    tree.find(dataset).expect("a dataset").open().expect("an object set")
+    tree.find(dataset).expect("a dataset").open_objset().expect("an object set")
 }
 
 /// A writer over what is stored in a fixture; nothing of it reaches the fixture.

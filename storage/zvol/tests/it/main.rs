@@ -54,7 +54,7 @@ fn check_fixture(name: &str) -> usize {
         if listed["volume"].is_null() {
             continue;
         }
-        let objset = tree.find(name).expect("a dataset").open().expect("an object set");
+        let objset = tree.find(name).expect("a dataset").open_objset().expect("an object set");
         let header = objset.header().log.clone();
         let (source, key) = (Arc::clone(objset.source()), objset.key().cloned());
         let mut log = LogReader::new(source, objset.id(), &header, key, pool.txg());
@@ -78,7 +78,7 @@ fn volumes_are_as_openzfs_shows_them() {
 fn a_file_system_is_no_volume() {
     let fixture = fixtures::load("mirror-2");
     let (_, tree) = pool(&fixture);
-    let objset = tree.find("tank").expect("a dataset").open().expect("an object set");
+    let objset = tree.find("tank").expect("a dataset").open_objset().expect("an object set");
     let why = Volume::open(&objset, None).map(drop);
     assert_eq!(why, Err(Error::NotVolume { objset: objset.id() }));
 }

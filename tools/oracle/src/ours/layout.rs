@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use engine::pool::{Groups, NewPool, NewVdev, Purpose, Shape};
+use engine::pool::{DraidLayout, NewPool, NewVdev, VdevLayout, VdevRole};
 use sim::Seed;
 
 use super::features::Features;
@@ -52,52 +52,55 @@ pub(super) fn choose(
     let mut images = Images { folder, count: 0 };
     let size = one(chance, &[96_u64, 128, 200, 300]) << 20;
     let (shape, width) = match chance.below(10) {
-        0 => (Shape::Single, 1),
-        1 | 2 => (Shape::Mirror, one(chance, &[2, 2, 3])),
+        0 => (VdevLayout::Single, 1),
+        1 | 2 => (VdevLayout::Mirror, one(chance, &[2, 2, 3])),
         3 | 4 => {
             let (parity, spares) = (one(chance, &[1, 1, 2, 3]), one(chance, &[0, 1, 1, 2]));
             let data = one(chance, &[1, 2, 3, 4]);
             let width = u64::from(parity + data + spares) + chance.below(4);
-            (Shape::Draid(Groups { parity, data, spares }), width.max(2))
+            (VdevLayout::Draid(DraidLayout { parity, data, spares }), width.max(2))
         }
         kind => {
             let parity = one(chance, &[1, 2, 3]);
-            (Shape::Raidz(parity), u64::from(parity) + 1 + chance.below(4) + kind % 2)
+            (VdevLayout::Raidz(parity), u64::from(parity) + 1 + chance.below(4) + kind % 2)
         }
     };
     let shape = match shape {
-        Shape::Draid(groups) if !features.have("draid") => Shape::Raidz(groups.parity),
+        VdevLayout::Draid(groups) if !features.have("draid") => VdevLayout::Raidz(groups.parity),
         shape => shape,
     };
-    let tops = if shape == Shape::Single { one(chance, &[1, 2, 3]) } else { 1 + chance.below(2) };
+    let tops =
+        if shape == VdevLayout::Single { one(chance, &[1, 2, 3]) } else { 1 + chance.below(2) };
     let ashift = one(chance, &[9, 9, 12, 12, 13]);
     let mut about = format!("{shape:?} of {width} x{tops}, ashift {ashift}");
     let mut vdevs = Vec::new();
     for _ in 0..tops {
         let drives = images.more(width, size)?;
-        vdevs.push(NewVdev { layout: shape, drives, role: Purpose::Data });
+        vdevs.push(NewVdev { layout: shape, drives, role: VdevRole::Data });
     }
-    for (percent, purpose) in [(25, Purpose::Log), (25, Purpose::Special), (10, Purpose::Dedup)] {
-        let may_be = purpose == Purpose::Log || features.have("allocation_classes");
+    for (percent, purpose) in [(25, VdevRole::Log), (25, VdevRole::Special), (10, VdevRole::Dedup)]
+    {
+        let may_be = purpose == VdevRole::Log || features.have("allocation_classes");
         if chance.percent(percent) && may_be {
-            let mirror = purpose != Purpose::Log || chance.percent(30);
-            let (shape, width) = if mirror { (Shape::Mirror, 2) } else { (Shape::Single, 1) };
+            let mirror = purpose != VdevRole::Log || chance.percent(30);
+            let (shape, width) =
+                if mirror { (VdevLayout::Mirror, 2) } else { (VdevLayout::Single, 1) };
             let drives = images.more(width, 96 << 20)?;
             about += &format!(", {purpose:?}");
             vdevs.push(NewVdev { layout: shape, drives, role: purpose });
         }
     }
     let mut logged = false;
-    for (percent, purpose) in [(20, Purpose::Spare), (15, Purpose::Cache)] {
+    for (percent, purpose) in [(20, VdevRole::Spare), (15, VdevRole::Cache)] {
         if chance.percent(percent) {
-            let grown = purpose == Purpose::Cache && size > 96 << 20;
+            let grown = purpose == VdevRole::Cache && size > 96 << 20;
             let drives = images.more(1, if grown { LOGGED } else { size })?;
             about += &format!(", {purpose:?}{}", if grown { " with a log" } else { "" });
             logged |= grown;
-            vdevs.push(NewVdev { layout: Shape::Single, drives, role: purpose });
+            vdevs.push(NewVdev { layout: VdevLayout::Single, drives, role: purpose });
         }
     }
-    let special = vdevs.iter().any(|vdev| vdev.role == Purpose::Special);
+    let special = vdevs.iter().any(|vdev| vdev.role == VdevRole::Special);
     let (mut properties, mut secret) = (properties(chance, special), None);
     if chance.percent(10) && features.have("encryption") {
         let (more, key) = encryption(chance);

@@ -1,0 +1,232 @@
+//! Changing lists of block pointers (bpobj).
+//!
+//! A list that is put into another keeps its object as a sublist, unless it is short: then its
+//! pointers are copied, so that lists do not nest ever deeper.
+//!
+//! Many lists are empty, and where the feature `empty_bpobj` is enabled all of these are one
+//! object, which the pool's directory names and the feature's count refers to.
+
+use dmu::Object;
+use ondisk::dsl::Bpobj;
+use ondisk::{Blkptr, ObjectType, version};
+use units::ObjectId;
+
+use super::context::{BPOBJ_BLOCK_SIZE, POOL_DIRECTORY, SyncTaskContext};
+use super::features::{self, guid};
+use super::space::SpaceDelta;
+use crate::Result;
+use crate::block_lists::bpobj_header;
+
+/// The name of the list that all empty lists are.
+const EMPTY_BPOBJ: &str = "empty_bpobj";
+const U64_SIZE: u64 = 8;
+const BLKPTR_SIZE: u64 = 128;
+
+/// A pointer for a list.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct BpobjItem {
+    pub(crate) pointer: Blkptr,
+    /// In a livelist: it tells of a death.
+    pub(crate) is_free: bool,
+}
+
+/// Makes a list of its own.
+pub(crate) fn create(change: &SyncTaskContext<'_>) -> Result<ObjectId> {
+    let size = match change.version {
+        ..version::DEFLATE => Bpobj::SIZE_FIRST,
+        version::DEFLATE..version::DEADLISTS => Bpobj::SIZE_WITHOUT_SUBLISTS,
+        _ if features::is_active(change, guid::LIVELIST)? => Bpobj::SIZE,
+        _ => Bpobj::SIZE_PLAIN,
+    };
+    let header = Bpobj::default().encode(size);
+    change.create_object(ObjectType::BPOBJ, BPOBJ_BLOCK_SIZE, ObjectType::BPOBJ_HEADER, header)
+}
+
+/// So many empty lists: the one that all are, again and again, or each one of its own.
+pub(crate) fn create_empty_bpobj(
+    change: &SyncTaskContext<'_>,
+    count: usize,
+) -> Result<Vec<ObjectId>> {
+    if !features::is_enabled(change, guid::EMPTY_BPOBJ)? {
+        return (0..count).map(|_| create(change)).collect();
+    }
+    if count == 0 {
+        return Ok(Vec::new());
+    }
+    let empty = if let Some(empty) = empty_bpobj(change)? {
+        empty
+    } else {
+        let empty = create(change)?;
+        change.insert_u64(POOL_DIRECTORY, EMPTY_BPOBJ, empty.get())?;
+        empty
+    };
+    features::increment_by(change, guid::EMPTY_BPOBJ, to_u64(count))?;
+    Ok(vec![empty; count])
+}
+
+/// So many more refer to the one that all empty lists are, which is there.
+pub(crate) fn reference_empty_bpobj(change: &SyncTaskContext<'_>, count: u64) -> Result<()> {
+    features::increment_by(change, guid::EMPTY_BPOBJ, count)
+}
+
+/// The list that all empty lists are, if there is one.
+pub(crate) fn empty_bpobj(change: &SyncTaskContext<'_>) -> Result<Option<ObjectId>> {
+    Ok(change.lookup_u64(POOL_DIRECTORY, EMPTY_BPOBJ)?.map(ObjectId::new))
+}
+
+/// Whether it is the one that all empty lists are.
+pub(crate) fn is_empty_bpobj(change: &SyncTaskContext<'_>, list: ObjectId) -> Result<bool> {
+    Ok(empty_bpobj(change)? == Some(list))
+}
+
+/// So many less refer to the one that all empty lists are.
+pub(crate) fn release_empty_bpobj(change: &SyncTaskContext<'_>, count: u64) -> Result<()> {
+    if count == 0 {
+        return Ok(());
+    }
+    features::decrement_by(change, guid::EMPTY_BPOBJ, count)?;
+    if features::is_active(change, guid::EMPTY_BPOBJ)? {
+        return Ok(());
+    }
+    if let Some(empty) = empty_bpobj(change)? {
+        change.remove(POOL_DIRECTORY, EMPTY_BPOBJ)?;
+        change.free_object(empty)?;
+    }
+    Ok(())
+}
+
+/// Frees a list with its sublists, or leaves the one that all empty lists are.
+pub(crate) fn free(change: &SyncTaskContext<'_>, list: ObjectId) -> Result<()> {
+    if is_empty_bpobj(change, list)? {
+        return release_empty_bpobj(change, 1);
+    }
+    for id in crate::block_lists::bpobj_objects(change.mos, list)? {
+        change.free_object(id)?;
+    }
+    change.free_object(list)
+}
+
+/// The bytes of all blocks of a list and its sublists.
+pub(crate) fn space(change: &SyncTaskContext<'_>, list: ObjectId) -> Result<SpaceDelta> {
+    let header = bpobj_header(change.mos, list)?;
+    Ok(SpaceDelta::from_counts([header.bytes, header.compressed, header.uncompressed]))
+}
+
+pub(crate) fn is_empty(header: &Bpobj) -> bool {
+    header.count == 0 && header.sublist_count == 0
+}
+
+pub(crate) fn update_header<T>(
+    change: &SyncTaskContext<'_>,
+    list: ObjectId,
+    edit: impl FnOnce(&mut Bpobj) -> T,
+) -> Result<T> {
+    let object = change.object(list)?;
+    let size = object.bonus().len();
+    let mut header = bpobj_header(change.mos, list)?;
+    let told = edit(&mut header);
+    object.set_bonus(change.tx, ObjectType::BPOBJ_HEADER, &header.encode(size))?;
+    Ok(told)
+}
+
+/// Puts pointers at the end of a list, which is not the one that all empty lists are.
+pub(crate) fn append(
+    change: &SyncTaskContext<'_>,
+    list: ObjectId,
+    items: &[BpobjItem],
+) -> Result<()> {
+    let mut bytes = Vec::with_capacity(items.len().saturating_mul(Blkptr::SIZE));
+    let mut sum = SpaceDelta::default();
+    for item in items {
+        bytes.extend(Bpobj::encode_pointer(&item.pointer, item.is_free));
+        let space = change.space_of(&item.pointer);
+        sum = if item.is_free { sum - space } else { sum + space };
+    }
+    let count = bpobj_header(change.mos, list)?.count;
+    change.object(list)?.write(change.tx, count.saturating_mul(BLKPTR_SIZE), &bytes)?;
+    let freed = items.iter().filter(|item| item.is_free).count();
+    update_header(change, list, |header| {
+        header.count = header.count.saturating_add(to_u64(items.len()));
+        header.freed = header.freed.saturating_add(to_u64(freed));
+        sum.add_to([&mut header.bytes, &mut header.compressed, &mut header.uncompressed]);
+    })
+}
+
+/// Puts a whole list into another; it is then a part of that, or no more.
+pub(crate) fn append_subobj(
+    change: &SyncTaskContext<'_>,
+    list: ObjectId,
+    part: ObjectId,
+) -> Result<()> {
+    if is_empty_bpobj(change, part)? {
+        return release_empty_bpobj(change, 1);
+    }
+    let header = bpobj_header(change.mos, part)?;
+    if is_empty(&header) {
+        return free(change, part);
+    }
+    let sublists = header.sublists.exists().then(|| change.object(header.sublists)).transpose()?;
+    let few_sublists = sublists.as_ref().is_none_or(fits_one_block);
+    let object = change.object(part)?;
+    if let Some(sublists) = sublists.filter(|_| few_sublists) {
+        let bytes = read_content(&sublists, header.sublist_count.saturating_mul(U64_SIZE))?;
+        append_subobj_ids(change, list, &bytes)?;
+        update_header(change, part, |header| {
+            (header.sublists, header.sublist_count) = (ObjectId::META, 0);
+        })?;
+        change.free_object(sublists.id())?;
+    }
+    if few_sublists && fits_one_block(&object) {
+        let bytes = read_content(&object, header.count.saturating_mul(BLKPTR_SIZE))?;
+        let at = bpobj_header(change.mos, list)?.count.saturating_mul(BLKPTR_SIZE);
+        change.object(list)?.write(change.tx, at, &bytes)?;
+        update_header(change, list, |to| to.count = to.count.saturating_add(header.count))?;
+        change.free_object(part)?;
+    } else {
+        append_subobj_ids(change, list, &part.get().to_le_bytes())?;
+    }
+    update_header(change, list, |to| {
+        let sum = SpaceDelta::from_counts([header.bytes, header.compressed, header.uncompressed]);
+        sum.add_to([&mut to.bytes, &mut to.compressed, &mut to.uncompressed]);
+    })
+}
+
+fn append_subobj_ids(change: &SyncTaskContext<'_>, list: ObjectId, bytes: &[u8]) -> Result<()> {
+    if bytes.is_empty() {
+        return Ok(());
+    }
+    let header = bpobj_header(change.mos, list)?;
+    let table = if header.sublists.exists() {
+        header.sublists
+    } else {
+        change.create_object(
+            ObjectType::BPOBJ_SUBOBJ,
+            BPOBJ_BLOCK_SIZE,
+            ObjectType::NONE,
+            Vec::new(),
+        )?
+    };
+    let at = header.sublist_count.saturating_mul(U64_SIZE);
+    change.object(table)?.write(change.tx, at, bytes)?;
+    update_header(change, list, |header| {
+        header.sublists = table;
+        let more = to_u64(bytes.len()) / U64_SIZE;
+        header.sublist_count = header.sublist_count.saturating_add(more);
+    })
+}
+
+fn fits_one_block(object: &Object) -> bool {
+    object.max_block().get() == 0
+}
+
+fn read_content(object: &Object, length: u64) -> Result<Vec<u8>> {
+    // no more than one block, as was asked for before
+    let length = length.min(object.block_size().into());
+    let mut bytes = vec![0; usize::try_from(length).unwrap_or(0)];
+    object.read(0, &mut bytes)?;
+    Ok(bytes)
+}
+
+pub(crate) fn to_u64(count: usize) -> u64 {
+    u64::try_from(count).unwrap_or(u64::MAX)
+}

@@ -1,0 +1,191 @@
+//! Another user's key for what is encrypted already: the keys of datasets are closed anew, and
+//! their content stays as it is.
+//!
+//! A head has its key from its encryption root; all below it that have theirs from the same root
+//! *through it* go along. Clones share the record of what they are clones of, so that only what
+//! is below them is looked at.
+//!
+//! Learnt from: pools whose keys OpenZFS changed, and its rules of what may inherit from whom.
+//! Proved by: `engine`'s tests of encrypted datasets, and OpenZFS unlocking such pools.
+
+use std::collections::BTreeSet;
+
+use ondisk::dsl::Dir as DirPhys;
+use transform::crypt::{WrappedKey, WrappingKey, unwrap_key, wrap_key};
+use units::ObjectId;
+use zap::{Zap, ZapValue};
+
+use super::context::SyncTaskContext;
+use super::keys::{key_format_code, write_wrapped_key};
+use super::rename::encryption_root;
+use super::rollback::is_clone;
+use crate::{Error, KeyFormat, Pbkdf2Params, Result};
+
+/// From one user's key to another.
+pub struct KeyChange<'a> {
+    /// What closes the keys now.
+    pub old_key: &'a WrappingKey,
+    /// What is to close them.
+    pub new_key: &'a WrappingKey,
+    /// The form of the new one.
+    pub format: KeyFormat,
+    /// How it is stretched.
+    pub pbkdf2: Pbkdf2Params,
+    /// A number for each time that something is closed, never the same.
+    pub nonce: &'a (dyn Fn() -> [u8; 12] + Sync),
+}
+
+impl std::fmt::Debug for KeyChange<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Rewrap({:?})", self.format)
+    }
+}
+
+/// Gives a head a user's key of its own, or another one. `location` says where it is from now on;
+/// none: where it was.
+pub fn change_key(
+    change: &SyncTaskContext<'_>,
+    name: &str,
+    rewrap: &KeyChange<'_>,
+    location: Option<&str>,
+) -> Result<()> {
+    let (dir, root) = check_key_change(change, name)?;
+    let closed = RewrapWalk::new(change, rewrap, (name, root)).rewrap_all(dir)?;
+    if let Some(location) = location {
+        let record = change.dir_phys(dir)?;
+        let value = ZapValue::new(1, location.bytes().chain([0]).collect());
+        change.update(record.properties, KEYLOCATION, &value)?;
+    }
+    write_rewrapped_keys(change, rewrap, &closed, dir)
+}
+
+/// Has a head that has a user's key of its own use that of what is above it.
+pub fn inherit_key(change: &SyncTaskContext<'_>, name: &str, rewrap: &KeyChange<'_>) -> Result<()> {
+    let (dir, root) = check_key_change(change, name)?;
+    if dir != root {
+        return Err(busy_error(name, "it has its key from what is above it already"));
+    }
+    let record = change.dir_phys(dir)?;
+    let above = if record.parent.exists() { encryption_root(change, record.parent)? } else { None };
+    let Some(above) = above else {
+        return Err(busy_error(name, "what is above it is not encrypted"));
+    };
+    let closed = RewrapWalk::new(change, rewrap, (name, dir)).rewrap_all(dir)?;
+    change.remove(record.properties, KEYLOCATION)?;
+    write_rewrapped_keys(change, rewrap, &closed, above)
+}
+
+const KEYLOCATION: &str = "keylocation";
+
+fn busy_error(name: &str, why: &'static str) -> Error {
+    Error::Busy { name: name.to_owned(), why }
+}
+
+/// The directory of a head whose key may be changed, and its encryption root's.
+fn check_key_change(change: &SyncTaskContext<'_>, name: &str) -> Result<(ObjectId, ObjectId)> {
+    let dir = change.find_dir(name)?;
+    let root = encryption_root(change, dir)?;
+    let root = root.ok_or_else(|| Error::NotEncrypted { name: name.to_owned() })?;
+    if is_clone(change, &change.dir_phys(dir)?)? {
+        return Err(busy_error(name, "a clone has the key of what it is a clone of"));
+    }
+    Ok((dir, root))
+}
+
+/// All whose keys are closed anew.
+struct RewrapWalk<'a> {
+    change: &'a SyncTaskContext<'a>,
+    key_change: &'a KeyChange<'a>,
+    name: &'a str,
+    /// The encryption root that they have.
+    encryption_root: ObjectId,
+    visited: BTreeSet<ObjectId>,
+    /// Their records, and how they are closed from now on.
+    rewrapped: Vec<(ObjectId, WrappedKey)>,
+}
+
+impl<'a> RewrapWalk<'a> {
+    fn new(
+        change: &'a SyncTaskContext<'a>,
+        key_change: &'a KeyChange<'a>,
+        (name, encryption_root): (&'a str, ObjectId),
+    ) -> Self {
+        Self {
+            change,
+            key_change,
+            name,
+            encryption_root,
+            visited: BTreeSet::new(),
+            rewrapped: Vec::new(),
+        }
+    }
+
+    /// Closes the keys of a directory and of what is below it. Nothing is written before all of them
+    /// could be opened, as a change that ends halfway would leave some with either key.
+    fn rewrap_all(mut self, dir: ObjectId) -> Result<Vec<(ObjectId, WrappedKey)>> {
+        self.visit(dir, false, 0)?;
+        Ok(self.rewrapped)
+    }
+
+    /// A directory and what is below it; `passed`: it is a clone, whose record is its origin's.
+    fn visit(&mut self, dir: ObjectId, passed: bool, depth: usize) -> Result<()> {
+        if depth > 256 {
+            return Err(Error::Cycle { object: dir, links: "directories" });
+        }
+        let change = self.change;
+        let Some(root) = encryption_root(change, dir)? else { return Ok(()) };
+        let record = change.dir_phys(dir)?;
+        if !passed && (root != self.encryption_root || is_clone(change, &record)?) {
+            return Ok(());
+        }
+        if !self.visited.insert(dir) {
+            return Ok(());
+        }
+        if !passed && let Some(key) = change.zap_field_object(dir, DirPhys::CRYPTO_KEY)? {
+            self.rewrap_key(key)?;
+        }
+        for child in change.zap_entries(record.children)? {
+            let hidden = child.name.starts_with(b"$") || child.name.starts_with(b"%");
+            if let (false, Some(child)) = (hidden, child.value.u64()) {
+                self.visit(ObjectId::new(child), false, depth.saturating_add(1))?;
+            }
+        }
+        for clone in change.zap_u64s(record.clones)? {
+            let clone = change.dataset_phys(ObjectId::new(clone))?.dir;
+            self.visit(clone, true, depth.saturating_add(1))?;
+        }
+        Ok(())
+    }
+
+    fn rewrap_key(&mut self, key: ObjectId) -> Result<()> {
+        let Self { change, key_change: rewrap, name, .. } = *self;
+        let failed = |why| Error::Key { name: name.to_owned(), why };
+        let table = Zap::open(change.object(key)?)?;
+        let wrapped = crate::keys::wrapped_key(&table, key, name)?;
+        let open = unwrap_key(rewrap.old_key, &wrapped).map_err(failed)?;
+        let wrapped = wrap_key(rewrap.new_key, &open, (rewrap.nonce)()).map_err(failed)?;
+        self.rewrapped.push((key, wrapped));
+        Ok(())
+    }
+}
+
+/// Writes down how keys are closed from now on, and from which encryption root they have theirs.
+fn write_rewrapped_keys(
+    change: &SyncTaskContext<'_>,
+    rewrap: &KeyChange<'_>,
+    closed: &[(ObjectId, WrappedKey)],
+    root: ObjectId,
+) -> Result<()> {
+    for (key, wrapped) in closed {
+        write_wrapped_key(change, *key, wrapped)?;
+        for (name, number) in [
+            ("DSL_CRYPTO_ROOT_DDOBJ", root.get()),
+            ("keyformat", key_format_code(rewrap.format)),
+            ("pbkdf2salt", rewrap.pbkdf2.salt),
+            ("pbkdf2iters", rewrap.pbkdf2.iterations),
+        ] {
+            change.update_u64(*key, name, number)?;
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,45 @@
+//! What may still be written to a head.
+
+use dsl::write::{self, SetSource, SpaceLimit};
+use dsl::{DatasetKind, PropertyValue};
+use ondisk::ObjectType;
+
+use crate::test_pool::{TestPool, USABLE_SPACE, new_block};
+
+#[test]
+fn quotas_and_reservations_leave_what_they_leave() {
+    let (mut world, skeleton) = TestPool::with_all_features();
+    let (first, second) =
+        (new_block(3, 4, ObjectType::OBJSET), new_block(10, 5, ObjectType::OBJSET));
+    world.write_head(skeleton.root_objset, std::slice::from_ref(&first), &[], &first);
+    world.txg += 1;
+    let id = world.with_context(|change| write::create_dataset(change, "tank/a")).unwrap();
+    world.write_head(id, std::slice::from_ref(&second), &[], &second);
+    // 3: one copy of four sectors; 10: two copies of four and another
+    let (root, own) = (2048, 5120);
+    let room = || world.with_context(|change| write::space_limit(change, id)).unwrap();
+    let set = |name: &str, property: &str, number| {
+        let value = PropertyValue::Number(number);
+        let set = (property, &value);
+        world
+            .with_context(|it| {
+                write::set_property(it, name, DatasetKind::Filesystem, set, SetSource::Local)
+            })
+            .unwrap();
+    };
+    let pool = USABLE_SPACE - root - own;
+    assert_eq!(room(), SpaceLimit { bytes: pool, is_quota: false });
+    set("tank", "quota", 100_000);
+    assert_eq!(room(), SpaceLimit { bytes: 100_000 - root - own, is_quota: true });
+    set("tank/a", "refquota", 50_000);
+    assert_eq!(room(), SpaceLimit { bytes: 50_000 - own, is_quota: true });
+    set("tank/a", "refquota", 0);
+    set("tank/a", "refreservation", 30_000);
+    // what is kept for it is its own to use
+    assert_eq!(room(), SpaceLimit { bytes: 100_000 - root - own, is_quota: true });
+    let other = world.with_context(|change| write::create_dataset(change, "tank/b")).unwrap();
+    let room = |id| world.with_context(|change| write::space_limit(change, id)).unwrap();
+    assert_eq!(room(other), SpaceLimit { bytes: 100_000 - root - 30_000, is_quota: true });
+    set("tank/b", "reservation", 60_000);
+    assert_eq!(room(id), SpaceLimit { bytes: 100_000 - root - 60_000 - own, is_quota: true });
+}

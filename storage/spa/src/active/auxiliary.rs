@@ -1,0 +1,123 @@
+//! The spares and cache drives of a pool that is held.
+//!
+//! Which there are stands in the pool; a drive of them is found by its identity, which is all that
+//! its label says. One that is not found is no harm: the pool goes on without it.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use arc::L2arc;
+use device::Device;
+use dsl::write::SyncTaskContext;
+use units::{Ashift, Guid};
+
+use super::ActivePool;
+use crate::auxiliary::{self, AuxiliaryDevice, AuxiliaryEntry, AuxiliaryLabel, AuxiliaryRole};
+use crate::{Error, PoolDirectory};
+
+/// The spares and cache drives that a pool names, and those that are open.
+pub(crate) struct AuxiliaryDevices {
+    entries: Vec<AuxiliaryEntry>,
+    open_devices: BTreeMap<Guid, Arc<dyn Device>>,
+}
+
+impl AuxiliaryDevices {
+    /// None of them open yet.
+    pub(super) fn load(directory: &PoolDirectory) -> Result<Self, Error> {
+        Ok(Self { entries: auxiliary::read_entries(directory)?, open_devices: BTreeMap::new() })
+    }
+}
+
+impl ActivePool {
+    /// The second level of its read cache.
+    pub fn l2arc(&self) -> &Arc<L2arc> {
+        &self.l2arc
+    }
+
+    /// Its spares and cache drives, and the devices of those that are open.
+    pub fn auxiliary(&self) -> Vec<(AuxiliaryEntry, Option<Arc<dyn Device>>)> {
+        let kept = self.auxiliary.lock();
+        let with =
+            |named: &AuxiliaryEntry| (named.clone(), kept.open_devices.get(&named.guid).cloned());
+        kept.entries.iter().map(with).collect()
+    }
+
+    /// Takes the device of a spare or a cache drive that the pool names. False: it names none such,
+    /// or the drive is too small for anything.
+    pub fn open_auxiliary(&self, guid: Guid, device: Arc<dyn Device>) -> bool {
+        let mut kept = self.auxiliary.lock();
+        let Some(named) = kept.entries.iter().find(|named| named.guid == guid) else {
+            return false;
+        };
+        let ashift = named.ashift.unwrap_or(Ashift::MIN);
+        let fits = named.role == AuxiliaryRole::Spare
+            || self.l2arc.add_device(guid, ashift, Arc::clone(&device));
+        if fits {
+            kept.open_devices.insert(guid, device);
+        }
+        fits
+    }
+
+    /// Makes drives into spares and cache drives of the pool; whatever they hold is lost.
+    pub fn add_auxiliary(&self, drives: &[AuxiliaryDevice]) -> Result<(), Error> {
+        let ashift =
+            auxiliary::max_ashift(&self.config().tree.map_or(Vec::new(), |tree| tree.children));
+        let new: Vec<AuxiliaryLabel> = drives
+            .iter()
+            .map(|each| AuxiliaryLabel::new(each, &self.environment, ashift))
+            .collect();
+        // a drive that the pool does not name yet is nobody's
+        new.iter().try_for_each(AuxiliaryLabel::write)?;
+        let named: Vec<AuxiliaryEntry> = new.iter().map(|each| each.entry.clone()).collect();
+        self.run_sync_task(move |owned, change| {
+            owned.update_auxiliary(change, |known| known.extend(named))
+        })??;
+        for each in new {
+            self.open_auxiliary(each.entry.guid, each.device);
+        }
+        Ok(())
+    }
+
+    /// Lets a spare or a cache drive of the pool go. A spare that stands in for a drive stays: OpenZFS
+    /// relies upon its being named as long as it does.
+    pub fn remove_auxiliary(&self, guid: Guid) -> Result<(), Error> {
+        if self.tree.leaf(guid).is_some() {
+            let why = "it is in use: it holds what a drive of the pool is to hold".to_owned();
+            return Err(Error::Auxiliary { why });
+        }
+        self.run_sync_task(move |owned, change| {
+            owned.update_auxiliary(change, |known| known.retain(|named| named.guid != guid))
+        })??;
+        let device = self.auxiliary.lock().open_devices.remove(&guid);
+        self.l2arc.remove_device(guid);
+        // what it was is of no use to anybody; it goes without that, too
+        device.map_or(Ok(()), |device| auxiliary::clear_labels(&*device))
+    }
+
+    /// Counts the errors of cache drives anew, on drives that are opened anew where they failed.
+    pub(super) fn clear_cache_errors(&self, only: Option<Guid>) {
+        let drives = self.l2arc.device_stats().into_iter();
+        let failed = drives.filter(|drive| only.is_none_or(|guid| drive.guid == guid));
+        let failed = failed.filter(|drive| drive.read_errors + drive.write_errors > 0);
+        for guid in failed.map(|drive| drive.guid) {
+            let device = self.auxiliary.lock().open_devices.get(&guid).cloned();
+            // one that is not there, or is another, goes on failing
+            let _ =
+                device.map(|device| device.reopen(&|found| auxiliary::is_labeled_as(found, guid)));
+        }
+        self.l2arc.clear_errors(only);
+    }
+
+    fn update_auxiliary(
+        &self,
+        change: &SyncTaskContext<'_>,
+        edit: impl FnOnce(&mut Vec<AuxiliaryEntry>),
+    ) -> Result<(), Error> {
+        let mut kept = self.auxiliary.lock();
+        let mut named = kept.entries.clone();
+        edit(&mut named);
+        auxiliary::write_entries(change, &named)?;
+        kept.entries = named;
+        Ok(())
+    }
+}

@@ -1,0 +1,65 @@
+//! What the labels say of a pool besides its vdevs: who has it, whether anybody has, its comment.
+
+use ondisk::label::PoolState;
+
+use super::ActivePool;
+use crate::Error;
+
+impl ActivePool {
+    /// From its next group on the pool says that this host has it.
+    pub fn set_host(&self, host: (u64, String)) {
+        let mut config = self.config.lock();
+        config.current.state = PoolState::Active;
+        config.current.host_id = Some(host.0);
+        config.current.host_name = Some(host.1);
+        config.is_dirty = true;
+    }
+
+    /// From its next group on the pool's configuration has this comment.
+    pub fn set_comment(&self, comment: Option<String>) {
+        let mut config = self.config.lock();
+        config.current.comment = comment;
+        config.is_dirty = true;
+    }
+
+    /// Gives it another name in its labels: it is called as it is now until it is left.
+    pub fn set_label_name(&self, name: &str) {
+        let mut config = self.config.lock();
+        config.current.name = Some(name.to_owned());
+        config.is_dirty = true;
+    }
+
+    /// Sets, or removes, the names of the sets of features that the pool is kept to.
+    pub fn set_compatibility(&self, sets: Option<String>) {
+        let mut config = self.config.lock();
+        config.current.compatibility = sets;
+        config.is_dirty = true;
+    }
+
+    /// Writes all that waits, and says in the labels that nobody has the pool any more, or that it
+    /// was destroyed. Nothing can be changed afterwards, and where drives fail what waits is lost.
+    pub fn export(&self, state: PoolState) -> Result<(), Error> {
+        let written = self.sync().and_then(|()| {
+            let mut config = self.config.lock();
+            config.current.state = state;
+            config.is_dirty = true;
+            drop(config);
+            self.sync()
+        });
+        self.abort_txgs();
+        written
+    }
+
+    /// Whether anything waits to be written.
+    pub fn is_dirty(&self) -> bool {
+        let open = self.txgs.open_txg();
+        self.config.lock().is_dirty
+            || !self.tasks.is_empty()
+            || self.open_datasets.lock().values().any(|set| set.is_dirty(open))
+    }
+
+    /// Why the pool is suspended, if it is.
+    pub fn suspend_error(&self) -> Option<Error> {
+        self.fatal_error.read().clone().or_else(|| self.suspension.suspend_error())
+    }
+}

@@ -1,0 +1,527 @@
+//! A pool that is held to be changed.
+//!
+//! There is one [`Owned`] of a pool in the world. Contents of datasets change at any time, in the
+//! open transaction group; the pool's own objects change only while a group is written
+//! ([`Owned::sync`]), by the tasks that were handed in for it and by the writing itself.
+
+mod attach;
+mod auxiliary;
+mod block_refs;
+mod config;
+mod deflate;
+mod dtl;
+mod export;
+mod history;
+mod mmp;
+mod policy;
+mod reattach;
+mod self_heal;
+mod space_limits;
+mod suspend;
+mod sync;
+mod synced_mos;
+mod tasks;
+mod write_through;
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock};
+
+use arc::{Cache, L2arc, MemoryBudget};
+use dmu::{DnodeChange, Objset};
+use dsl::write::Moment;
+use ondisk::dnode::Flags;
+use ondisk::feature::Feature;
+use ondisk::label::PoolConfig;
+use ondisk::objset::LogHeader;
+use ondisk::uberblock::Uberblock;
+use ondisk::version;
+use parking_lot::{Mutex, RwLock};
+use txg::{Tx, TxgLimits, Txgs};
+use units::{Guid, ObjsetId, Txg};
+use vdev::{LeafError, TxgRanges, VdevTree};
+use zio::{Reader, Source, Writer};
+
+use crate::commit::TxgCommitter;
+use crate::space::PoolSpace;
+use crate::{Error, Pool, capacity};
+
+pub use attach::{AttachMode, DeviceChangeError, NewChild};
+pub(crate) use config::write_packed_nvlist;
+pub(crate) use deflate::dva_dsize;
+pub(crate) use history::append_entry;
+pub use mmp::FAIL_INTERVALS as SIGNS_MISSED;
+pub use policy::{EnabledFeatures, RedundantMetadata, StorageSettings};
+pub use synced_mos::SyncedMos;
+
+/// What of the world outside a pool needs that is changed. It comes in at the door.
+#[derive(Clone)]
+pub struct Environment {
+    /// Random bytes.
+    pub random: Arc<dyn zio::Random>,
+    /// The time.
+    pub now: Arc<dyn Fn() -> Moment + Send + Sync>,
+    /// How many threads may work on a sync.
+    pub workers: usize,
+    /// How much may be dirty.
+    pub limits: TxgLimits,
+    /// Of what memory the cache of a new pool takes its share.
+    pub cache: MemoryBudget,
+}
+
+impl std::fmt::Debug for Environment {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "World({} workers)", self.workers)
+    }
+}
+
+impl Environment {
+    /// Any number.
+    pub fn random_u64(&self) -> u64 {
+        let mut bytes = [0; 8];
+        self.random.fill(&mut bytes);
+        u64::from_le_bytes(bytes)
+    }
+}
+
+/// What the floors above add to the writing of a dataset: who owns how much.
+pub trait OwnerAccounting: Send + Sync {
+    /// How the objects of a set are marked of which account is kept.
+    fn accounting_flags(&self, objset: &Objset) -> Flags;
+
+    /// Objects were changed; the tables of what owners use are changed with them, in the same
+    /// group.
+    fn update_usage(&self, objset: &Objset, tx: &Tx, changed: &[DnodeChange]) -> Result<(), Error>;
+}
+
+/// A dataset whose content is being changed.
+pub struct OpenDataset {
+    /// Its content.
+    pub objset: Objset,
+    /// How it is stored.
+    settings: Arc<RwLock<StorageSettings>>,
+    /// Its intent log.
+    pub log: OnceLock<Arc<zil::IntentLog>>,
+    /// Changes to its root block that wait for the next sync.
+    header_edits: Mutex<Vec<HeaderEdit>>,
+    /// Features that changes of open txgs begin to use.
+    features: Mutex<Vec<(Txg, &'static Feature)>>,
+    /// Nothing of it is written any more.
+    retired: AtomicBool,
+}
+
+/// A change to a root block.
+type HeaderEdit = (Txg, Box<dyn FnOnce(&mut ondisk::objset::ObjsetHeader) + Send>);
+
+impl OpenDataset {
+    /// Changes the root block of the set with the group of `tx`.
+    pub fn edit_header(
+        &self,
+        tx: &Tx,
+        change: impl FnOnce(&mut ondisk::objset::ObjsetHeader) + Send + 'static,
+    ) {
+        self.header_edits.lock().push((tx.txg(), Box::new(change)));
+    }
+
+    /// Notes that a change in the txg of `tx` uses a per-dataset feature that no block pointer and no
+    /// dnode tells of. The sync of that txg makes the feature active for the dataset.
+    pub fn activate_feature(&self, tx: &Tx, feature: &'static Feature) {
+        let new = (tx.txg(), feature);
+        let mut features = self.features.lock();
+        if !features.contains(&new) {
+            features.push(new);
+        }
+    }
+
+    /// Removes and returns the features that changes up to a txg use.
+    fn drain_features(&self, txg: Txg) -> Vec<&'static Feature> {
+        let mut features = self.features.lock();
+        let (due, later) = features.drain(..).partition(|(known, _)| *known <= txg);
+        *features = later;
+        due.into_iter().map(|(_, feature)| feature).collect()
+    }
+
+    /// Has it stored otherwise from now on; what the pool's features allow, and the key, stay.
+    pub fn update_settings(&self, settings: StorageSettings) {
+        let mut now = self.settings.write();
+        let key = settings.key.or_else(|| now.key.clone());
+        *now = StorageSettings { features: now.features, key, ..settings };
+    }
+
+    /// Has promises kept by whole groups, instead of the intent log, or by the log again.
+    pub fn pause_log(&self, paused: bool) {
+        if let Some(log) = self.log.get() {
+            log.set_paused(paused);
+        }
+    }
+
+    /// Takes no changes any more. What waits to be written may still be.
+    pub fn retire(&self) {
+        self.retired.store(true, Ordering::Release);
+    }
+
+    /// Whether it takes no changes any more.
+    pub fn is_retired(&self) -> bool {
+        self.retired.load(Ordering::Acquire)
+    }
+
+    fn is_dirty(&self, txg: Txg) -> bool {
+        let logged = self.log.get().is_some_and(|log| log.is_dirty(txg));
+        logged
+            || self.objset.is_dirty(txg)
+            || self.header_edits.lock().iter().any(|(known, _)| *known == txg)
+    }
+}
+
+/// A pool that is held to be changed.
+pub struct ActivePool {
+    pub(crate) name: String,
+    pub(crate) guid: Guid,
+    pub(crate) environment: Environment,
+    pub(crate) tree: Arc<VdevTree>,
+    pub(crate) reader: Arc<Reader>,
+    pub(crate) cache: Arc<Cache>,
+    pub(crate) mos: Objset,
+    pub(crate) space: PoolSpace,
+    pub(crate) writer: Arc<Writer>,
+    /// What was stored early for nothing.
+    pub(crate) orphans: Arc<write_through::OrphanBlocks>,
+    /// How many long writes are under way.
+    active_writers: Arc<AtomicUsize>,
+    pub(crate) block_refs: Arc<block_refs::BlockRefs>,
+    pub(crate) txgs: Txgs,
+    /// What its features allow to blocks.
+    pub(crate) features: EnabledFeatures,
+    /// Bytes that datasets may use together, if no block had more than one reference.
+    base_space: u64,
+    /// What dedup and cloning add to that, as of the last group on the drives.
+    saved_space: AtomicU64,
+    /// How many times its size each copy of what is to be written may take.
+    asize_inflation: u64,
+    pub(crate) config: Mutex<ConfigState>,
+    pub(crate) uberblock: RwLock<Uberblock>,
+    pub(crate) open_datasets: Mutex<BTreeMap<ObjsetId, Arc<OpenDataset>>>,
+    pub(crate) tasks: tasks::SyncTasks,
+    /// What the MOS used more in the last group, to be written with the next.
+    pub(crate) mos_growth: Mutex<dsl::write::SpaceDelta>,
+    pub(crate) owner_accounting: RwLock<Option<Arc<dyn OwnerAccounting>>>,
+    /// Held by the one who writes a group.
+    pub(crate) sync_lock: Mutex<()>,
+    /// Which leaves missed what, as far as it was seen.
+    pub(crate) faults: Mutex<Vec<LeafError>>,
+    /// What drives missed, as the pool has it noted.
+    pub(crate) synced_dtls: Mutex<BTreeMap<Guid, TxgRanges>>,
+    /// Promises on devices that are not there are given up.
+    allow_missing_logs: AtomicBool,
+    /// Why no group will be written any more, if that is so.
+    pub(crate) fatal_error: RwLock<Option<Error>>,
+    /// The second level of the cache.
+    pub(crate) l2arc: Arc<L2arc>,
+    /// Spares, and cache drives.
+    pub(crate) auxiliary: Mutex<auxiliary::AuxiliaryDevices>,
+    /// Signs of life for other hosts.
+    pub(crate) heartbeat: mmp::Heartbeat,
+    /// Whether none can be written for now.
+    pub(crate) suspension: Arc<suspend::Suspension>,
+    /// What drives gave wrong, to be mended.
+    repair_queue: Arc<self_heal::RepairQueue>,
+    /// Nothing is written, whatever is asked for.
+    is_read_only: bool,
+    /// The txg to which the pool was taken back, if it was.
+    rewound_to: Option<Txg>,
+    /// The drives do not know of that yet.
+    rewind_pending: AtomicBool,
+}
+
+/// The pool's configuration, and whether the pool and its labels have it.
+pub(crate) struct ConfigState {
+    pub(crate) current: PoolConfig,
+    pub(crate) is_dirty: bool,
+    /// As the group that is being written has it, if that is news: its labels are to say the same.
+    pub(crate) syncing: Option<PoolConfig>,
+}
+
+impl std::fmt::Debug for ActivePool {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Owned('{}', {}, txg {})", self.name, self.guid, self.txgs.synced_txg())
+    }
+}
+
+impl ActivePool {
+    /// Takes over a pool that was opened on devices that can be written.
+    pub fn new(pool: Pool, world: Environment) -> Result<Self, Error> {
+        let mos = pool.mos.to_writable();
+        Self::with_mos(pool, mos, world)
+    }
+
+    /// The same, its own objects being changed already.
+    pub(crate) fn with_mos(mut pool: Pool, mos: Objset, world: Environment) -> Result<Self, Error> {
+        capacity::fill_biases(&mut pool);
+        let unsettled = AtomicBool::new(pool.continue_after_newest());
+        let space = PoolSpace::load(&pool, &mos)?;
+        Ok(Self { rewind_pending: unsettled, ..Self::assemble(pool, mos, space, world)? })
+    }
+
+    /// Holds a pool to be looked at only: its devices need not be such as can be written, and it may be
+    /// in the midst of what writing could not go on with.
+    pub fn new_read_only(mut pool: Pool, world: Environment) -> Result<Self, Error> {
+        capacity::fill_biases(&mut pool);
+        let mos = pool.mos.to_writable();
+        let space = PoolSpace::open_read_only(&pool, &mos);
+        let owned = Self { is_read_only: true, ..Self::assemble(pool, mos, space, world)? };
+        owned.txgs.stop();
+        Ok(owned)
+    }
+
+    fn assemble(
+        pool: Pool,
+        mos: Objset,
+        space: PoolSpace,
+        world: Environment,
+    ) -> Result<Self, Error> {
+        let rounding = deflate::rounding(&pool);
+        let writer = Arc::new(Writer::new(
+            Arc::clone(&pool.reader),
+            Arc::clone(space.allocator()),
+            rounding,
+            Arc::clone(&world.random),
+        ));
+        let leaves = pool.tree.leaves();
+        let noted = leaves.iter().map(|leaf| (leaf.guid(), leaf.dtl())).collect();
+        let shared = Arc::new(block_refs::BlockRefs::load(&pool, &mos, &world)?);
+        writer.set_shared_blocks(Arc::clone(&shared) as Arc<dyn zio::SharedBlocks>);
+        // what a leaf missed while it was away is known; from now on it takes part
+        for leaf in pool.tree.writable_leaves() {
+            leaf.rejoin(pool.uberblock.txg);
+        }
+        let (bare, usable) = (capacity::base_space(&pool), capacity::usable_space(&pool));
+        mos.pin_synced();
+        let signs = mmp::Heartbeat::load(&pool.directory)?;
+        let limits = TxgLimits { sector_size: space_limits::min_allocation(&pool), ..world.limits };
+        let groups = Txgs::new(pool.uberblock.txg, limits);
+        let standstill = Arc::new(suspend::Suspension::new(groups.clone()));
+        pool.reader.set_suspend_gate(Arc::clone(&standstill) as Arc<dyn zio::SuspendGate>);
+        let settled = groups.clone();
+        let l2arc = Arc::new(L2arc::new(pool.guid, &world.cache, move || settled.synced_txg()));
+        pool.reader.set_secondary_cache(Arc::clone(&l2arc) as Arc<dyn zio::SecondaryCache>);
+        let wrongs = Arc::<self_heal::RepairQueue>::default();
+        pool.reader.set_self_healer(Arc::clone(&wrongs) as Arc<dyn zio::SelfHealer>);
+        let auxiliary = Mutex::new(auxiliary::AuxiliaryDevices::load(&pool.directory)?);
+        Ok(Self {
+            txgs: groups,
+            features: EnabledFeatures::from_pool(&pool.features, pool.uberblock.version),
+            base_space: bare,
+            asize_inflation: space_limits::asize_inflation(&pool),
+            saved_space: AtomicU64::new(usable.saturating_sub(bare)),
+            name: pool.name,
+            guid: pool.guid,
+            environment: world,
+            tree: pool.tree,
+            reader: pool.reader,
+            cache: pool.cache,
+            mos,
+            space,
+            writer,
+            orphans: Arc::default(),
+            active_writers: Arc::default(),
+            block_refs: shared,
+            config: Mutex::new(ConfigState {
+                current: pool.config,
+                is_dirty: false,
+                syncing: None,
+            }),
+            uberblock: RwLock::new(pool.uberblock),
+            open_datasets: Mutex::default(),
+            tasks: tasks::SyncTasks::default(),
+            mos_growth: Mutex::default(),
+            owner_accounting: RwLock::new(None),
+            sync_lock: Mutex::new(()),
+            faults: Mutex::default(),
+            synced_dtls: Mutex::new(noted),
+            allow_missing_logs: AtomicBool::new(false),
+            fatal_error: RwLock::new(None),
+            l2arc,
+            auxiliary,
+            heartbeat: signs,
+            suspension: standstill,
+            repair_queue: wrongs,
+            is_read_only: false,
+            rewound_to: pool.rewound_to,
+            rewind_pending: AtomicBool::new(false),
+        })
+    }
+
+    /// Whether packed attributes may stand in intent logs: the pool had the feature zilsaxattr when it
+    /// was opened.
+    pub fn can_log_saxattr(&self) -> bool {
+        self.features.zilsaxattr
+    }
+
+    /// Whether it is held to be looked at only.
+    pub fn is_read_only(&self) -> bool {
+        self.is_read_only
+    }
+
+    /// Its name.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Whether its labels have another name.
+    pub fn has_temporary_name(&self) -> bool {
+        self.config.lock().current.name.as_ref().is_some_and(|name| *name != self.name)
+    }
+
+    /// Its identity.
+    pub fn guid(&self) -> Guid {
+        self.guid
+    }
+
+    /// The pool's own object set.
+    pub fn mos(&self) -> &Objset {
+        &self.mos
+    }
+
+    /// Its vdevs.
+    pub fn tree(&self) -> &Arc<VdevTree> {
+        &self.tree
+    }
+
+    /// Where its blocks are read.
+    pub fn source(&self) -> Arc<dyn Source> {
+        Arc::clone(&self.cache) as Arc<dyn Source>
+    }
+
+    /// How many reads its cache in memory answered, and how many it passed on.
+    pub fn cache_hit_counts(&self) -> (u64, u64) {
+        self.cache.hit_counts()
+    }
+
+    /// What writes its blocks.
+    pub fn writer(&self) -> &Arc<Writer> {
+        &self.writer
+    }
+
+    /// What it says of itself.
+    pub fn config(&self) -> PoolConfig {
+        self.config.lock().current.clone()
+    }
+
+    /// Its transaction groups.
+    pub fn txgs(&self) -> &Txgs {
+        &self.txgs
+    }
+
+    /// A hold on the open group; waits while too much is dirty.
+    pub fn begin_tx(&self) -> Result<Tx, Error> {
+        let otherwise = if self.is_read_only { Error::ImportedReadOnly } else { Error::Closed };
+        self.txgs.begin_tx().ok_or_else(|| self.suspend_error().unwrap_or(otherwise))
+    }
+
+    /// Tells who accounts for owners.
+    pub fn set_owner_accounting(&self, accounts: Arc<dyn OwnerAccounting>) {
+        for set in self.open_datasets.lock().values() {
+            set.objset.set_accounted_flags(accounts.accounting_flags(&set.objset));
+        }
+        *self.owner_accounting.write() = Some(accounts);
+    }
+
+    /// Takes a dataset's content in, to be changed. `objset` is live.
+    pub fn open_dataset(&self, objset: Objset, settings: StorageSettings) -> Arc<OpenDataset> {
+        let id = objset.id();
+        if let Some(accounts) = &*self.owner_accounting.read() {
+            objset.set_accounted_flags(accounts.accounting_flags(&objset));
+        }
+        let settings = StorageSettings { features: self.features, ..settings };
+        let settings = Arc::new(RwLock::new(settings));
+        objset.set_write_through(Arc::new(write_through::DatasetWriteThrough {
+            writer: Arc::clone(&self.writer),
+            settings: Arc::clone(&settings),
+            orphans: Arc::clone(&self.orphans),
+            active_writers: Arc::clone(&self.active_writers),
+            workers: self.environment.workers,
+        }));
+        let set = Arc::new(OpenDataset {
+            objset,
+            settings,
+            log: OnceLock::new(),
+            header_edits: Mutex::default(),
+            features: Mutex::default(),
+            retired: AtomicBool::new(false),
+        });
+        self.open_datasets.lock().insert(id, Arc::clone(&set));
+        set
+    }
+
+    /// The txg to which the pool was taken back when it was taken over, if it was.
+    pub fn rewound_to(&self) -> Option<Txg> {
+        self.rewound_to
+    }
+
+    /// Whether the intent log of a dataset whose key is not there can wait for it.
+    pub fn can_defer_log(&self, objset: &Objset) -> bool {
+        let header = &objset.header().log;
+        let first = self
+            .rewound_to
+            .map_or_else(|| self.txgs.open_txg(), |txg| Txg::new(txg.get().saturating_add(1)));
+        zil::can_defer_replay(&self.reader, objset.id(), header, first)
+    }
+
+    /// What intent logs may promise on devices that are not there is given up from now on.
+    pub fn allow_missing_logs(&self) {
+        self.allow_missing_logs.store(true, Ordering::Release);
+    }
+
+    /// Gives a dataset its intent log: what an import finds in it is claimed, lest anything take
+    /// its place. To be done before anything of the pool is changed. Where nothing is, what it holds
+    /// is left alone.
+    pub fn open_log(&self, set: &OpenDataset) -> Result<Arc<zil::IntentLog>, Error> {
+        if let Some(log) = set.log.get() {
+            return Ok(Arc::clone(log));
+        }
+        let found = || set.objset.synced().header().log.clone();
+        let header = if self.is_read_only { LogHeader::default() } else { found() };
+        let first = self.txgs.open_txg();
+        let forgives = self.allow_missing_logs.load(Ordering::Acquire);
+        let claimed = zil::claim_log(&self.writer, set.objset.id(), &header, (first, forgives))?;
+        let (writer, groups) = (Arc::clone(&self.writer), self.txgs.clone());
+        let log = zil::IntentLog::new(writer, groups, set.objset.clone(), claimed);
+        if self.uberblock.read().version < version::SLIM_ZIL {
+            log.disable();
+        }
+        Ok(Arc::clone(set.log.get_or_init(|| Arc::new(log))))
+    }
+
+    /// The content of a dataset that was taken in.
+    pub fn dataset(&self, id: ObjsetId) -> Option<Arc<OpenDataset>> {
+        self.open_datasets.lock().get(&id).cloned()
+    }
+
+    /// Lets go of a dataset's content. What waits to be written is lost.
+    pub fn close_dataset(&self, id: ObjsetId) {
+        if let Some(set) = self.open_datasets.lock().remove(&id) {
+            set.retire();
+            set.objset.discard_dirty();
+        }
+    }
+
+    /// Which leaves missed what since this was last asked.
+    pub fn drain_faults(&self) -> Vec<LeafError> {
+        std::mem::take(&mut self.faults.lock())
+    }
+
+    /// Takes all past from the devices, before the first commit.
+    pub(crate) fn clear_labels(&self) -> Result<(), Error> {
+        let mut faults = Vec::new();
+        let result = self.committer().clear_labels(&mut faults);
+        self.faults.lock().append(&mut faults);
+        result
+    }
+
+    fn committer(&self) -> TxgCommitter<'_> {
+        let config = self.config.lock();
+        let tops = config.current.tree.iter().flat_map(|root| &root.children);
+        let logs = tops.filter(|top| top.is_log).map(|top| top.guid).collect();
+        TxgCommitter { tree: &self.tree, logs, multihost: self.has_heartbeat() }
+    }
+}

@@ -1,0 +1,119 @@
+//! What a drive gave wrong when somebody read it is written anew there.
+//!
+//! Who reads has the block from the other drives, leaves here what it is and whose part was wrong,
+//! and goes on. Later it is looked whether the last group on the drives still leads to the block:
+//! then, and as long as a pin keeps all that it leads to from being used for something else, the
+//! block is written to those drives that are to blame, in its place.
+//!
+//! Proved by: the engine's `tests/it/healing.rs`.
+
+use std::sync::Arc;
+
+use dmu::{Objset, SpecialObject};
+use ondisk::Blkptr;
+use ondisk::blkptr::Regular;
+use parking_lot::Mutex;
+use units::{Guid, ObjectId, ObjsetId, Txg, Zbookmark};
+use vdev::Leaf;
+use zio::{BlockRepair, Source};
+
+use crate::{ActivePool, Error, scan};
+
+/// More bytes, and more blocks, do not wait: what is left out is found again by the next who reads
+/// it, or a scrub.
+const MAX_QUEUED_BYTES: usize = 16 << 20;
+const MAX_QUEUED_BLOCKS: usize = 1024;
+
+/// Blocks of which some drives have their part wrong.
+#[derive(Debug, Default)]
+pub(super) struct RepairQueue(Mutex<Vec<PendingRepair>>);
+
+#[derive(Debug)]
+struct PendingRepair {
+    block: Regular,
+    zbookmark: Zbookmark,
+    data: Vec<u8>,
+    bad_leaves: Vec<Guid>,
+}
+
+impl zio::SelfHealer for RepairQueue {
+    fn report_damage(&self, block: &Regular, place: Zbookmark, stored: &[u8], guilty: &[Guid]) {
+        let mut all = self.0.lock();
+        if let Some(known) = all.iter_mut().find(|known| known.block == *block) {
+            known.bad_leaves.extend(guilty);
+            return;
+        }
+        let waiting: usize = all.iter().map(|wrong| wrong.data.len()).sum();
+        if waiting + stored.len() <= MAX_QUEUED_BYTES && all.len() < MAX_QUEUED_BLOCKS {
+            let (stored, guilty) = (stored.to_vec(), guilty.to_vec());
+            all.push(PendingRepair {
+                block: *block,
+                zbookmark: place,
+                data: stored,
+                bad_leaves: guilty,
+            });
+        }
+    }
+}
+
+impl ActivePool {
+    /// Writes anew what drives gave wrong since the last time, where it still is; gives how many
+    /// bytes. What cannot be mended is left to a scrub, which tells of it.
+    pub fn repair_blocks(&self) -> Result<u64, Error> {
+        if self.txgs.is_stopped() || self.is_suspended() {
+            return Ok(0);
+        }
+        let wrongs = std::mem::take(&mut *self.repair_queue.0.lock());
+        if wrongs.is_empty() {
+            return Ok(0);
+        }
+        let reader = Arc::new(self.reader.with_raw_dnodes());
+        let source = Arc::clone(&reader) as Arc<dyn Source>;
+        let (pin, _, mos) = self.open_pinned_mos(&source)?;
+        let mut written = 0;
+        for PendingRepair { block, zbookmark: place, data: stored, bad_leaves: guilty } in wrongs {
+            if !is_block_referenced(&mos, &source, &block, place).unwrap_or(false) {
+                continue;
+            }
+            let wants = |leaf: &Leaf, _: Txg| {
+                leaf.is_writable() && leaf.write_errors() == 0 && guilty.contains(&leaf.guid())
+            };
+            let mut mending = BlockRepair::new(&reader, &wants);
+            mending.add_with_data(&block, stored);
+            written += mending.write_repairs(&mut Vec::new())?;
+        }
+        // what was mended is to last, as what is written with a group does
+        self.tree.flush(&mut Vec::new())?;
+        drop(pin);
+        Ok(written)
+    }
+}
+
+/// Whether that is the block at a place.
+fn is_block_referenced(
+    mos: &Objset,
+    source: &Arc<dyn Source>,
+    block: &Regular,
+    place: Zbookmark,
+) -> Result<bool, Error> {
+    let set = if place.objset == ObjsetId::MOS {
+        mos.clone()
+    } else {
+        let Some(root) = scan::dataset_root(mos, place.objset)? else { return Ok(false) };
+        Objset::open(Arc::clone(source), place.objset, &root, None)?
+    };
+    let is_it = |found: &Blkptr| matches!(found, Blkptr::Regular(found) if **found == *block);
+    let object = if place.object == ObjectId::META {
+        if is_it(set.root()) {
+            return Ok(true);
+        }
+        set.special_object(SpecialObject::Meta)
+    } else {
+        Some(set.object(place.object)?)
+    };
+    let Some(object) = object else { return Ok(false) };
+    if place.block == dmu::SPILL_BLOCK {
+        return Ok(object.dnode().spill.as_ref().is_some_and(is_it));
+    }
+    Ok(is_it(&object.pointer(place.level, place.block)?))
+}

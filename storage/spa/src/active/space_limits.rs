@@ -1,0 +1,140 @@
+//! What may still be written.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use dsl::write::{SpaceLimit, SyncTaskContext};
+use metaslab::Class;
+use ondisk::Blkptr;
+use txg::Tx;
+use units::{ObjsetId, Txg, VdevId};
+use zio::Source;
+
+use super::ActivePool;
+use crate::{Error, Pool};
+
+/// No block has more copies.
+const MAX_COPIES: u64 = 3;
+/// No vdev has more drives for parity.
+const MAX_PARITY: u64 = 3;
+/// No block is smaller.
+const MIN_BLOCK_SIZE: u64 = 512;
+/// As much again is for metadata.
+const METADATA_FACTOR: u64 = 2;
+
+/// How many times its size each copy of what waits to be written may take: each sector has a parity of
+/// its own. Were that too little, a group could be too large for the pool: it could not be written at
+/// all, and what waits were lost. As it is too much, more groups are written while a pool is nearly
+/// full.
+pub(super) fn asize_inflation(pool: &Pool) -> u64 {
+    let tops = pool.config.tree.iter().flat_map(|root| &root.children);
+    let parity = tops.filter_map(|top| top.nparity).max().unwrap_or(0).min(MAX_PARITY);
+    parity.saturating_add(1).saturating_mul(METADATA_FACTOR)
+}
+
+/// Bytes that a block takes at least, wherever it goes, without its parity: a sector, or in a dRAID a row of its
+/// group.
+pub(super) fn min_allocation(pool: &Pool) -> u64 {
+    let tops = pool.config.tree.iter().flat_map(|root| &root.children);
+    let least = tops.filter_map(|top| {
+        let with_parity = pool.tree().asize(top.id, MIN_BLOCK_SIZE, Txg::ZERO)?;
+        let parity = top.nparity.unwrap_or(0).min(MAX_PARITY);
+        Some(with_parity.div_ceil(parity.saturating_add(1)))
+    });
+    least.max().unwrap_or(0).max(MIN_BLOCK_SIZE)
+}
+
+impl ActivePool {
+    /// Bytes that datasets may use together, as of the last group that is on the drives.
+    pub fn usable_space(&self) -> u64 {
+        self.base_space.saturating_add(self.saved_space.load(Ordering::Relaxed))
+    }
+
+    /// Bytes in all vdevs but those for the intent log, and how many of them are in use, parity
+    /// included. The metaslabs that data vdevs keep for the log count.
+    pub fn space_usage(&self) -> (u64, u64) {
+        let counted = Class::ALL.into_iter().filter(|class| *class != Class::Log);
+        let usages = counted.map(|class| self.space.allocator().class_usage(class));
+        usages.fold((0, 0), |(size, used), usage| (size + usage.capacity, used + usage.allocated))
+    }
+
+    /// What one top-level vdev is for, and the same of it.
+    pub fn vdev_space_usage(&self, vdev: VdevId) -> (Class, u64, u64) {
+        let usage = self.space.allocator().vdev_usage(vdev).unwrap_or_default();
+        let class = self.space.allocator().vdev_class(vdev).unwrap_or(Class::Normal);
+        (class, usage.capacity, usage.allocated)
+    }
+
+    /// How broken up the free space of data vdevs is, and that of one top-level vdev: 0 to 100; none
+    /// if that is not known.
+    pub fn fragmentation(&self, vdev: Option<VdevId>) -> Result<Option<u64>, Error> {
+        let _pin = self.pin();
+        match vdev {
+            Some(vdev) => self.space.vdev_fragmentation(vdev),
+            None => self.space.class_fragmentation(Class::Normal),
+        }
+    }
+
+    /// What deduplication stores: [`crate::capacity::dedup_sums`].
+    pub fn dedup_histogram(&self) -> Vec<ondisk::dedup::Sums> {
+        crate::capacity::dedup_histogram(&self.synced_mos(), &self.tree)
+    }
+
+    /// Whether so many bytes more have room, with all that waits to be written and what is kept
+    /// back for frees.
+    pub fn has_space(&self, bytes: u64) -> bool {
+        let wanted =
+            bytes.saturating_add(self.txgs.dirty_bytes()).saturating_mul(self.asize_inflation);
+        let most = wanted.saturating_mul(MAX_COPIES);
+        // who has been told that there is room must not find, with the group, that no map of it can be read
+        self.space.allocator().ensure_loaded_free(Class::Normal, most, self.txgs.synced_txg());
+        let usage = self.space.allocator().class_usage(Class::Normal);
+        let kept = (usage.capacity >> 5).clamp(8 << 20, 128 << 30);
+        let taken = usage.allocated.saturating_add(usage.deferred).saturating_add(kept);
+        let left = usage.capacity.saturating_sub(taken).saturating_sub(usage.unreadable);
+        // as a rule there is room for any number of copies, and none of the datasets need be asked
+        left >= most || left >= wanted.saturating_mul(self.max_copies())
+    }
+
+    /// The most copies that a dataset in use has of its data.
+    fn max_copies(&self) -> u64 {
+        let sets = self.open_datasets.lock();
+        let copies = sets.values().map(|set| u64::from(set.settings.read().copies));
+        copies.max().unwrap_or(1)
+    }
+
+    /// Has what was freed used again as soon as it can be: who keeps it gives it up.
+    pub fn reclaim_freed_space(&self) {
+        self.space.allocator().wait_for_pins();
+    }
+
+    /// Whether there may be more room when what waits has been written: it is guessed too high,
+    /// and what was freed can be used again after some groups only.
+    pub fn can_gain_space(&self) -> bool {
+        let deferred = self.space.allocator().class_usage(Class::Normal).deferred;
+        deferred > 0 || self.txgs.unsynced_bytes() > 0
+    }
+
+    /// What may still be written to a dataset by quotas and reservations, as of the last group
+    /// that is on the drives.
+    pub fn dataset_space(&self, dataset: ObjsetId) -> Result<SpaceLimit, Error> {
+        let mos = self.synced_mos();
+        let tx = Tx::syncing(self.txgs.synced_txg());
+        let raw: Arc<dyn Source> = Arc::clone(&self.cache) as Arc<dyn Source>;
+        let change = SyncTaskContext {
+            mos: &mos,
+            tx: &tx,
+            pool: &self.name,
+            version: self.uberblock.read().version,
+            now: (self.environment.now)(),
+            usable_space: self.usable_space(),
+            raw_source: &raw,
+            random: &|| 0,
+            free_block: &|_: &Blkptr| {},
+            mark_obsolete: &|_| {},
+            free_log: &|_, _| {},
+            dsize: &|_| 0,
+        };
+        Ok(dsl::write::space_limit(&change, dataset)?)
+    }
+}

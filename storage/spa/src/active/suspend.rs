@@ -1,0 +1,211 @@
+//! A pool whose drives fail past redundancy stands still: the one who writes the group waits until
+//! the pool is cleared, and then goes on where it was, so that nothing is lost. Everybody else is
+//! told at once; what can be read is still read.
+//!
+//! For that, groups must be written by a thread that does nothing else ([`Owned::serve`]): where
+//! there is none, nobody could clear the pool, and the group is given up.
+
+use std::cell::Cell;
+use std::sync::Arc;
+use std::thread::{self, ThreadId};
+
+use device::Device;
+use parking_lot::{Condvar, Mutex};
+use txg::Txgs;
+use units::Guid;
+
+use super::ActivePool;
+use crate::Error;
+
+/// Who writes groups, and whether that stands still.
+#[derive(Debug)]
+pub(crate) struct Suspension {
+    txgs: Txgs,
+    state: Mutex<State>,
+    changed: Condvar,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    /// The thread that does nothing else than write groups.
+    sync_thread: Option<ThreadId>,
+    /// What failed.
+    why: Option<String>,
+    /// How many times it was cleared.
+    clear_count: u64,
+    /// Nobody waits any more.
+    is_closed: bool,
+}
+
+impl Suspension {
+    pub(crate) fn new(txgs: Txgs) -> Self {
+        Self { txgs, state: Mutex::default(), changed: Condvar::new() }
+    }
+
+    /// Whether another thread writes the groups.
+    pub(super) fn has_sync_thread(&self) -> bool {
+        self.state.lock().sync_thread.is_some_and(|server| server != thread::current().id())
+    }
+
+    /// Why the pool stands still, if it does.
+    pub(super) fn suspend_error(&self) -> Option<Error> {
+        let why = self.state.lock().why.clone()?;
+        Some(Error::Suspended { why })
+    }
+
+    /// How many times everything was to be tried again so far.
+    pub(super) fn current_clear_count(&self) -> u64 {
+        self.state.lock().clear_count
+    }
+
+    /// Waits until what failed is to be tried again; false: never. What was begun before that was last
+    /// told is tried again at once, lest the pool stand still for what is mended.
+    pub(super) fn wait_until_cleared(&self, why: &dyn std::fmt::Display, tries: u64) -> bool {
+        let mut state = self.state.lock();
+        if state.sync_thread.is_none() || state.is_closed {
+            return false;
+        }
+        if state.clear_count != tries {
+            return true;
+        }
+        // several threads of a crew may come here
+        state.why.get_or_insert_with(|| why.to_string());
+        self.txgs.set_suspended(true);
+        while state.why.is_some() && !state.is_closed {
+            self.changed.wait(&mut state);
+        }
+        !state.is_closed
+    }
+
+    /// Has everything tried again.
+    fn clear(&self) {
+        let mut state = self.state.lock();
+        state.why = None;
+        state.clear_count += 1;
+        self.txgs.set_suspended(false);
+        self.changed.notify_all();
+    }
+
+    /// Nobody waits any more: what is being written is given up.
+    pub(super) fn close(&self) {
+        self.state.lock().is_closed = true;
+        self.changed.notify_all();
+    }
+}
+
+impl zio::SuspendGate for Suspension {
+    fn clear_count(&self) -> u64 {
+        self.current_clear_count()
+    }
+
+    fn wait_for_clear(&self, why: &zio::Error, tries: u64) -> bool {
+        self.wait_until_cleared(why, tries)
+    }
+}
+
+impl ActivePool {
+    /// From now on until `work` is done this thread alone writes the pool's groups, and does
+    /// nothing else: others who want one written wait for it.
+    pub fn run_as_sync_thread<R>(&self, work: impl FnOnce() -> R) -> R {
+        self.suspension.state.lock().sync_thread = Some(thread::current().id());
+        let result = work();
+        self.suspension.state.lock().sync_thread = None;
+        self.txgs.wake_waiters();
+        result
+    }
+
+    /// Whether another thread does so.
+    pub fn has_sync_thread(&self) -> bool {
+        self.suspension.has_sync_thread()
+    }
+
+    /// Whether no group can be written for now.
+    pub fn is_suspended(&self) -> bool {
+        self.suspension.suspend_error().is_some()
+    }
+
+    /// Counts the errors of one drive anew, or of all, and has what failed tried again, on drives that
+    /// are opened anew, as they may have been pulled out and put in again. What the pool's last
+    /// changes are to come to is known when the next sync is done. Fails where it cannot go on.
+    pub fn clear(&self, only: Option<Guid>) -> Result<(), Error> {
+        let leaves = self.tree.leaves().into_iter();
+        for leaf in leaves.filter(|leaf| only.is_none_or(|guid| leaf.guid() == guid)) {
+            if leaf.error_counts().1 > 0 || leaf.write_errors() > 0 {
+                self.reopen_leaf(&leaf);
+            }
+            leaf.clear_errors();
+        }
+        self.space.allocator().retry_unreadable_maps();
+        self.clear_cache_errors(only);
+        if let Some(trouble) = &*self.fatal_error.read() {
+            return Err(trouble.clone());
+        }
+        self.suspension.clear();
+        Ok(())
+    }
+
+    /// Opens drives anew that fail and are not where they were, and are somewhere now; gives which.
+    pub fn reopen_failed_devices(&self) -> Vec<Guid> {
+        let leaves = self.tree.leaves().into_iter().filter(|leaf| leaf.is_device_gone());
+        leaves.filter(|leaf| self.reopen_leaf(leaf)).map(|leaf| leaf.guid()).collect()
+    }
+
+    /// Opens a drive anew, if it is there and still this one; whether that is so. Else it goes on failing.
+    fn reopen_leaf(&self, leaf: &vdev::Leaf) -> bool {
+        let Some(device) = leaf.device() else { return false };
+        let synced = Cell::new(None);
+        let is_it = |found: &Arc<dyn Device>| {
+            // one that others wrote to meanwhile has blocks that nobody here knows of
+            synced.set(
+                self.newest_known_txg(leaf.guid(), found)
+                    .filter(|synced| leaf.can_know_txg(*synced)),
+            );
+            synced.get().is_some()
+        };
+        let is_there = device.reopen(&is_it).is_ok();
+        // an old copy of it lacks what was written since
+        if let Some(synced) = synced.get().filter(|_| is_there) {
+            leaf.record_reopen(synced, self.txgs.synced_txg());
+        }
+        is_there
+    }
+
+    /// Gives up what is being written, and all that waits to be: whoever waits goes home.
+    pub fn abort_txgs(&self) {
+        self.txgs.stop();
+        self.suspension.close();
+        // the drives may be another's from now on
+        self.l2arc.close();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::thread;
+
+    use txg::{TxgLimits, Txgs};
+    use units::Txg;
+
+    use super::Suspension;
+
+    #[test]
+    fn what_was_begun_before_all_was_to_be_tried_again_does_not_have_the_pool_stand_still() {
+        let standstill = Suspension::new(Txgs::new(Txg::new(1), TxgLimits::default()));
+        standstill.state.lock().sync_thread = Some(thread::current().id());
+        let tries = standstill.current_clear_count();
+        standstill.clear();
+        assert!(standstill.wait_until_cleared(&"it failed", tries));
+        assert!(standstill.suspend_error().is_none());
+        // and what fails after that does
+        thread::scope(|scope| {
+            let halted = scope.spawn(|| {
+                standstill.wait_until_cleared(&"it failed again", standstill.current_clear_count())
+            });
+            while standstill.suspend_error().is_none() {
+                thread::yield_now();
+            }
+            standstill.clear();
+            assert!(halted.join().expect("it does not panic"));
+        });
+    }
+}

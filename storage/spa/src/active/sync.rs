@@ -1,0 +1,379 @@
+//! Writing a transaction group: datasets, tasks, the pool's own objects until they are still, and
+//! then the uberblock.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use arc::CachingSink;
+use dmu::{BlockLedger, Form, Objset, SyncContext, SyncOutput};
+use dsl::write::{DatasetLedger, SpaceDelta, SyncTaskContext};
+use ondisk::dnode::Dnode;
+use ondisk::feature::Feature;
+use ondisk::label::PoolConfig;
+use ondisk::objset::{Kind, LogHeader};
+use ondisk::uberblock::Uberblock;
+use ondisk::{Blkptr, Dva, Order};
+use parking_lot::Mutex;
+use txg::Tx;
+use units::{ObjsetId, Txg};
+use zio::{Key, Sink, Source};
+
+use super::deflate::bp_dsize;
+use super::policy::mos_write_policy;
+use super::{ActivePool, OpenDataset};
+use crate::Error;
+use crate::create::guid_sum;
+
+/// The passes of a sync come to an end long before this.
+const MAX_SYNC_PASSES: u16 = 100;
+
+/// So many blocks of destroyed datasets are freed with one group.
+const MAX_FREED_BLOCKS: u64 = 100_000;
+
+impl ActivePool {
+    /// Writes out everything that was changed before this call, and returns when it is on the
+    /// drives. Several may call it: one of them writes.
+    pub fn sync(&self) -> Result<(), Error> {
+        if self.is_read_only {
+            return Ok(());
+        }
+        let wanted = self.txgs.open_txg();
+        let served = || self.suspension.has_sync_thread();
+        if served()
+            && let Some(written) = self.txgs.wait_synced_while(wanted, &served)
+        {
+            let why = || self.suspend_error().unwrap_or(Error::Closed);
+            return if written { Ok(()) } else { Err(why()) };
+        }
+        let _writing = self.sync_lock.lock();
+        if let Some(trouble) = &*self.fatal_error.read() {
+            return Err(trouble.clone());
+        }
+        if self.txgs.synced_txg() >= wanted {
+            return Ok(());
+        }
+        let txg = self.txgs.quiesce();
+        match zio::while_syncing(true, || self.write_txg(txg)) {
+            Ok(()) => {
+                self.txgs.finish_sync(txg);
+                Ok(())
+            }
+            Err(error) => {
+                // nothing of the group is in the pool; what was before it still is
+                // and what the pool was given up for comes first
+                let error = self.fatal_error.write().get_or_insert(error).clone();
+                self.txgs.stop();
+                Err(error)
+            }
+        }
+    }
+
+    fn write_txg(&self, txg: Txg) -> Result<(), Error> {
+        self.commit_rewind()?;
+        let tx = Tx::syncing(txg);
+        let now = (self.environment.now)();
+        let raw: Arc<dyn Source> = Arc::new(self.reader.with_raw_dnodes());
+        let random = || self.environment.random_u64();
+        let free = |pointer: &Blkptr| self.writer.free(pointer, txg);
+        let obsolete = |dva: Dva| self.space.allocator().mark_obsolete(&dva, txg);
+        let free_log = |id, header: &LogHeader| {
+            // what of a log cannot be followed stays allocated, and hurts nobody
+            let _ = zil::free_log(&self.writer, id, header, txg);
+        };
+        let deflate = |pointer: &Blkptr| bp_dsize(&self.tree, pointer);
+        let change = SyncTaskContext {
+            mos: &self.mos,
+            tx: &tx,
+            pool: &self.name,
+            version: self.uberblock.read().version,
+            now,
+            usable_space: self.usable_space(),
+            raw_source: &raw,
+            random: &random,
+            free_block: &free,
+            mark_obsolete: &obsolete,
+            free_log: &free_log,
+            dsize: &deflate,
+        };
+        self.add_clone_references(txg)?;
+        self.write_dirty_datasets(&change, &|set| set.is_dirty(txg))?;
+        let tasks: Vec<_> = self.tasks.drain_ready(txg).collect();
+        let may_enable_features = !tasks.is_empty();
+        for task in tasks {
+            task(self, &change);
+            // only what the task itself made: a head that it took a snapshot of is not written again
+            // in this group, whatever its intent log has to say, or the snapshot would change with it
+            self.write_dirty_datasets(&change, &|set| set.objset.is_dirty(txg))?;
+        }
+        self.free_orphan_blocks(txg);
+        dsl::write::free_pending(&change, MAX_FREED_BLOCKS)?;
+        dsl::write::pool::add_mos_space(&change, std::mem::take(&mut self.mos_growth.lock()))?;
+        self.write_dtls(&tx)?;
+        if may_enable_features {
+            self.update_label_features()?;
+        }
+        self.write_config(&tx)?;
+        let root = self.write_mos(&change)?;
+        self.commit_txg(txg, now.seconds, root)
+    }
+
+    /// Writes the content of those datasets.
+    fn write_dirty_datasets(
+        &self,
+        change: &SyncTaskContext<'_>,
+        wanted: &dyn Fn(&OpenDataset) -> bool,
+    ) -> Result<(), Error> {
+        let sets: Vec<(ObjsetId, Arc<OpenDataset>)> = {
+            let sets = self.open_datasets.lock();
+            let dirty = sets.iter().filter(|(_, set)| wanted(set));
+            dirty.map(|(id, set)| (*id, Arc::clone(set))).collect()
+        };
+        for (id, set) in sets {
+            self.write_dataset(change, id, &set)?;
+        }
+        Ok(())
+    }
+
+    /// Empties the intent log in a head's root block: that of a clone, or of a head that went back,
+    /// is what its snapshot had a part of. Of an encrypted one the key is needed.
+    pub fn clear_log_header(
+        &self,
+        change: &SyncTaskContext<'_>,
+        id: ObjsetId,
+        key: Option<Key>,
+    ) -> Result<(), Error> {
+        let root = change.dataset_root(id)?;
+        let objset = Objset::open(self.source(), id, &root, key.clone())?;
+        if objset.header().log == LogHeader::default() {
+            return Ok(());
+        }
+        let settings = crate::StorageSettings { key, ..crate::StorageSettings::default() };
+        let set = self.open_dataset(objset.to_writable(), settings);
+        set.edit_header(change.tx, |header| header.log = LogHeader::default());
+        let written = self.write_dataset(change, id, &set);
+        self.close_dataset(id);
+        written
+    }
+
+    /// Gives up what a head's intent log has promised, as the pool was taken back to an earlier txg. Of
+    /// an encrypted one the key is needed.
+    pub fn discard_log(
+        &self,
+        change: &SyncTaskContext<'_>,
+        id: ObjsetId,
+        key: Option<Key>,
+    ) -> Result<(), Error> {
+        let synced = self.rewound_to.unwrap_or_else(|| self.txgs.synced_txg());
+        let objset = Objset::open(self.source(), id, &change.dataset_root(id)?, key.clone())?;
+        let when = (synced, change.tx.txg());
+        // what of it cannot be followed stays allocated, and hurts nobody
+        let _ = zil::free_unreplayed(&self.writer, id, &objset.header().log, when);
+        self.clear_log_header(change, id, key)
+    }
+
+    fn write_dataset(
+        &self,
+        change: &SyncTaskContext<'_>,
+        id: ObjsetId,
+        set: &OpenDataset,
+    ) -> Result<(), Error> {
+        let txg = change.tx.txg();
+        let ledger = DatasetLedger::new(change, id)?;
+        let settings = set.settings.read().clone();
+        let policy = |wanted| settings.write_policy(wanted);
+        let syncing = SyncContext {
+            txg,
+            sink: &CachingSink::new(&*self.writer, &self.cache),
+            ledger: &ledger,
+            policy: &policy,
+            workers: self.environment.workers,
+            form: self.dnode_form(),
+        };
+        let edits: Vec<_> = {
+            let mut edits = set.header_edits.lock();
+            let (now, later) = edits.drain(..).partition(|(known, _)| *known <= txg);
+            *edits = later;
+            now
+        };
+        let mut edits = edits.into_iter();
+        let (mut logged, mut has_log) = (Ok(()), false);
+        let mut edit = |header: &mut ondisk::objset::ObjsetHeader| {
+            edits.by_ref().for_each(|(_, change)| change(header));
+            if let Some(log) = set.log.get() {
+                logged = log.sync_header(txg, &mut header.log);
+            }
+            has_log = header.log.chain != Blkptr::EMPTY;
+        };
+        let mut synced = set.objset.sync(&syncing, &mut edit)?;
+        logged?;
+        for feature in set.drain_features(txg).into_iter().chain(large_dnode_feature(&synced)) {
+            ledger.activate_feature(feature);
+        }
+        if let Some(accounts) = self.owner_accounting.read().clone() {
+            accounts.update_usage(&set.objset, change.tx, &synced.changed)?;
+            if set.objset.is_dirty(txg) {
+                synced = set.objset.sync(&syncing, &mut |_| {})?;
+            }
+        }
+        for feature in accounting_features(set) {
+            ledger.activate_feature(feature);
+        }
+        if let Some(feature) = self.saxattr_log_feature(set) {
+            if has_log {
+                ledger.activate_feature(feature)
+            } else {
+                ledger.deactivate_feature(feature)
+            }
+        }
+        ledger.finish(change, &synced.root)?;
+        Ok(())
+    }
+
+    fn dnode_form(&self) -> Form {
+        Form::of(self.uberblock.read().version, self.features.project_quota)
+    }
+
+    /// The feature that a file system uses while it has an intent log, since packed attributes may
+    /// stand in it; none where they may not.
+    fn saxattr_log_feature(&self, set: &OpenDataset) -> Option<&'static Feature> {
+        let is_files = set.objset.synced().header().kind == Kind::Filesystem;
+        (self.can_log_saxattr() && is_files).then(|| Feature::by_name("zilsaxattr")).flatten()
+    }
+
+    /// Writes the pool's own objects, again and again, until that changes nothing any more.
+    fn write_mos(&self, change: &SyncTaskContext<'_>) -> Result<Blkptr, Error> {
+        let txg = change.tx.txg();
+        let mut root = self.mos.synced().root().clone();
+        for pass in 1..=MAX_SYNC_PASSES {
+            self.write_block_refs(change)?;
+            // a drive may fail while the pool's own objects are written
+            if pass > 1 && self.write_dtls(change.tx)? {
+                self.write_config(change.tx)?;
+            }
+            let moved = self.space.write_changes(&self.mos, change.tx, pass)?;
+            if !moved && pass > 1 && !self.mos.is_dirty(txg) {
+                return Ok(root);
+            }
+            let ledger = MosLedger { pool: self, txg, growth: Mutex::default() };
+            let policy = |wanted| mos_write_policy(self.features, pass, wanted);
+            let syncing = SyncContext {
+                txg,
+                sink: &CachingSink::new(&*self.writer, &self.cache),
+                ledger: &ledger,
+                policy: &policy,
+                workers: self.environment.workers,
+                form: self.dnode_form(),
+            };
+            root = self.mos.sync(&syncing, &mut |_| {})?.root;
+            let mut growth = self.mos_growth.lock();
+            *growth = *growth + ledger.growth.into_inner();
+        }
+        Err(Error::SyncNotConverging { txg })
+    }
+
+    fn commit_txg(&self, txg: Txg, seconds: u64, root: Blkptr) -> Result<(), Error> {
+        let order = Order::Little;
+        let uberblock =
+            Uberblock { order, txg, timestamp: seconds, root, ..self.uberblock.read().clone() };
+        let (multihost, checkpoint_txg) = (Some(self.heartbeat.multihost()), Txg::ZERO);
+        let config = self.config.lock().syncing.take();
+        // signs of life, which lead to the state before, keep the sum of the vdevs that that has
+        let tree = config.as_ref().and_then(|config| config.tree.as_ref());
+        let guid_sum = tree.map_or(uberblock.guid_sum, guid_sum);
+        let uberblock = Uberblock { multihost, checkpoint_txg, guid_sum, ..uberblock };
+        loop {
+            let tries = self.suspension.current_clear_count();
+            let Err(why) = self.try_commit(&uberblock, config.as_ref()) else { break };
+            // labels and uberblocks can be written again; what was not kept cannot
+            let again = matches!(why, Error::VdevNotWritten { .. } | Error::NoDeviceWritten);
+            if !again || !self.suspension.wait_until_cleared(&why, tries) {
+                return Err(why);
+            }
+        }
+        *self.uberblock.write() = uberblock;
+        self.mos.pin_synced();
+        self.saved_space.store(self.block_refs.saved_bytes(), Ordering::Relaxed);
+        self.space.mark_synced(txg);
+        for log in self.open_datasets.lock().values().filter_map(|set| set.log.get()) {
+            log.on_txg_synced(txg);
+        }
+        Ok(())
+    }
+}
+
+impl ActivePool {
+    /// Makes the state to which the pool was taken back its newest. To be done before anything of it is
+    /// changed: what comes next may be written over the states that are given up, and none of them may
+    /// be believed then.
+    pub fn commit_rewind(&self) -> Result<(), Error> {
+        if !self.rewind_pending.load(Ordering::Acquire) {
+            return Ok(());
+        }
+        let then = self.rewound_to.unwrap_or(Txg::ZERO);
+        let timestamp = (self.environment.now)().seconds;
+        // whoever takes it over from there drops the logs, too
+        let uberblock =
+            Uberblock { checkpoint_txg: then, timestamp, ..self.uberblock.read().clone() };
+        self.try_commit(&uberblock, None)?;
+        self.rewind_pending.store(false, Ordering::Release);
+        Ok(())
+    }
+
+    fn try_commit(&self, root: &Uberblock, config: Option<&PoolConfig>) -> Result<(), Error> {
+        // another host may have the pool since the group was begun
+        if let Some(trouble) = &*self.fatal_error.read() {
+            return Err(trouble.clone());
+        }
+        let mut faults = Vec::new();
+        let result = self.committer().commit(root, config, &mut faults);
+        self.faults.lock().append(&mut faults);
+        result
+    }
+}
+
+/// The feature `large_dnode`, if a sync wrote a dnode of more than one slot.
+fn large_dnode_feature(synced: &SyncOutput) -> Option<&'static Feature> {
+    let is_large = |dnode: &Dnode| dnode.size() > Dnode::SLOT;
+    let written = synced.changed.iter().filter_map(|changed| changed.after.as_ref());
+    written.into_iter().any(is_large).then(|| Feature::by_name("large_dnode")).flatten()
+}
+
+/// The features that a set uses because of what is accounted in it.
+fn accounting_features(set: &OpenDataset) -> impl Iterator<Item = &'static Feature> {
+    let flags = set.objset.synced().header().flags;
+    let objects = flags.objects_accounted().then(|| Feature::by_name("userobj_accounting"));
+    let projects = flags.projects_accounted().then(|| Feature::by_name("project_quota"));
+    [objects, projects].into_iter().flatten().flatten()
+}
+
+/// The account of the pool's own objects: what dies is free at once.
+struct MosLedger<'a> {
+    pool: &'a ActivePool,
+    txg: Txg,
+    growth: Mutex<SpaceDelta>,
+}
+
+impl MosLedger<'_> {
+    fn space(&self, pointer: &Blkptr) -> SpaceDelta {
+        SpaceDelta::of_block(pointer, &|pointer| bp_dsize(&self.pool.tree, pointer))
+    }
+}
+
+impl BlockLedger for MosLedger<'_> {
+    fn block_born(&self, pointer: &Blkptr) {
+        let more = self.space(pointer);
+        let mut growth = self.growth.lock();
+        *growth = *growth + more;
+    }
+
+    fn dsize(&self, pointer: &Blkptr) -> u64 {
+        bp_dsize(&self.pool.tree, pointer)
+    }
+
+    fn block_kill(&self, pointer: &Blkptr) {
+        let gone = self.space(pointer);
+        let mut growth = self.growth.lock();
+        *growth = *growth - gone;
+        self.pool.writer.free(pointer, self.txg);
+    }
+}

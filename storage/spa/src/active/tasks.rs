@@ -1,0 +1,91 @@
+//! Changes to the pool's own objects, made by the one who writes a group.
+
+use std::sync::Arc;
+
+use dsl::write::SyncTaskContext;
+use parking_lot::Mutex;
+use units::Txg;
+
+use super::ActivePool;
+use crate::Error;
+
+/// Something to be done to the pool's own objects.
+type TaskFn = Box<dyn FnOnce(&ActivePool, &SyncTaskContext<'_>) + Send>;
+
+struct SyncTask {
+    id: u64,
+    /// The group that was open when it was asked for.
+    min_txg: Txg,
+    run: TaskFn,
+}
+
+/// What is to be done, in the order in which it was asked for.
+#[derive(Default)]
+pub(crate) struct SyncTasks(Mutex<TaskQueue>);
+
+#[derive(Default)]
+struct TaskQueue {
+    last_id: u64,
+    tasks: Vec<SyncTask>,
+}
+
+impl SyncTasks {
+    pub(super) fn is_empty(&self) -> bool {
+        self.0.lock().tasks.is_empty()
+    }
+
+    fn add(&self, asked_in: Txg, work: TaskFn) -> u64 {
+        let mut asked = self.0.lock();
+        asked.last_id += 1;
+        let number = asked.last_id;
+        asked.tasks.push(SyncTask { id: number, min_txg: asked_in, run: work });
+        number
+    }
+
+    /// Those that may be done with a group. One that was closed before they were asked for has not
+    /// all that was written by then, and knows nothing of room that was had since.
+    pub(super) fn drain_ready(&self, txg: Txg) -> impl Iterator<Item = TaskFn> + use<> {
+        let mut asked = self.0.lock();
+        let all = std::mem::take(&mut asked.tasks);
+        let (now, later): (Vec<_>, _) = all.into_iter().partition(|task| task.min_txg <= txg);
+        asked.tasks = later;
+        now.into_iter().map(|task| task.run)
+    }
+
+    /// It is not to be done any more, unless it was begun.
+    fn cancel(&self, number: u64) {
+        self.0.lock().tasks.retain(|task| task.id != number);
+    }
+}
+
+impl ActivePool {
+    /// Has something done with the open group, or a later one; nobody waits for that. Gives its number.
+    pub(super) fn queue_sync_task(
+        &self,
+        task: impl FnOnce(&Self, &SyncTaskContext<'_>) + Send + 'static,
+    ) -> u64 {
+        if self.is_read_only {
+            return 0;
+        }
+        self.tasks.add(self.txgs.open_txg(), Box::new(task))
+    }
+
+    /// Has something done to the pool's own objects with the open group, or a later one, and waits
+    /// until that is on the drives. Gives what the doing gave. Where the pool stands still, or ends,
+    /// before it was begun, it is not done later, when nobody expects that any more.
+    pub fn run_sync_task<T: Send + 'static>(
+        &self,
+        work: impl FnOnce(&Self, &SyncTaskContext<'_>) -> T + Send + 'static,
+    ) -> Result<T, Error> {
+        if self.is_read_only {
+            return Err(Error::ImportedReadOnly);
+        }
+        let result = Arc::new(Mutex::new(None));
+        let answer = Arc::clone(&result);
+        let task =
+            self.queue_sync_task(move |owned, change| *answer.lock() = Some(work(owned, change)));
+        self.sync().inspect_err(|_| self.tasks.cancel(task))?;
+        let done = result.lock().take();
+        done.ok_or(Error::Closed)
+    }
+}

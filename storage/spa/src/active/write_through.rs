@@ -1,0 +1,100 @@
+//! Content that goes to the drives before its group is written.
+
+use std::sync::Arc;
+use std::sync::atomic::AtomicUsize;
+
+use dmu::{PolicyQuery, WriteThrough};
+use ondisk::Blkptr;
+use parking_lot::{Mutex, RwLock};
+use units::Txg;
+use zio::{Sink, WritePolicy, Writer};
+
+use super::ActivePool;
+use super::policy::StorageSettings;
+
+/// Blocks that were stored, and that no group leads to: their room is given up with a group.
+#[derive(Default)]
+pub(crate) struct OrphanBlocks(Mutex<Vec<Blkptr>>);
+
+impl OrphanBlocks {
+    fn add(&self, pointer: &Blkptr) {
+        self.0.lock().push(pointer.clone());
+    }
+
+    /// Those that a group knows to be allocated.
+    fn drain_up_to(&self, txg: Txg) -> Vec<Blkptr> {
+        let mut all = self.0.lock();
+        let (now, later) = all.drain(..).partition(|pointer: &Blkptr| pointer.birth() <= txg);
+        *all = later;
+        now
+    }
+}
+
+/// Where the content of one dataset goes.
+pub(super) struct DatasetWriteThrough {
+    pub(super) writer: Arc<Writer>,
+    pub(super) settings: Arc<RwLock<StorageSettings>>,
+    pub(super) orphans: Arc<OrphanBlocks>,
+    /// How many write to the pool.
+    pub(super) active_writers: Arc<AtomicUsize>,
+    /// How many threads work on a group.
+    pub(super) workers: usize,
+}
+
+impl WriteThrough for DatasetWriteThrough {
+    fn write_policy(&self, wanted: PolicyQuery) -> Option<WritePolicy> {
+        let settings = self.settings.read();
+        let policy = settings.write_policy(wanted);
+        (settings.write_through && !policy.dedup && !policy.uses_nopwrite()).then_some(policy)
+    }
+
+    fn sink(&self) -> &dyn Sink {
+        &*self.writer
+    }
+
+    fn active_writers(&self) -> &AtomicUsize {
+        &self.active_writers
+    }
+
+    fn min_writers(&self) -> usize {
+        self.workers
+    }
+
+    fn add_orphan(&self, pointer: &Blkptr) {
+        self.orphans.add(pointer);
+    }
+}
+
+impl ActivePool {
+    /// Gives up what was stored for this group and is not part of it.
+    pub(super) fn free_orphan_blocks(&self, txg: Txg) {
+        for pointer in self.orphans.drain_up_to(txg) {
+            self.writer.free(&pointer, txg);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use ondisk::Blkptr;
+    use ondisk::ObjectType;
+    use ondisk::blkptr::Hole;
+    use units::{Level, Txg};
+
+    use super::OrphanBlocks;
+
+    #[test]
+    fn what_a_later_group_stored_waits_for_it() {
+        let born = |txg| {
+            let (level, kind) = (Level::new(0), ObjectType::PLAIN_FILE);
+            Blkptr::Hole(Hole { birth: Txg::new(txg), level, lsize: 512, kind })
+        };
+        let unwanted = OrphanBlocks::default();
+        for txg in [7, 9, 8] {
+            unwanted.add(&born(txg));
+        }
+        assert_eq!(unwanted.drain_up_to(Txg::new(8)), [born(7), born(8)]);
+        assert_eq!(unwanted.drain_up_to(Txg::new(8)), []);
+        assert_eq!(unwanted.drain_up_to(Txg::new(9)), [born(9)]);
+    }
+}
