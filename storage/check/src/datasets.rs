@@ -152,7 +152,7 @@ impl CheckInner {
     fn add_livelist(&self, mos: &Objset, id: ObjectId, tally: &mut Tally) -> Result<(), Error> {
         for (_, part) in block_lists::deadlist_entries(mos, id)? {
             block_lists::visit_live_blocks(mos, part, &mut |pointer| {
-                self.count_pending_free(pointer, tally)
+                self.count_pending_free(pointer, tally);
             })?;
         }
         Ok(())

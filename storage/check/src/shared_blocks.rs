@@ -103,7 +103,7 @@ fn load_dedup_tables(
         let mut known = DedupEntries::new();
         match TableName::parse(&name) {
             Some(TableName::Table(..)) => {
-                load_dedup_table(mos, id, Shape::Traditional, &mut known)?
+                load_dedup_table(mos, id, Shape::Traditional, &mut known)?;
             }
             Some(TableName::Directory(_)) => load_checksum_tables(mos, id, &mut known)?,
             _ => continue,

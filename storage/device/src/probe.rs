@@ -104,7 +104,7 @@ fn open_device(
         Ok(file) => add_device(Arc::new(file), found),
         // what merely lies in a folder need not be ours to open, unless it is in use
         Err(error) if named || matches!(error, Error::WriteLocked { .. }) => {
-            found.errors.push(error)
+            found.errors.push(error);
         }
         Err(_) => {}
     }

@@ -149,7 +149,7 @@ mod tests {
             let range = &mut out[place(piece.start)..place(piece.end)];
             match piece.content {
                 Some(ExtentContent::Bytes { data: all, .. }) => {
-                    copy_padded(all, extents.skip_at(at), range)
+                    copy_padded(all, extents.skip_at(at), range);
                 }
                 Some(_) => range.fill(b'0'),
                 None => {}

@@ -51,7 +51,7 @@ impl PendingItxs {
         let group = self.by_txg.entry(txg).or_default();
         match item.body.changed_object() {
             Some(object) if !item.is_ordered => {
-                group.by_object.entry(object).or_default().push(item)
+                group.by_object.entry(object).or_default().push(item);
             }
             _ => group.ordered.push(item),
         }

@@ -80,7 +80,7 @@ impl Volume {
                 None => self.data.read(at, now)?,
                 Some(ExtentContent::Zeros) => now.fill(0),
                 Some(ExtentContent::Bytes { data: all, .. }) => {
-                    extents::copy_padded(all, self.log_extents.skip_at(at), now)
+                    extents::copy_padded(all, self.log_extents.skip_at(at), now);
                 }
                 Some(ExtentContent::Block { pointer, .. }) if pointer.is_hole() => now.fill(0),
                 Some(ExtentContent::Block { pointer, .. }) => {

@@ -38,6 +38,24 @@ struct NewEntry<'a> {
     target: &'a [u8],
 }
 
+/// The directory entry that a request for a node other than an open file creates.
+fn new_entry<'a>(request: &Request<'a>) -> Result<NewEntry<'a>, Errno> {
+    let (rdev, target): ((u32, u32), &[u8]) = ((0, 0), b"");
+    Ok(match *request {
+        Request::Symlink { name, target } => {
+            NewEntry { name, kind: FileType::Symlink, mode: 0o777, umask: 0, rdev, target }
+        }
+        Request::Mkdir { name, mode, umask } => {
+            NewEntry { name, kind: FileType::Directory, mode, umask, rdev, target }
+        }
+        Request::Mknod { name, mode, umask, rdev } => {
+            let kind = kind_of_mode(mode).ok_or(Errno::INVAL)?;
+            NewEntry { name, kind, mode, umask, rdev: decode_dev(rdev), target }
+        }
+        _ => return Err(Errno::NOSYS),
+    })
+}
+
 impl FileSystemServer {
     /// Answers what changes a node, or something in it.
     pub(super) fn handle_write_request(
@@ -49,30 +67,8 @@ impl FileSystemServer {
         let live = &self.fs;
         match ask {
             Request::Setattr(wish) => self.setattr(asker, node, &wish),
-            Request::Symlink { name, target } => {
-                let kind = FileType::Symlink;
-                self.create_node(
-                    asker,
-                    node,
-                    &NewEntry { name, kind, mode: 0o777, umask: 0, rdev: (0, 0), target },
-                )
-            }
-            Request::Mknod { name, mode, umask, rdev: device } => {
-                let kind = kind_of_mode(mode).ok_or(Errno::INVAL)?;
-                let device = decode_dev(device);
-                self.create_node(
-                    asker,
-                    node,
-                    &NewEntry { name, kind, mode, umask, rdev: device, target: b"" },
-                )
-            }
-            Request::Mkdir { name, mode, umask } => {
-                let (kind, device) = (FileType::Directory, (0, 0));
-                self.create_node(
-                    asker,
-                    node,
-                    &NewEntry { name, kind, mode, umask, rdev: device, target: b"" },
-                )
+            Request::Symlink { .. } | Request::Mknod { .. } | Request::Mkdir { .. } => {
+                self.create_node(asker, node, &new_entry(&ask)?)
             }
             Request::Create { .. } => self.create_file(asker, node, ask),
             Request::Tmpfile { mode, umask, flags } => {

@@ -41,7 +41,7 @@ impl Source for CheckingSource {
         if !pointer.is_hole() && block.order() == Order::Little {
             match (pointer.level().get(), pointer.kind()) {
                 (1.., _) => {
-                    block.chunks(Blkptr::SIZE).for_each(|raw| seen.check_pointer(raw, place))
+                    block.chunks(Blkptr::SIZE).for_each(|raw| seen.check_pointer(raw, place));
                 }
                 (0, ObjectType::OBJSET) => seen.check_objset(&block, place),
                 (0, ObjectType::DNODE) => seen.check_dnodes(&block, place),

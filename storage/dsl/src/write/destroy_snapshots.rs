@@ -273,11 +273,11 @@ fn add_signed(count: &mut u64, delta: i64) {
 #[derive(Default)]
 struct EntryMerges {
     /// In the deadlists of clones of later snapshots; but for those that bookmarks keep.
-    in_clones: Vec<Txg>,
+    clones: Vec<Txg>,
     /// In the head's deadlist; the same.
-    in_head: Vec<Txg>,
+    head: Vec<Txg>,
     /// In the head's list of addresses on removed vdevs.
-    in_remap_deadlist: Vec<Txg>,
+    remap_deadlist: Vec<Txg>,
 }
 
 impl EntryMerges {
@@ -286,23 +286,23 @@ impl EntryMerges {
         for start in run.iter().map(|it| it.phys.creation_txg) {
             let is_kept = kept.binary_search(&start).is_ok();
             if !is_kept {
-                self.in_clones.push(start);
+                self.clones.push(start);
             }
             // the deadlist of a head that follows the run has none of these stretches any more
             if before_snapshot && !is_kept {
-                self.in_head.push(start);
+                self.head.push(start);
             }
             if before_snapshot {
-                self.in_remap_deadlist.push(start);
+                self.remap_deadlist.push(start);
             }
         }
     }
 
     fn apply(&self, change: &SyncTaskContext<'_>, head: HeadIds) -> Result<()> {
-        merge_clone_deadlist_entries(change, head.dir, &self.in_clones)?;
+        merge_clone_deadlist_entries(change, head.dir, &self.clones)?;
         let list = change.dataset_phys(head.dataset)?.deadlist;
-        deadlist::merge_entries(change, list, &self.in_head)?;
-        remap_deadlist::merge_entries(change, head.dataset, &self.in_remap_deadlist)
+        deadlist::merge_entries(change, list, &self.head)?;
+        remap_deadlist::merge_entries(change, head.dataset, &self.remap_deadlist)
     }
 }
 

@@ -105,7 +105,7 @@ impl TreePool {
             let at = self.random.below(200) as u64 * 512;
             let Ok(object) = objset.object(file) else { continue };
             match self.random.below(6) {
-                0 => drop(objset.create(&tx, &self::new_file()).unwrap()),
+                0 => drop(objset.create(&tx, &new_file()).unwrap()),
                 1 if files.len() > 3 => objset.free(&tx, file).unwrap(),
                 2 => object.free_range(&tx, at..u64::MAX).unwrap(),
                 _ => {

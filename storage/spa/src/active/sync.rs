@@ -220,9 +220,9 @@ impl ActivePool {
         }
         if let Some(feature) = self.saxattr_log_feature(set) {
             if has_log {
-                ledger.activate_feature(feature)
+                ledger.activate_feature(feature);
             } else {
-                ledger.deactivate_feature(feature)
+                ledger.deactivate_feature(feature);
             }
         }
         ledger.finish(change, &synced.root)?;

@@ -69,7 +69,7 @@ impl RandomRun {
             let file = files.get(self.random.below(files.len().max(1)));
             let object = set.objset.object(*file.unwrap_or(&ObjectId::new(1)));
             match (self.random.below(6), object) {
-                (0, _) | (_, Err(_)) => drop(set.objset.create(&tx, &self::new_file()).unwrap()),
+                (0, _) | (_, Err(_)) => drop(set.objset.create(&tx, &new_file()).unwrap()),
                 (1, Ok(object)) if files.len() > 3 => set.objset.free(&tx, object.id()).unwrap(),
                 (2, Ok(object)) => object.free_range(&tx, at..u64::MAX).unwrap(),
                 (_, Ok(object)) => {

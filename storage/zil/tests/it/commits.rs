@@ -204,7 +204,7 @@ fn many_may_wait_at_a_time() {
                         let left = house.cut_power(0);
                         if txg > left.synced_txg {
                             let entries = left.read_log(&left.objset().header().log).0;
-                            let found = entries.iter().filter_map(super::commits::entry_number);
+                            let found = entries.iter().filter_map(entry_number);
                             assert!(found.into_iter().any(|found| found == number), "{number}");
                         }
                     }

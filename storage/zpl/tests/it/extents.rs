@@ -14,7 +14,7 @@ fn render(extents: &LogExtents) -> Vec<u8> {
         let place = usize::try_from(at).unwrap()..usize::try_from(piece.end).unwrap();
         match piece.content {
             Some(ExtentContent::Bytes { data: all, .. }) => {
-                copy_padded(all, extents.skip_at(at), &mut out[place])
+                copy_padded(all, extents.skip_at(at), &mut out[place]);
             }
             Some(_) => out[place].fill(0),
             None => {}
