@@ -14,7 +14,7 @@ use crate::metaslab::Metaslab;
 use crate::pin::{Pin, Pins};
 use crate::removed_vdev::RemovedVdev;
 use crate::rotor::Rotor;
-use crate::{Class, Error, RangeSet};
+use crate::{Class, Error, MetaslabChange, RangeSet, SpaceUsage};
 
 /// Bytes of a gang header, which is what an address of one has allocated.
 pub(crate) const GANG_HEADER_SIZE: u64 = 512;
@@ -52,41 +52,6 @@ impl AllocRequest {
             preferred_vdev: None,
             avoided_vdev: None,
         }
-    }
-}
-
-/// What one txg changed in one metaslab since it was last asked.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct MetaslabChange {
-    /// The vdev.
-    pub vdev: VdevId,
-    /// Its metaslab.
-    pub metaslab: MetaslabId,
-    /// What came into use: bytes from the end of the vdev's front labels.
-    pub allocated: Vec<Range<u64>>,
-    /// What went out of use.
-    pub freed: Vec<Range<u64>>,
-}
-
-/// What is used of a vdev or a class.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct SpaceUsage {
-    /// Bytes of all metaslabs.
-    pub capacity: u64,
-    /// Bytes that blocks have.
-    pub allocated: u64,
-    /// Bytes that were freed, and may not be used yet.
-    pub deferred: u64,
-    /// Bytes that nobody has, of metaslabs whose maps could not be read.
-    pub unreadable: u64,
-}
-
-impl std::ops::AddAssign for SpaceUsage {
-    fn add_assign(&mut self, other: Self) {
-        self.capacity += other.capacity;
-        self.allocated += other.allocated;
-        self.deferred += other.deferred;
-        self.unreadable += other.unreadable;
     }
 }
 

@@ -27,11 +27,13 @@ mod pin;
 mod range_set;
 mod removed_vdev;
 mod rotor;
+mod usage;
 
-pub use allocator::{AllocRequest, Allocator, MapReader, MetaslabChange, SpaceUsage};
+pub use allocator::{AllocRequest, Allocator, MapReader};
 pub use class::Class;
 pub use error::Error;
 pub use group::{AsizeFn, MetaslabGroupSpec};
 pub use pin::Pin;
 pub use range_set::RangeSet;
 pub use removed_vdev::RemapFn;
+pub use usage::{MetaslabChange, SpaceUsage};

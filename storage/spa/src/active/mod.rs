@@ -279,13 +279,7 @@ impl ActivePool {
         space: PoolSpace,
         world: Environment,
     ) -> Result<Self, Error> {
-        let rounding = deflate::rounding(&pool);
-        let writer = Arc::new(Writer::new(
-            Arc::clone(&pool.reader),
-            Arc::clone(space.allocator()),
-            rounding,
-            Arc::clone(&world.random),
-        ));
+        let writer = Arc::new(new_writer(&pool, &space, &world));
         let leaves = pool.tree.leaves();
         let noted = leaves.iter().map(|leaf| (leaf.guid(), leaf.dtl())).collect();
         let shared = Arc::new(block_refs::BlockRefs::load(&pool, &mos, &world)?);
@@ -296,7 +290,6 @@ impl ActivePool {
         }
         let (bare, usable) = (capacity::base_space(&pool), capacity::usable_space(&pool));
         mos.pin_synced();
-        let signs = mmp::Heartbeat::load(&pool.directory)?;
         let limits = TxgLimits { sector_size: space_limits::min_allocation(&pool), ..world.limits };
         let groups = Txgs::new(pool.uberblock.txg, limits);
         let standstill = Arc::new(suspend::Suspension::new(groups.clone()));
@@ -342,7 +335,7 @@ impl ActivePool {
             fatal_error: RwLock::new(None),
             l2arc,
             auxiliary,
-            heartbeat: signs,
+            heartbeat: mmp::Heartbeat::load(&pool.directory)?,
             suspension: standstill,
             repair_queue: wrongs,
             is_read_only: false,
@@ -524,4 +517,14 @@ impl ActivePool {
         let logs = tops.filter(|top| top.is_log).map(|top| top.guid).collect();
         TxgCommitter { tree: &self.tree, logs, multihost: self.has_heartbeat() }
     }
+}
+
+/// The writer of blocks. RAID-Z sizes are rounded as the pool's deflate table says.
+fn new_writer(pool: &Pool, space: &PoolSpace, environment: &Environment) -> Writer {
+    Writer::new(
+        Arc::clone(&pool.reader),
+        Arc::clone(space.allocator()),
+        deflate::rounding(pool),
+        Arc::clone(&environment.random),
+    )
 }
