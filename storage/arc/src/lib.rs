@@ -95,10 +95,10 @@ impl Cache {
     fn read_and_insert(
         &self,
         pointer: &Blkptr,
-        place: Zbookmark,
+        zbookmark: Zbookmark,
         key: Option<&Key>,
     ) -> Result<Block, Error> {
-        let block = self.source.read(pointer, place, key)?;
+        let block = self.source.read(pointer, zbookmark, key)?;
         if let Some(identity) = BlockIdentity::from_pointer(pointer) {
             self.insert(identity, Trimmed::of(&block));
         }
@@ -127,17 +127,22 @@ impl Cache {
 }
 
 impl Source for Cache {
-    fn read(&self, pointer: &Blkptr, place: Zbookmark, key: Option<&Key>) -> Result<Block, Error> {
+    fn read(
+        &self,
+        pointer: &Blkptr,
+        zbookmark: Zbookmark,
+        key: Option<&Key>,
+    ) -> Result<Block, Error> {
         if let Some(block) = self.lookup(pointer) {
             return Ok(block.to_block());
         }
-        self.read_and_insert(pointer, place, key)
+        self.read_and_insert(pointer, zbookmark, key)
     }
 
     fn read_into(
         &self,
         pointer: &Blkptr,
-        place: Zbookmark,
+        zbookmark: Zbookmark,
         key: Option<&Key>,
         into: &mut [u8],
     ) -> Result<usize, Error> {
@@ -146,11 +151,11 @@ impl Source for Cache {
         }
         match BlockIdentity::from_pointer(pointer) {
             Some(identity) if !self.shard(identity).lock().is_ghost(identity) => {
-                let length = self.source.read_into(pointer, place, key, into)?;
+                let length = self.source.read_into(pointer, zbookmark, key, into)?;
                 self.shard(identity).lock().insert_ghost(identity, length, self.shard_limit());
                 Ok(length)
             }
-            _ => self.read_and_insert(pointer, place, key).map(|block| block.copy_to(into)),
+            _ => self.read_and_insert(pointer, zbookmark, key).map(|block| block.copy_to(into)),
         }
     }
 
@@ -190,12 +195,12 @@ impl Source for Cache {
     fn read_once(
         &self,
         pointer: &Blkptr,
-        place: Zbookmark,
+        zbookmark: Zbookmark,
         key: Option<&Key>,
     ) -> Result<Block, Error> {
         match self.lookup(pointer) {
             Some(block) => Ok(block.to_block()),
-            None => self.source.read_once(pointer, place, key),
+            None => self.source.read_once(pointer, zbookmark, key),
         }
     }
 }

@@ -110,18 +110,19 @@ fn damaged_range(
     damage: &BlockDamage,
     dnode: Option<&Dnode>,
 ) -> (DamagedPart, std::ops::Range<u64>) {
-    let place = damage.zbookmark;
-    let block = place.block.get();
-    if place.level == LOG_LEVEL
-        || place.block == dmu::SPILL_BLOCK
+    let zbookmark = damage.zbookmark;
+    let block = zbookmark.block.get();
+    if zbookmark.level == LOG_LEVEL
+        || zbookmark.block == dmu::SPILL_BLOCK
         || damage.kind == ObjectType::OBJSET
     {
         return (DamagedPart::Other, 0..0);
     }
     let Some(dnode) = dnode else { return (DamagedPart::Content, 0..u64::MAX) };
-    let is_meta = place.object == ObjectId::META;
+    let is_meta = zbookmark.object == ObjectId::META;
     let unit = u64::from(dnode.block_size) / if is_meta { 512 } else { 1 };
-    let shift = u32::from(dnode.indirect_shift.saturating_sub(7)) * u32::from(place.level.get());
+    let shift =
+        u32::from(dnode.indirect_shift.saturating_sub(7)) * u32::from(zbookmark.level.get());
     let blocks = 1_u64.checked_shl(shift).unwrap_or(u64::MAX);
     let last = dnode.max_block.get().saturating_add(1);
     let start = block.saturating_mul(blocks).min(last);

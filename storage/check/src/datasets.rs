@@ -120,9 +120,10 @@ impl CheckInner {
                 let [objset, object, level, block] = entry.resume;
                 let level = Level::new(u8::try_from(level).unwrap_or(0));
                 let id = ObjsetId::new(objset);
-                let place = Zbookmark::new(id, ObjectId::new(object), level, BlockId::new(block));
+                let zbookmark =
+                    Zbookmark::new(id, ObjectId::new(object), level, BlockId::new(block));
                 let begun = entry.resume != [0; 4];
-                let from = begun.then_some(place);
+                let from = begun.then_some(zbookmark);
                 tasks.push(ObjsetTask {
                     id,
                     root: entry.root,
@@ -173,16 +174,16 @@ impl CheckInner {
         if again {
             return;
         }
-        let place = Zbookmark::default();
+        let zbookmark = Zbookmark::default();
         for dva in block.copies() {
-            let mut extent = self.space.extent(tree, dva, block.birth_physical, place);
+            let mut extent = self.space.extent(tree, dva, block.birth_physical, zbookmark);
             extent.may_be_shared = checkpoint;
             tally.extents.push(extent);
         }
         if block.is_gang() {
             // its pieces are known only from its header
-            if let Ok(examined) = self.reader.verify_block(block, place) {
-                let piece = |dva| self.space.extent(tree, dva, block.birth_physical, place);
+            if let Ok(examined) = self.reader.verify_block(block, zbookmark) {
+                let piece = |dva| self.space.extent(tree, dva, block.birth_physical, zbookmark);
                 tally.extents.extend(examined.pieces.iter().copied().map(piece));
             }
         }

@@ -102,9 +102,10 @@ impl CheckInner {
             Pointed::Written(block) => self.check_log_write(id, block, header, tally),
             // counted as the log's when it is claimed
             Pointed::Shared(blocks) if !header.claim_txg.is_zero() => {
-                let place = Zbookmark::new(id, ObjectId::META, LOG_LEVEL, BlockId::new(u64::MAX));
+                let zbookmark =
+                    Zbookmark::new(id, ObjectId::META, LOG_LEVEL, BlockId::new(u64::MAX));
                 for block in blocks {
-                    let Some(item) = self.register_reference(block, place) else {
+                    let Some(item) = self.register_reference(block, zbookmark) else {
                         tally.count_extra_reference(block);
                         continue;
                     };

@@ -145,9 +145,9 @@ impl VerifyingSource {
     pub(crate) fn register_reference(
         &self,
         block: &Regular,
-        place: Zbookmark,
+        zbookmark: Zbookmark,
     ) -> Option<CheckBlock> {
-        let first = self.inner.register_reference(block, place);
+        let first = self.inner.register_reference(block, zbookmark);
         if first.is_none() {
             self.tally.lock().count_extra_reference(block);
         }

@@ -74,11 +74,11 @@ impl CheckInner {
             WalkOptions { born_after: task.since_txg, include_holes: false, start: task.start };
         let mut gathered = PendingBatch::default();
         let mut own = Tally::default();
-        let complete = objset.walk(&plan, &mut |place, found| {
+        let complete = objset.walk(&plan, &mut |zbookmark, found| {
             if self.job.cancel.is_cancelled() {
                 return WalkControl::Stop;
             }
-            self.visit_block(place, &found, examiner, &mut gathered, &mut own)
+            self.visit_block(zbookmark, &found, examiner, &mut gathered, &mut own)
         });
         self.flush_batch(&mut gathered, &mut own);
         if !self.in_checkpoint.load(Relaxed) {
@@ -108,7 +108,7 @@ impl CheckInner {
 
     fn visit_block(
         &self,
-        place: Zbookmark,
+        zbookmark: Zbookmark,
         found: &BlockVisit<'_>,
         examiner: &Arc<VerifyingSource>,
         gathered: &mut PendingBatch,
@@ -139,10 +139,10 @@ impl CheckInner {
             return WalkControl::SkipChildren;
         }
         // what the walk itself reads is examined as it is read
-        if is_root || place.level.get() > 0 || place.object == ObjectId::META {
+        if is_root || zbookmark.level.get() > 0 || zbookmark.object == ObjectId::META {
             return WalkControl::Descend;
         }
-        if let Some(item) = examiner.register_reference(block, place) {
+        if let Some(item) = examiner.register_reference(block, zbookmark) {
             // the pieces of a gang block are known by its header only
             if self.metadata_only && !block.kind.is_metadata() && !block.is_gang() {
                 self.count_without_reading(&item, own);

@@ -403,9 +403,9 @@ impl Device for File {
         let Some(held) = &self.write_claim else { return Ok(()) };
         let mut held = held.lock().unwrap_or_else(PoisonError::into_inner);
         let here = self.location.path();
-        self.reopen_at(here, &mut held, judge).or_else(|why| {
+        self.reopen_at(here, &mut held, judge).or_else(|error| {
             let is_it = |found: &Arc<dyn Device>| found.size() >= self.size && judge(found);
-            let there = find_moved_device(here, &is_it).ok_or(why)?;
+            let there = find_moved_device(here, &is_it).ok_or(error)?;
             self.reopen_at(&there, &mut held, judge)
         })
     }

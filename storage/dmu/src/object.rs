@@ -89,9 +89,9 @@ impl Object {
             None => self.dnode().spill.clone(),
         };
         let Some(pointer) = below.filter(|pointer| !pointer.is_hole()) else { return Ok(None) };
-        let place = self.spill_zbookmark();
-        validate_spill(&pointer, self.dnode(), place)?;
-        Ok(Some(self.tree.source.read(&pointer, place, self.tree.key.as_ref())?))
+        let zbookmark = self.spill_zbookmark();
+        validate_spill(&pointer, self.dnode(), zbookmark)?;
+        Ok(Some(self.tree.source.read(&pointer, zbookmark, self.tree.key.as_ref())?))
     }
 
     fn spill_zbookmark(&self) -> Zbookmark {

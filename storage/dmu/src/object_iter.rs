@@ -108,9 +108,9 @@ impl DnodeBlockIter {
             match Dnode::parse(rest, self.content.order()) {
                 Ok(Some(dnode)) => return Some(Ok((id, dnode))),
                 Ok(None) => {}
-                Err(why) => {
+                Err(error) => {
                     let place = Zbookmark::new(self.objset, id, Level::new(0), BlockId::new(0));
-                    return Some(Err(Error::Corrupt { zbookmark: place, why }));
+                    return Some(Err(Error::Corrupt { zbookmark: place, why: error }));
                 }
             }
         }

@@ -110,7 +110,7 @@ impl Objset {
         }
         let block = source.read(root, place, key.as_ref())?;
         let header = ObjsetHeader::parse(&block, block.order())
-            .map_err(|why| Error::Corrupt { zbookmark: place, why })?;
+            .map_err(|error| Error::Corrupt { zbookmark: place, why: error })?;
         Ok(Self::with_header(source, id, root.clone(), header, key))
     }
 
@@ -200,8 +200,8 @@ impl Objset {
 
     /// An object by its number. A number within a large dnode is no object's.
     pub fn object(&self, id: ObjectId) -> Result<Object> {
-        if let Some(live) = self.overlay() {
-            let (entry, tree) = live.existing_object(id)?;
+        if let Some(overlay) = self.overlay() {
+            let (entry, tree) = overlay.existing_object(id)?;
             return Ok(Object::new_writable(self.clone(), tree, entry));
         }
         let dnode = self.dnode(id)?;
@@ -218,8 +218,8 @@ impl Objset {
 
     /// A dnode by its number.
     pub fn dnode(&self, id: ObjectId) -> Result<Dnode> {
-        if let Some(live) = self.overlay() {
-            return live.existing_object(id).map(|(_, tree)| tree.dnode.clone());
+        if let Some(overlay) = self.overlay() {
+            return overlay.existing_object(id).map(|(_, tree)| tree.dnode.clone());
         }
         let place = dnode_zbookmark(self.0.id, id);
         let absent = Error::NoSuchObject { zbookmark: place };
@@ -239,7 +239,7 @@ impl Objset {
             return Err(absent);
         }
         Dnode::parse(rest, bytes.order())
-            .map_err(|why| Error::Corrupt { zbookmark: place, why })?
+            .map_err(|error| Error::Corrupt { zbookmark: place, why: error })?
             .ok_or(absent)
     }
 
@@ -270,8 +270,8 @@ impl Objset {
 
     /// One of the objects in the root block; `None` if it has none.
     pub fn special_object(&self, which: SpecialObject) -> Option<Object> {
-        if let Some(live) = self.overlay().filter(|_| which != SpecialObject::Meta) {
-            let (entry, tree) = live.existing_object(which.id()).ok()?;
+        if let Some(overlay) = self.overlay().filter(|_| which != SpecialObject::Meta) {
+            let (entry, tree) = overlay.existing_object(which.id()).ok()?;
             return Some(Object::new_writable(self.clone(), tree, entry));
         }
         if which == SpecialObject::Meta {

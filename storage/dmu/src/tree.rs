@@ -108,7 +108,7 @@ impl DnodeTree {
             return Ok(Blkptr::EMPTY);
         }
         parse_child(begin, indirect.order(), slot)
-            .map_err(|why| Error::Corrupt { zbookmark: self.zbookmark(level, block), why })
+            .map_err(|error| Error::Corrupt { zbookmark: self.zbookmark(level, block), why: error })
     }
 
     /// Reads the block of a pointer that has been judged.
@@ -174,8 +174,8 @@ impl DnodeTree {
         if spot.pointer.is_hole() {
             return Ok(None);
         }
-        let (place, key) = (self.zbookmark(0, block), self.key.as_ref());
-        let found = read(&*self.source, &spot.pointer, place, key)?;
+        let (zbookmark, key) = (self.zbookmark(0, block), self.key.as_ref());
+        let found = read(&*self.source, &spot.pointer, zbookmark, key)?;
         self.validate_length(found.len(), 0, block)?;
         Ok(Some(self.in_native_order(found, 0)))
     }
@@ -192,8 +192,8 @@ impl DnodeTree {
         if spot.pointer.is_hole() {
             return Ok(None);
         }
-        let (place, key) = (self.zbookmark(0, block), self.key.as_ref());
-        let length = self.source.read_into(&spot.pointer, place, key, into)?;
+        let (zbookmark, key) = (self.zbookmark(0, block), self.key.as_ref());
+        let length = self.source.read_into(&spot.pointer, zbookmark, key, into)?;
         self.validate_length(length, 0, block)?;
         if spot.pointer.order() == Order::Big
             && let Some(read) = into.get_mut(..length)
@@ -205,10 +205,13 @@ impl DnodeTree {
 
     /// The data block at which to go on after an error: that behind everything the error hides.
     pub(crate) fn resume_block_after(&self, error: &Error, block: u64) -> u64 {
-        let place = error.zbookmark();
-        let ours = (place.objset, place.object) == (self.objset, self.object);
-        let end =
-            if ours { self.shape.end_data_block(place.level.get(), place.block.get()) } else { 0 };
+        let zbookmark = error.zbookmark();
+        let ours = (zbookmark.objset, zbookmark.object) == (self.objset, self.object);
+        let end = if ours {
+            self.shape.end_data_block(zbookmark.level.get(), zbookmark.block.get())
+        } else {
+            0
+        };
         end.max(block.saturating_add(1))
     }
 }

@@ -67,7 +67,7 @@ type WalkResult = Result<(), WalkStopped>;
 
 pub(crate) fn walk_tree(tree: &Arc<DnodeTree>, plan: &WalkOptions, visit: Visitor<'_>) -> bool {
     let mut walker = Walker { options: plan, visit, objset: None };
-    let from = plan.start.map_or(START, |place| resume_key(tree, place));
+    let from = plan.start.map_or(START, |zbookmark| resume_key(tree, zbookmark));
     walker.walk_object(tree, from).is_ok()
 }
 
@@ -83,11 +83,11 @@ fn walk_key(tree: &DnodeTree, level: u8, block: u64) -> WalkKey {
     (tree.shape.first_data_block(level, block), LEVEL_BASE.saturating_sub(level.into()))
 }
 
-fn resume_key(tree: &DnodeTree, place: Zbookmark) -> WalkKey {
-    if place.block == SPILL_BLOCK && place.level.get() == 0 {
+fn resume_key(tree: &DnodeTree, zbookmark: Zbookmark) -> WalkKey {
+    if zbookmark.block == SPILL_BLOCK && zbookmark.level.get() == 0 {
         return (u64::MAX, u16::MAX);
     }
-    walk_key(tree, place.level.get(), place.block.get())
+    walk_key(tree, zbookmark.level.get(), zbookmark.block.get())
 }
 
 impl Walker<'_> {
@@ -98,10 +98,15 @@ impl Walker<'_> {
         if let Some(meta) = objset.meta() {
             let from = match self.options.start {
                 None => START,
-                Some(place) if place.object == ObjectId::META => resume_key(meta, place),
-                Some(place) => {
-                    let block =
-                        place.object.get().checked_div(slots_per_block(meta)).unwrap_or(u64::MAX);
+                Some(zbookmark) if zbookmark.object == ObjectId::META => {
+                    resume_key(meta, zbookmark)
+                }
+                Some(zbookmark) => {
+                    let block = zbookmark
+                        .object
+                        .get()
+                        .checked_div(slots_per_block(meta))
+                        .unwrap_or(u64::MAX);
                     (block, u16::MAX)
                 }
             };
@@ -120,9 +125,9 @@ impl Walker<'_> {
     /// An object, if the walk does not begin behind it.
     fn walk_object_if_due(&mut self, tree: &DnodeTree) -> WalkResult {
         match self.options.start {
-            Some(place) if place.object > tree.object => Ok(()),
-            Some(place) if place.object == tree.object => {
-                self.walk_object(tree, resume_key(tree, place))
+            Some(zbookmark) if zbookmark.object > tree.object => Ok(()),
+            Some(zbookmark) if zbookmark.object == tree.object => {
+                self.walk_object(tree, resume_key(tree, zbookmark))
             }
             _ => self.walk_object(tree, START),
         }
@@ -131,10 +136,10 @@ impl Walker<'_> {
     fn walk_object(&mut self, tree: &DnodeTree, from: WalkKey) -> WalkResult {
         self.walk_dnode_pointers(tree, from)?;
         if let Some(spill) = &tree.dnode.spill {
-            let place = tree.zbookmark(0, SPILL_BLOCK.get());
-            match validate_spill(spill, &tree.dnode, place) {
-                Ok(()) => drop(self.visit_pointer(place, spill)?),
-                Err(error) => self.visit_error(place, &error)?,
+            let zbookmark = tree.zbookmark(0, SPILL_BLOCK.get());
+            match validate_spill(spill, &tree.dnode, zbookmark) {
+                Ok(()) => drop(self.visit_pointer(zbookmark, spill)?),
+                Err(error) => self.visit_error(zbookmark, &error)?,
             }
         }
         Ok(())
@@ -197,7 +202,7 @@ impl Walker<'_> {
     /// The objects of a block of dnodes.
     fn walk_dnodes(&mut self, mut dnodes: DnodeBlockIter) -> WalkResult {
         let Some(objset) = self.objset else { return Ok(()) };
-        let least = self.options.start.map_or(0, |place| place.object.get()).max(1);
+        let least = self.options.start.map_or(0, |zbookmark| zbookmark.object.get()).max(1);
         while let Some(found) = dnodes.next_from(least) {
             match found {
                 Ok((id, dnode)) => {
@@ -218,19 +223,23 @@ impl Walker<'_> {
     }
 
     /// Shows a pointer; gives whether what is below is wanted.
-    fn visit_pointer(&mut self, place: Zbookmark, pointer: &Blkptr) -> Result<bool, WalkStopped> {
+    fn visit_pointer(
+        &mut self,
+        zbookmark: Zbookmark,
+        pointer: &Blkptr,
+    ) -> Result<bool, WalkStopped> {
         if !self.is_in_range(pointer) || (pointer.is_hole() && !self.options.include_holes) {
             return Ok(false);
         }
-        match (self.visit)(place, BlockVisit::Pointer(pointer)) {
+        match (self.visit)(zbookmark, BlockVisit::Pointer(pointer)) {
             WalkControl::Descend => Ok(true),
             WalkControl::SkipChildren => Ok(false),
             WalkControl::Stop => Err(WalkStopped),
         }
     }
 
-    fn visit_error(&mut self, place: Zbookmark, error: &Error) -> WalkResult {
-        match (self.visit)(place, BlockVisit::Error(error)) {
+    fn visit_error(&mut self, zbookmark: Zbookmark, error: &Error) -> WalkResult {
+        match (self.visit)(zbookmark, BlockVisit::Error(error)) {
             WalkControl::Stop => Err(WalkStopped),
             WalkControl::Descend | WalkControl::SkipChildren => Ok(()),
         }

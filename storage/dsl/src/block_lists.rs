@@ -39,7 +39,7 @@ pub fn deadlist_bytes(mos: &Objset, id: ObjectId) -> Result<u64> {
         return Ok(read_header(&object)?.bytes);
     }
     let found = Deadlist::parse(object.bonus(), object.bonus_order());
-    found.map(|header| header.used).map_err(|why| Error::Corrupt { object: id, why })
+    found.map(|header| header.used).map_err(|error| Error::Corrupt { object: id, why: error })
 }
 
 /// Bytes of the blocks of a deadlist that were born in `txg` or before.
@@ -162,7 +162,7 @@ pub fn bpobj_header(mos: &Objset, id: ObjectId) -> Result<Bpobj> {
 
 fn read_header(object: &Object) -> Result<Bpobj> {
     let parsed = Bpobj::parse(object.bonus(), object.bonus_order());
-    let mut header = parsed.map_err(|why| Error::Corrupt { object: object.id(), why })?;
+    let mut header = parsed.map_err(|error| Error::Corrupt { object: object.id(), why: error })?;
     if !header.sublists.exists() {
         // the real system goes on to count those that it moved into another list
         header.sublist_count = 0;
@@ -238,7 +238,8 @@ fn for_each_chunk(
         object.read(at, &mut bytes)?;
         // an object of the MOS has one byte order, that of its dnode
         let mut reader = Reader::new("list", &bytes, object.bonus_order());
-        let next = each(&mut reader).map_err(|why| Error::Corrupt { object: object.id(), why })?;
+        let next = each(&mut reader)
+            .map_err(|error| Error::Corrupt { object: object.id(), why: error })?;
         if next.is_break() {
             return Ok(next);
         }
@@ -251,7 +252,7 @@ fn for_each_chunk(
 pub fn read_bptree(mos: &Objset, id: ObjectId) -> Result<(Bptree, Vec<BptreeEntry>)> {
     let object = mos.object(id)?;
     let header = Bptree::parse(object.bonus(), object.bonus_order())
-        .map_err(|why| Error::Corrupt { object: id, why })?;
+        .map_err(|error| Error::Corrupt { object: id, why: error })?;
     let mut entries = Vec::new();
     let mut index = 0;
     let size = u64::try_from(BptreeEntry::SIZE).unwrap_or(u64::MAX);

@@ -185,8 +185,8 @@ impl Dataset {
         }
         match self.objset(None) {
             Ok(objset) => Ok(*self.dir.objset_kind.get_or_init(|| objset.header().kind)),
-            Err(Error::Object(why)) if why.is_not_found() => Ok(objset::Kind::None),
-            Err(why) => Err(why),
+            Err(Error::Object(error)) if error.is_not_found() => Ok(objset::Kind::None),
+            Err(error) => Err(error),
         }
     }
 
@@ -289,8 +289,8 @@ impl Dataset {
 
     fn open_bookmark(&self, name: &str, value: &ZapValue) -> Result<Self> {
         let object = ObjectId::new(self.id().map_or(0, ObjsetId::get));
-        let mark =
-            Bookmark::from_words(&value.u64s()).map_err(|why| Error::Corrupt { object, why })?;
+        let mark = Bookmark::from_words(&value.u64s())
+            .map_err(|error| Error::Corrupt { object, why: error })?;
         Ok(Self::new(&self.tree, &self.dir, Some(name.to_owned()), DatasetRecord::Bookmark(mark)))
     }
 
@@ -305,7 +305,7 @@ impl Dataset {
             Some(spill) => RedactionList::parse(&spill, spill.order()),
             None => RedactionList::parse(object.bonus(), object.bonus_order()),
         };
-        list.map(Some).map_err(|why| Error::Corrupt { object: id, why })
+        list.map(Some).map_err(|error| Error::Corrupt { object: id, why: error })
     }
 
     /// The snapshot that it is a clone of.

@@ -42,7 +42,7 @@ impl Dir {
     ) -> Result<Self> {
         let object = mos.object(id)?;
         let phys = DirPhys::parse(object.bonus(), object.bonus_order())
-            .map_err(|why| Error::Corrupt { object: id, why })?;
+            .map_err(|error| Error::Corrupt { object: id, why: error })?;
         let (settings, snapshots) = (OnceLock::new(), OnceLock::new());
         let content = OnceLock::new();
         Ok(Self {
@@ -140,7 +140,7 @@ pub(crate) fn dataset_record(mos: &Objset, id: ObjsetId) -> Result<(Object, Data
     let id = ObjectId::new(id.get());
     let object = mos.object(id)?;
     let phys = DatasetPhys::parse(object.bonus(), object.bonus_order())
-        .map_err(|why| Error::Corrupt { object: id, why })?;
+        .map_err(|error| Error::Corrupt { object: id, why: error })?;
     Ok((object, phys))
 }
 

@@ -185,8 +185,8 @@ impl Error {
     /// Where the fault is, if it is in a block.
     pub const fn zbookmark(&self) -> Option<Zbookmark> {
         match self {
-            Self::Object(why) => Some(why.zbookmark()),
-            Self::Zap(why) => Some(why.zbookmark()),
+            Self::Object(error) => Some(error.zbookmark()),
+            Self::Zap(error) => Some(error.zbookmark()),
             _ => None,
         }
     }

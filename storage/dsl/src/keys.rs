@@ -183,12 +183,12 @@ impl Dataset {
 
     fn unwrap_with(&self, record: ObjectId, wrapping: &WrappingKey) -> Result<Key> {
         let wrapped = self.wrapped_key(record)?;
-        let key = unwrap_key(wrapping, &wrapped).map_err(|why| self.key_error(why))?;
+        let key = unwrap_key(wrapping, &wrapped).map_err(|error| self.key_error(error))?;
         Ok(Arc::new(key))
     }
 
-    fn key_error(&self, why: transform::Error) -> Error {
-        Error::Key { name: self.name(), why }
+    fn key_error(&self, error: transform::Error) -> Error {
+        Error::Key { name: self.name(), why: error }
     }
 
     fn wrapped_key(&self, record: ObjectId) -> Result<WrappedKey> {
@@ -203,7 +203,7 @@ pub(crate) fn wrapped_key(table: &Zap, record: ObjectId, name: &str) -> Result<W
     let suite = number("DSL_CRYPTO_SUITE")?.ok_or(lacks("DSL_CRYPTO_SUITE"))?;
     let suite = Suite::from_code(suite);
     Ok(WrappedKey {
-        suite: suite.map_err(|why| Error::Key { name: name.to_owned(), why })?,
+        suite: suite.map_err(|error| Error::Key { name: name.to_owned(), why: error })?,
         guid: number("DSL_CRYPTO_GUID")?.ok_or(lacks("DSL_CRYPTO_GUID"))?,
         version: number("DSL_CRYPTO_VERSION")?.unwrap_or(0),
         iv: read_bytes(table, record, "DSL_CRYPTO_IV")?,
@@ -242,7 +242,8 @@ impl DatasetTree {
             _ => None,
         };
         let facts = root.as_ref().unwrap_or(&own);
-        let wrapping = derive_wrapping_key(facts, secret).map_err(|why| dataset.key_error(why))?;
+        let wrapping =
+            derive_wrapping_key(facts, secret).map_err(|error| dataset.key_error(error))?;
         let key = dataset.unwrap_with(own.record, &wrapping)?;
         self.loaded_keys().wrapping_keys.lock().insert(own.encryption_root, Arc::new(wrapping));
         self.loaded_keys().dataset_keys.lock().insert(own.record, Arc::clone(&key));

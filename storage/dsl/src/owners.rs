@@ -238,7 +238,7 @@ impl FuidDomains {
             return Ok(Self(Vec::new()));
         };
         let id = ObjectId::new(id);
-        let broken = |why| Error::Corrupt { object: id, why };
+        let broken = |error| Error::Corrupt { object: id, why: error };
         let object = objset.object(id)?;
         let mut size = Reader::new("domain table's size", object.bonus(), object.bonus_order());
         let size = size.u64().map_err(broken)?.min(MAX_TABLE_SIZE);

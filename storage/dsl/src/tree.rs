@@ -61,8 +61,8 @@ impl DatasetTree {
         let root = ObjectId::new(root.ok_or(Error::NoDirectoryEntry { name: Self::ROOT_DATASET })?);
         let mut walk = DirWalk::default();
         walk.visit(&mos, root, facts.name.clone(), None, 0);
-        if let (None, Some((_, why))) = (walk.by_path.get(&facts.name), walk.errors.first()) {
-            return Err(why.clone());
+        if let (None, Some((_, error))) = (walk.by_path.get(&facts.name), walk.errors.first()) {
+            return Err(error.clone());
         }
         let DirWalk { by_path, by_id, errors: faults, .. } = walk;
         let origin = None;
@@ -214,19 +214,19 @@ impl DirWalk {
         depth: usize,
     ) {
         if depth > MAX_DEPTH || !self.visited.insert(id) {
-            let why = Error::Cycle { object: id, links: "directories" };
-            self.errors.push((path, why));
+            let error = Error::Cycle { object: id, links: "directories" };
+            self.errors.push((path, error));
             return;
         }
         let dir = match Dir::read(mos, id, path.clone(), parent.cloned()) {
             Ok(dir) => Arc::new(dir),
-            Err(why) => return self.errors.push((path, why)),
+            Err(error) => return self.errors.push((path, error)),
         };
         self.by_id.insert(id, Arc::clone(&dir));
         self.by_path.insert(path.clone(), Arc::clone(&dir));
         let children = match open_zap(mos, dir.phys().children) {
             Ok(children) => children,
-            Err(why) => return self.errors.push((path, why)),
+            Err(error) => return self.errors.push((path, error)),
         };
         for entry in children.iter().flat_map(Zap::entries) {
             match entry {
@@ -235,7 +235,7 @@ impl DirWalk {
                     let id = ObjectId::new(entry.value.u64().unwrap_or(0));
                     self.visit(mos, id, child, Some(&dir), depth.saturating_add(1));
                 }
-                Err(why) => self.errors.push((path.clone(), why.into())),
+                Err(error) => self.errors.push((path.clone(), error.into())),
             }
         }
     }

@@ -21,13 +21,13 @@ const MAX_DEPTH: usize = 16;
 /// cache drives.
 pub fn read_cachefile_drives(path: &Path) -> Result<Vec<PathBuf>> {
     let refuse = |why: String| Error::Usage { what: format!("{}: {why}", path.display()) };
-    let facts = std::fs::metadata(path).map_err(|why| refuse(why.to_string()))?;
+    let facts = std::fs::metadata(path).map_err(|error| refuse(error.to_string()))?;
     if !facts.is_file() || facts.len() > MAX_FILE_SIZE {
         return Err(refuse("this is no file with the names of pools".to_owned()));
     }
-    let bytes = std::fs::read(path).map_err(|why| refuse(why.to_string()))?;
+    let bytes = std::fs::read(path).map_err(|error| refuse(error.to_string()))?;
     let list = Nvlist::decode(&bytes);
-    let list = list.map_err(|why| refuse(format!("no pools can be read from it: {why}")))?;
+    let list = list.map_err(|error| refuse(format!("no pools can be read from it: {error}")))?;
     let mut drives = Vec::new();
     for (_, value) in list.iter() {
         let Value::List(pool) = value else { continue };

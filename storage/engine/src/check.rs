@@ -256,9 +256,8 @@ impl PoolVerifier {
     /// Reads what is needed for a start. `job` is told of progress, in bytes allocated, and may be
     /// cancelled.
     pub fn new(pool: &RescuePool, job: Arc<Job>) -> Result<Self> {
-        let check = ::check::PoolCheck::new(pool.spa(), job).map_err(|why| Error::DamagedPool {
-            pool: pool.name().to_owned(),
-            why: why.to_string(),
+        let check = ::check::PoolCheck::new(pool.spa(), job).map_err(|error| {
+            Error::DamagedPool { pool: pool.name().to_owned(), why: error.to_string() }
         })?;
         Ok(Self { check, pool: pool.clone() })
     }

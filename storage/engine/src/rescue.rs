@@ -61,9 +61,11 @@ impl RescuePool {
         mut events: Vec<Event>,
         options: &OpenOptions,
     ) -> Self {
-        for (dataset, why) in tree.errors() {
-            events
-                .push(Event::UnreadableDataset { dataset: dataset.clone(), why: why.to_string() });
+        for (dataset, error) in tree.errors() {
+            events.push(Event::UnreadableDataset {
+                dataset: dataset.clone(),
+                why: error.to_string(),
+            });
         }
         Self(Arc::new(Inner { pool, tree, events, no_zil: options.no_zil }))
     }

@@ -311,13 +311,13 @@ pub fn parse_error(name: &str) -> Result<Zbookmark> {
 /// The same from the form of head_errlog, of that dataset; with the block's birth.
 pub fn parse_head_error(dataset: ObjsetId, name: &str) -> Result<(Zbookmark, Txg)> {
     let [object, level, block, birth] = four(name)?;
-    let place = Zbookmark::new(
+    let zbookmark = Zbookmark::new(
         dataset,
         ObjectId::new(object),
         Level::new(low_byte(level)),
         BlockId::new(block),
     );
-    Ok((place, Txg::new(birth)))
+    Ok((zbookmark, Txg::new(birth)))
 }
 
 /// Levels are small; the marks below 0 of some writers keep their low byte.
@@ -410,8 +410,8 @@ mod tests {
             parse_error("36:2:0:1f").unwrap().to_string(),
             "objset 54 object 2 level 0 block 31"
         );
-        let (place, birth) = parse_head_error(ObjsetId::new(54), "2:1:0:1c").unwrap();
-        assert_eq!(place.to_string(), "objset 54 object 2 level 1 block 0");
+        let (zbookmark, birth) = parse_head_error(ObjsetId::new(54), "2:1:0:1c").unwrap();
+        assert_eq!(zbookmark.to_string(), "objset 54 object 2 level 1 block 0");
         assert_eq!(birth, Txg::new(28));
         for wrong in ["", "1:2:3", "1:2:3:4:5", "x:1:2:3"] {
             assert!(parse_error(wrong).is_err());

@@ -216,7 +216,7 @@ impl AuxiliaryLabel {
     /// Writes all four labels.
     pub(crate) fn write(&self) -> Result<(), Error> {
         let field = config_field(&self.label).ok_or(Error::LabelTooLong)?;
-        let failed = |why: device::Error| Error::Auxiliary { why: why.to_string() };
+        let failed = |error: device::Error| Error::Auxiliary { why: error.to_string() };
         for copy in 0..label::COPIES {
             let Some(start) = label::offset(copy, self.device.size()) else { continue };
             self.device.write_at(start, &encode_label(&field, start)).map_err(failed)?;
@@ -236,7 +236,7 @@ pub fn is_labeled_as(device: &Arc<dyn Device>, guid: Guid) -> bool {
 
 /// Takes from a drive what says that it is one: its labels, and the header of a cache.
 pub(crate) fn clear_labels(device: &dyn Device) -> Result<(), Error> {
-    let failed = |why: device::Error| Error::Auxiliary { why: why.to_string() };
+    let failed = |error: device::Error| Error::Auxiliary { why: error.to_string() };
     let wiped = vec![0; usize::try_from(label::SIZE).unwrap_or(0)];
     for start in label::offsets(device.size()) {
         device.write_at(start, &wiped).map_err(failed)?;

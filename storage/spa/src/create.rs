@@ -147,18 +147,18 @@ pub fn create_pool(
         rewound_to: None,
         newest_txg: Txg::ZERO,
     };
-    let owned = ActivePool::with_mos(pool, mos, world)?;
-    owned.config.lock().is_dirty = true;
+    let active = ActivePool::with_mos(pool, mos, world)?;
+    active.config.lock().is_dirty = true;
     let content = Objset::new_empty(source, skeleton.root_objset, SetKind::Filesystem, key.clone());
-    let set = owned.open_dataset(content, StorageSettings { key, ..StorageSettings::default() });
-    fill(&owned, &set, &tx)?;
-    owned.clear_labels()?;
-    owned.sync()?;
+    let set = active.open_dataset(content, StorageSettings { key, ..StorageSettings::default() });
+    fill(&active, &set, &tx)?;
+    active.clear_labels()?;
+    active.sync()?;
     labels.iter().try_for_each(AuxiliaryLabel::write)?;
     for each in labels {
-        owned.open_auxiliary(each.entry.guid, each.device);
+        active.open_auxiliary(each.entry.guid, each.device);
     }
-    Ok(CreatedPool { pool: owned, root_objset: skeleton.root_objset })
+    Ok(CreatedPool { pool: active, root_objset: skeleton.root_objset })
 }
 
 /// Says that the root file system is encrypted; gives the key of its blocks.

@@ -99,7 +99,7 @@ pub fn top_vdev_config(
             let width = u32::try_from(drives.len()).unwrap_or(u32::MAX);
             let raidz = Raidz::new(width, parity, ashift)
                 .and_then(|raidz| Expandable::new(raidz, &[], None));
-            Layout::Raidz(raidz.map_err(|why| Error::VdevLayout { why: why.to_string() })?)
+            Layout::Raidz(raidz.map_err(|error| Error::VdevLayout { why: error.to_string() })?)
         }
         VdevLayout::Draid(DraidLayout { parity, data, spares }) => {
             let width = u32::try_from(drives.len()).unwrap_or(u32::MAX);
@@ -111,7 +111,7 @@ pub fn top_vdev_config(
                 groups: shape.groups.into(),
             });
             let draid = geometry::Draid::new(shape, ashift);
-            Layout::Draid(draid.map_err(|why| Error::VdevLayout { why: why.to_string() })?)
+            Layout::Draid(draid.map_err(|error| Error::VdevLayout { why: error.to_string() })?)
         }
     };
     if shape != VdevLayout::Single {

@@ -86,7 +86,7 @@ impl ZapEntries {
     ) -> Result<Vec<Result<ZapEntry>>> {
         let object = &self.zap.0.object;
         let block = fat.block(object, number)?;
-        let told = |why| corrupt_error(object, number, why);
+        let told = |error| corrupt_error(object, number, error);
         let leaf = Leaf::parse(&block, block.order()).map_err(told)?;
         let spare = fat.header.table_shift.checked_sub(leaf.prefix_bits);
         let run = spare.and_then(|bits| {
@@ -108,7 +108,7 @@ impl ZapEntries {
                         batch.push((cursor, entry));
                     }
                 }
-                Err(why) => broken.push(Err(told(why))),
+                Err(error) => broken.push(Err(told(error))),
             }
         }
         batch.sort_unstable_by_key(|(cursor, _)| *cursor);

@@ -30,7 +30,7 @@ impl FatTable {
                 let missing = Error::MissingBlock { zbookmark: object.zbookmark(zero) };
                 let Some(word) = self.embedded_word(index) else { return Err(missing) };
                 pointers::pointer(&self.block, self.block.order(), word)
-                    .map_err(|why| corrupt_error(object, zero, why))
+                    .map_err(|error| corrupt_error(object, zero, error))
             }
             Table::External { first, next, .. } => {
                 let loaded = self.load_pointer(object, *first, index);
@@ -55,7 +55,7 @@ impl FatTable {
         let (block, word) = pointer_position(&self.header, first, index);
         let content = self.block(object, block)?;
         pointers::pointer(&content, content.order(), word)
-            .map_err(|why| corrupt_error(object, block, why))
+            .map_err(|error| corrupt_error(object, block, error))
     }
 
     /// A block of the table, which must be there.
@@ -74,7 +74,7 @@ impl FatTable {
         let number = self.leaf_at_index(object, self.index_of_hash(hash))?;
         let block = self.block(object, number)?;
         let leaf = Leaf::parse(&block, block.order());
-        let leaf = leaf.map_err(|why| corrupt_error(object, number, why))?;
+        let leaf = leaf.map_err(|error| corrupt_error(object, number, error))?;
         if !leaf.covers(hash) {
             return Err(Error::WrongLeaf { zbookmark: object.zbookmark(number), hash });
         }
@@ -124,7 +124,7 @@ pub(crate) fn read_block(object: &Object, block: BlockId) -> Result<Block> {
     object.block(block)?.ok_or(Error::MissingBlock { zbookmark: object.zbookmark(block) })
 }
 
-pub(crate) fn corrupt_error(object: &Object, block: BlockId, why: ondisk::Error) -> Error {
+pub(crate) fn corrupt_error(object: &Object, block: BlockId, error: ondisk::Error) -> Error {
     let place: Zbookmark = object.zbookmark(block);
-    Error::Corrupt { zbookmark: place, why }
+    Error::Corrupt { zbookmark: place, why: error }
 }

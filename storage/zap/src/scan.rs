@@ -33,7 +33,7 @@ impl Zap {
         while let Some(hash) = fat.first_hash(index) {
             let number = fat.leaf_at_index(object, index)?;
             let block = fat.block(object, number)?;
-            let told = |why| corrupt_error(object, number, why);
+            let told = |error| corrupt_error(object, number, error);
             let leaf = Leaf::parse(&block, block.order()).map_err(told)?;
             let wrong = || Error::WrongLeaf { zbookmark: object.zbookmark(number), hash };
             index = end_of_leaf(fat, &leaf, index).ok_or_else(wrong)?;

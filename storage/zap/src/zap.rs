@@ -55,7 +55,7 @@ pub(crate) enum ZapKind {
 impl ZapKind {
     /// What an object's block 0 is.
     fn parse(object: &Object, block: Block) -> Result<Self> {
-        let told = |why| corrupt_error(object, BlockId::new(0), why);
+        let told = |error| corrupt_error(object, BlockId::new(0), error);
         match zap::block_kind(&block, block.order()).map_err(told)? {
             zap::MICRO => {
                 Micro::parse(&block, block.order()).map_err(told)?;
@@ -200,7 +200,7 @@ impl Zap {
         let hash = hash::of_words(self.0.salt, self.0.flags, words);
         let Some((bytes, count)) = encode_words(words) else { return Ok(None) };
         let (number, block) = fat.leaf(&self.0.object, hash)?;
-        let told = |why| corrupt_error(&self.0.object, number, why);
+        let told = |error| corrupt_error(&self.0.object, number, error);
         let leaf = Leaf::parse(&block, block.order()).map_err(told)?;
         let key = Key { hash, bytes: &bytes, count };
         let Some(entry) = leaf.find(&key).map_err(told)? else { return Ok(None) };
@@ -237,7 +237,7 @@ impl Zap {
         wanted: &NameQuery<'_>,
     ) -> Result<Option<ZapEntry>> {
         let (number, block) = fat.leaf(&self.0.object, hash)?;
-        let told = |why| corrupt_error(&self.0.object, number, why);
+        let told = |error| corrupt_error(&self.0.object, number, error);
         let leaf = Leaf::parse(&block, block.order()).map_err(told)?;
         let mut best: Option<LeafEntry> = None;
         for entry in leaf.chain(hash) {

@@ -46,7 +46,7 @@ pub fn claim_log(
     }
     let (mut blocks, mut records) = (0_u64, 0_u64);
     let mut known: HashSet<Dva> = HashSet::new();
-    let walked = walk_chain(writer.reader(), objset, header, &mut |met, place| {
+    let walked = walk_chain(writer.reader(), objset, header, &mut |met, zbookmark| {
         let own = match met {
             ChainItem::Block(block, _) => Some(block),
             ChainItem::Record(_, Pointed::Written(block)) => Some(&**block),
@@ -61,11 +61,11 @@ pub fn claim_log(
         if let Some(block) = own.filter(|block| block.birth >= first) {
             // a write whose block was not finished was never promised
             let is_write = matches!(met, ChainItem::Record(..));
-            if is_write && writer.reader().read_stored(block, place).is_err() {
+            if is_write && writer.reader().read_stored(block, zbookmark).is_err() {
                 return Ok(ChainStep::Stop);
             }
             if block.dvas[0].is_some_and(|dva| known.insert(dva)) {
-                writer.claim(block, first, place)?;
+                writer.claim(block, first, zbookmark)?;
             }
         }
         match met {
@@ -197,21 +197,21 @@ fn walk_chain(
     for _ in 0..MAX_LOG_BLOCKS {
         let Blkptr::Regular(block) = &next else { return Ok(()) };
         let verifier = Verifier::of(block);
-        let place = Zbookmark::new(
+        let zbookmark = Zbookmark::new(
             objset,
             ObjectId::META,
             LogReader::LOG_LEVEL,
             BlockId::new(verifier.seq),
         );
         if verifier.seq > last_block
-            || visit(ChainItem::Block(block, verifier), place)? == ChainStep::Stop
+            || visit(ChainItem::Block(block, verifier), zbookmark)? == ChainStep::Stop
         {
             return Ok(());
         }
-        let bytes = match reader.read_stored(block, place) {
+        let bytes = match reader.read_stored(block, zbookmark) {
             Ok(bytes) => bytes,
-            Err(why) if !claimed && why.is_unavailable() => {
-                return Err(Error::OutOfReach { why });
+            Err(error) if !claimed && error.is_unavailable() => {
+                return Err(Error::OutOfReach { why: error });
             }
             // it was never written
             Err(_) => return Ok(()),
@@ -222,7 +222,8 @@ fn walk_chain(
         while cursor.left() > 0 {
             let Ok((seq, _)) = Record::peek(&cursor) else { return Ok(()) };
             let Ok(found) = Record::pointed(&mut cursor) else { return Ok(()) };
-            if seq > last_record || visit(ChainItem::Record(seq, &found), place)? == ChainStep::Stop
+            if seq > last_record
+                || visit(ChainItem::Record(seq, &found), zbookmark)? == ChainStep::Stop
             {
                 return Ok(());
             }

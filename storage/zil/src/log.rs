@@ -366,8 +366,8 @@ impl IntentLog {
         bytes.extend_from_slice(&chain.encode());
         bytes.extend_from_slice(&filled.records);
         bytes.resize(block.psize as usize, 0);
-        let place = self.zbookmark(Verifier::of(block));
-        Ok(self.writer.write_log_block(block, bytes, self.objset.key(), place)?)
+        let zbookmark = self.zbookmark(Verifier::of(block));
+        Ok(self.writer.write_log_block(block, bytes, self.objset.key(), zbookmark)?)
     }
 
     /// Reads the data of a write that came without; none if its object is gone.

@@ -138,9 +138,9 @@ impl LogReader {
             };
             let limits = self.range;
             let record = current.next_record(limits, &mut self.last_seq);
-            let Some(record) = record.map_err(|why| limits.classify_error(why))? else {
+            let Some(record) = record.map_err(|error| limits.classify_error(error))? else {
                 self.next_pointer =
-                    current.next_pointer().map_err(|why| limits.classify_error(why))?;
+                    current.next_pointer().map_err(|error| limits.classify_error(error))?;
                 self.current = None;
                 continue;
             };
@@ -173,10 +173,10 @@ impl LogReader {
             return Err(LogEnd::Failed(Error::Chain { zbookmark: place }));
         }
         let block = self.source.read(&self.next_pointer, place, self.key.as_ref());
-        let block = block.map_err(|why| self.range.classify_error(why.into()))?;
+        let block = block.map_err(|error| self.range.classify_error(error.into()))?;
         self.blocks_read = self.blocks_read.saturating_add(1);
         CurrentBlock::new(block, pointer, verifier, place)
-            .map_err(|why| self.range.classify_error(why))
+            .map_err(|error| self.range.classify_error(error))
     }
 
     /// The block that a write's record points to.
@@ -188,8 +188,8 @@ impl LogReader {
         if pointer.is_hole() || size == 0 {
             return Ok(None);
         }
-        let place = Zbookmark::new(self.objset, *object, Self::LOG_LEVEL, BlockId::new(number));
-        match self.source.read(pointer, place, self.key.as_ref()) {
+        let zbookmark = Zbookmark::new(self.objset, *object, Self::LOG_LEVEL, BlockId::new(number));
+        match self.source.read(pointer, zbookmark, self.key.as_ref()) {
             Ok(content) => {
                 // a write of less than a block has the block with what was around it
                 let whole = write.length < size;
@@ -197,23 +197,23 @@ impl LogReader {
                 Ok(Some(WrittenBlock { offset, content }))
             }
             // such a record cannot have been acknowledged
-            Err(why) if pointer.birth() >= self.range.first_txg => {
-                Err(self.range.classify_error(why.into()))
+            Err(error) if pointer.birth() >= self.range.first_txg => {
+                Err(self.range.classify_error(error.into()))
             }
-            Err(why) => Err(LogEnd::Failed(why.into())),
+            Err(error) => Err(LogEnd::Failed(error.into())),
         }
     }
 }
 
 impl ReplayRange {
     /// What it means that the walk cannot go on.
-    fn classify_error(&self, why: Error) -> LogEnd {
-        let locked = matches!(why, Error::Block(zio::Error::KeyNotLoaded { .. }));
-        let unknown = matches!(why, Error::Structure { why: ondisk::Error::Unknown { .. }, .. });
+    fn classify_error(&self, error: Error) -> LogEnd {
+        let locked = matches!(error, Error::Block(zio::Error::KeyNotLoaded { .. }));
+        let unknown = matches!(error, Error::Structure { why: ondisk::Error::Unknown { .. }, .. });
         if self.is_claimed || locked || unknown {
-            LogEnd::Failed(why)
+            LogEnd::Failed(error)
         } else {
-            LogEnd::NotWritten(why)
+            LogEnd::NotWritten(error)
         }
     }
 }
@@ -237,7 +237,7 @@ impl CurrentBlock {
 
     fn split_chain(&self) -> Result<(Chain, &[u8]), Error> {
         Chain::split(&self.block, self.block.order(), self.has_leading_header)
-            .map_err(|why| self.structure_error(why))
+            .map_err(|error| self.structure_error(error))
     }
 
     fn next_pointer(&self) -> Result<Blkptr, Error> {
@@ -257,7 +257,7 @@ impl CurrentBlock {
             if reader.left() == 0 {
                 return Ok(None);
             }
-            let (seq, txg) = Record::peek(&reader).map_err(|why| self.structure_error(why))?;
+            let (seq, txg) = Record::peek(&reader).map_err(|error| self.structure_error(error))?;
             *last = seq;
             let old = seq <= limits.replayed_seq || txg < limits.first_txg;
             let record = if old && seq <= limits.last_record {
@@ -265,7 +265,7 @@ impl CurrentBlock {
             } else {
                 Record::read(&mut reader).map(Some)
             };
-            let record = record.map_err(|why| self.structure_error(why))?;
+            let record = record.map_err(|error| self.structure_error(error))?;
             self.offset = reader.at();
             if record.is_some() {
                 return Ok(record);
@@ -273,8 +273,8 @@ impl CurrentBlock {
         }
     }
 
-    fn structure_error(&self, why: ondisk::Error) -> Error {
-        Error::Structure { zbookmark: self.zbookmark, why }
+    fn structure_error(&self, error: ondisk::Error) -> Error {
+        Error::Structure { zbookmark: self.zbookmark, why: error }
     }
 }
 
@@ -289,7 +289,7 @@ impl Iterator for LogReader {
             Ok(entry) => entry.map(Ok),
             Err(stop) => {
                 let failed = match &stop {
-                    LogEnd::Failed(why) => Some(Err(why.clone())),
+                    LogEnd::Failed(error) => Some(Err(error.clone())),
                     _ => None,
                 };
                 self.current = None;

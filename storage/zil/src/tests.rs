@@ -86,7 +86,7 @@ fn read_log(blocks: HashMap<u64, Vec<u8>>, header: &LogHeader) -> (Vec<u64>, Vec
     for entry in records.by_ref() {
         match entry {
             Ok(entry) => seqs.push(entry.record.seq),
-            Err(why) => errors.push(why),
+            Err(error) => errors.push(error),
         }
     }
     (seqs, errors, records.end().unwrap().clone())

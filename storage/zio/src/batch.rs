@@ -56,10 +56,10 @@ impl WriteBatch<'_> {
             let mut result = Ok(());
             for (dva, copy) in block.copies().zip(written.by_ref()) {
                 let place = request.zbookmark;
-                result = result.and(copy.map_err(|why| Error::WriteFailed {
+                result = result.and(copy.map_err(|error| Error::WriteFailed {
                     zbookmark: place,
                     dva,
-                    why,
+                    why: error,
                 }));
             }
             if result.is_err() {

@@ -24,10 +24,10 @@ impl Writer {
         want: &AllocRequest,
         block: &mut Regular,
         bytes: &[u8],
-        place: Zbookmark,
+        zbookmark: Zbookmark,
         taken: &mut Vec<Dva>,
     ) -> Result<(), Error> {
-        self.write_gang_at_depth(want, block, bytes, place, taken, 0)
+        self.write_gang_at_depth(want, block, bytes, zbookmark, taken, 0)
     }
 
     fn write_gang_at_depth(
@@ -97,13 +97,13 @@ impl Writer {
         &self,
         block: &Regular,
         header: &GangHeader,
-        place: Zbookmark,
+        zbookmark: Zbookmark,
     ) -> Result<(), Error> {
         let mut bytes = header.encode();
         let (seed, half) = (header_verifier(block), block.has_half_sum());
         let sealed = embedded::seal(&mut bytes, &seed, Checksum::GangHeader, half);
         assert!(sealed.is_some(), "a header has room for its seal");
-        self.write_copies(block, &bytes, place)
+        self.write_copies(block, &bytes, zbookmark)
     }
 
     /// Writes a block where its predecessor of the same txg lies, which is as long.
@@ -129,7 +129,7 @@ impl Writer {
             piece.checksum = block.checksum;
             piece.sum = self
                 .checksum(piece, now)
-                .map_err(|why| Error::Transform { zbookmark: place, why })?;
+                .map_err(|error| Error::Transform { zbookmark: place, why: error })?;
             self.rewrite_in_place(&old, piece, now, place)?;
         }
         self.write_header(block, &header, place)
@@ -141,9 +141,9 @@ impl Writer {
     }
 
     fn free_copies_at_depth(&self, block: &Regular, txg: Txg, depth: u32) {
-        let place = Zbookmark::default();
+        let zbookmark = Zbookmark::default();
         if block.is_gang() && depth <= MAX_DEPTH {
-            match self.read_gang_header(block, place) {
+            match self.read_gang_header(block, zbookmark) {
                 Ok(header) => header.present().for_each(|piece| {
                     if let Blkptr::Regular(piece) = piece {
                         self.free_copies_at_depth(piece, txg, depth + 1);
@@ -153,13 +153,13 @@ impl Writer {
             }
         }
         for dva in block.copies() {
-            self.record_leak(place, self.allocator().free(&dva, txg));
+            self.record_leak(zbookmark, self.allocator().free(&dva, txg));
         }
     }
 
     /// The header of a gang, from the first copy that can be read.
-    fn read_gang_header(&self, block: &Regular, place: Zbookmark) -> Result<GangHeader, Error> {
-        self.reader().gang_header(block, place)
+    fn read_gang_header(&self, block: &Regular, zbookmark: Zbookmark) -> Result<GangHeader, Error> {
+        self.reader().gang_header(block, zbookmark)
     }
 }
 

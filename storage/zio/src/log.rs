@@ -92,7 +92,7 @@ impl Writer {
             let mut out = vec![0; bytes.len()];
             let mac =
                 cipher::encrypt_block(key, Layout::Log, &params, Order::Little, &bytes, &mut out)
-                    .map_err(|why| Error::Transform { zbookmark: place, why })?;
+                    .map_err(|error| Error::Transform { zbookmark: place, why: error })?;
             if let Some(code) = out.get_mut(MAC_RANGE) {
                 code.copy_from_slice(&mac);
             }
@@ -125,29 +125,29 @@ impl Writer {
         let flushed = self.tree().flush_vdevs(&all, &mut Vec::new());
         let kept = flushed
             .and_then(|()| self.tree().check_txgs_durable(oldest..=Txg::new(u64::MAX), &all));
-        kept.map_err(|why| Error::NotFlushed { why })
+        kept.map_err(|error| Error::NotFlushed { why: error })
     }
 
     /// Takes the room of a block that the space maps do not know of, since it was written after
     /// the last txg: one of an intent log, or one that a record of it points to.
-    pub fn claim(&self, block: &Regular, txg: Txg, place: Zbookmark) -> Result<(), Error> {
-        self.claim_at_depth(block, txg, place, 0)
+    pub fn claim(&self, block: &Regular, txg: Txg, zbookmark: Zbookmark) -> Result<(), Error> {
+        self.claim_at_depth(block, txg, zbookmark, 0)
     }
 
     fn claim_at_depth(
         &self,
         block: &Regular,
         txg: Txg,
-        place: Zbookmark,
+        zbookmark: Zbookmark,
         depth: u32,
     ) -> Result<(), Error> {
         for dva in block.copies() {
-            self.with_loaded_metaslabs(place, || self.allocator().claim(&dva, txg))?;
+            self.with_loaded_metaslabs(zbookmark, || self.allocator().claim(&dva, txg))?;
         }
         if block.is_gang() && depth <= MAX_DEPTH {
-            for piece in self.reader().gang_header(block, place)?.present() {
+            for piece in self.reader().gang_header(block, zbookmark)?.present() {
                 if let Blkptr::Regular(piece) = piece {
-                    self.claim_at_depth(piece, txg, place, depth + 1)?;
+                    self.claim_at_depth(piece, txg, zbookmark, depth + 1)?;
                 }
             }
         }

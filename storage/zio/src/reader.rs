@@ -108,9 +108,9 @@ impl Reader {
     pub(crate) fn gang_header(
         &self,
         block: &Regular,
-        place: Zbookmark,
+        zbookmark: Zbookmark,
     ) -> Result<GangHeader, Error> {
-        self.gang_header_bytes(block, place).map(|(_, header)| header)
+        self.gang_header_bytes(block, zbookmark).map(|(_, header)| header)
     }
 
     /// The same, with its bytes as they are stored.
@@ -131,7 +131,7 @@ impl Reader {
             };
             match gang.read_header(dva, block) {
                 Ok(header) => return Ok(header),
-                Err(why) => faults.push(CopyError { dva, why }),
+                Err(error) => faults.push(CopyError { dva, why: error }),
             }
         }
         Err(Error::Unreadable { zbookmark: place, faults })
@@ -143,9 +143,9 @@ impl Reader {
     }
 
     /// The block's bytes as stored, from the first copy whose checksum fits.
-    pub fn read_stored(&self, block: &Regular, place: Zbookmark) -> Result<Vec<u8>, Error> {
+    pub fn read_stored(&self, block: &Regular, zbookmark: Zbookmark) -> Result<Vec<u8>, Error> {
         let mut bytes = buffer::alloc(block.psize as usize);
-        let result = self.read_stored_into(block, place, &mut bytes);
+        let result = self.read_stored_into(block, zbookmark, &mut bytes);
         if result.is_err() {
             buffer::recycle(std::mem::take(&mut bytes));
         }
@@ -167,7 +167,7 @@ impl Reader {
                     self.report_damage(block, place, into, &of_leaves);
                     return Ok(());
                 }
-                Err(why) => faults.push(CopyError { dva, why }),
+                Err(error) => faults.push(CopyError { dva, why: error }),
             }
         }
         Err(Error::Unreadable { zbookmark: place, faults })
@@ -177,7 +177,7 @@ impl Reader {
     fn report_damage(
         &self,
         block: &Regular,
-        place: Zbookmark,
+        zbookmark: Zbookmark,
         stored: &[u8],
         faults: &[LeafError],
     ) {
@@ -186,7 +186,7 @@ impl Reader {
         if let Some(healer) =
             self.self_healer.get().filter(|_| !guilty.is_empty() && !block.is_gang())
         {
-            healer.report_damage(block, place, stored, &guilty);
+            healer.report_damage(block, zbookmark, stored, &guilty);
         }
     }
 
@@ -215,9 +215,13 @@ impl Reader {
     }
 
     /// Reads every copy of a block on every drive, and parity.
-    pub fn verify_block(&self, block: &Regular, place: Zbookmark) -> Result<VerifiedBlock, Error> {
-        self.require_salt(block, place)?;
-        Ok(self.verify_regular_block(block, place))
+    pub fn verify_block(
+        &self,
+        block: &Regular,
+        zbookmark: Zbookmark,
+    ) -> Result<VerifiedBlock, Error> {
+        self.require_salt(block, zbookmark)?;
+        Ok(self.verify_regular_block(block, zbookmark))
     }
 
     pub(crate) fn verify_regular_block(&self, block: &Regular, place: Zbookmark) -> VerifiedBlock {
@@ -268,8 +272,8 @@ impl Reader {
             Checksum::Skein | Checksum::EdonR | Checksum::Blake3 => block.checksum.name(),
             _ => return Ok(()),
         };
-        let why = transform::Error::SaltMissing { checksum: name };
-        self.salt.get().map(|_| ()).ok_or(Error::Transform { zbookmark: place, why })
+        let error = transform::Error::SaltMissing { checksum: name };
+        self.salt.get().map(|_| ()).ok_or(Error::Transform { zbookmark: place, why: error })
     }
 
     /// Whether bytes are the stored bytes of the block.
@@ -299,7 +303,7 @@ impl Reader {
     ) -> Result<Vec<u8>, Error> {
         let stored = self.decrypt(block, stored, place, key)?;
         let plain = decompress(block.compression, stored, block.lsize, place)?;
-        let failed = |why| Error::Transform { zbookmark: place, why };
+        let failed = |error| Error::Transform { zbookmark: place, why: error };
         match block.protection {
             Protection::Indirect { mac } => {
                 mac::verify_pointers(&plain, block.order, &mac).map_err(failed)?;
@@ -321,7 +325,7 @@ impl Reader {
         place: Zbookmark,
         key: Option<&Key>,
     ) -> Result<Vec<u8>, Error> {
-        let failed = |why| Error::Transform { zbookmark: place, why };
+        let failed = |error| Error::Transform { zbookmark: place, why: error };
         match (block.protection, key) {
             (Protection::Encrypted { salt, iv, mac }, Some(key)) => {
                 let layout = Layout::of(block.kind).unwrap_or(Layout::Whole);
@@ -363,27 +367,27 @@ impl Source for Reader {
     fn read_once(
         &self,
         pointer: &Blkptr,
-        place: Zbookmark,
+        zbookmark: Zbookmark,
         key: Option<&Key>,
     ) -> Result<Block, Error> {
         match pointer {
-            Blkptr::Regular(block) => self.read_block(block, place, key, false),
-            _ => self.read(pointer, place, key),
+            Blkptr::Regular(block) => self.read_block(block, zbookmark, key, false),
+            _ => self.read(pointer, zbookmark, key),
         }
     }
 
     fn read_into(
         &self,
         pointer: &Blkptr,
-        place: Zbookmark,
+        zbookmark: Zbookmark,
         key: Option<&Key>,
         into: &mut [u8],
     ) -> Result<usize, Error> {
         match pointer {
             Blkptr::Regular(block) if is_unprotected(block, into) => {
-                self.read_block_into(block, place, into).map(|()| into.len())
+                self.read_block_into(block, zbookmark, into).map(|()| into.len())
             }
-            _ => self.read_once(pointer, place, key).map(|block| block.copy_to(into)),
+            _ => self.read_once(pointer, zbookmark, key).map(|block| block.copy_to(into)),
         }
     }
 
@@ -416,21 +420,21 @@ impl Reader {
     fn read_block(
         &self,
         block: &Regular,
-        place: Zbookmark,
+        zbookmark: Zbookmark,
         key: Option<&Key>,
         again: bool,
     ) -> Result<Block, Error> {
-        let stored = if let Some(kept) = self.read_cached(block, place) {
+        let stored = if let Some(kept) = self.read_cached(block, zbookmark) {
             kept
         } else {
             let stored =
-                retry_while_suspended(self.suspend_gate(), || self.read_stored(block, place))?;
+                retry_while_suspended(self.suspend_gate(), || self.read_stored(block, zbookmark))?;
             if let Some(aside) = self.cache_for(block).filter(|_| again) {
-                aside.offer(block, place, &stored);
+                aside.offer(block, zbookmark, &stored);
             }
             stored
         };
-        let plain = self.decode(block, stored, place, key)?;
+        let plain = self.decode(block, stored, zbookmark, key)?;
         Ok(Block::new(plain, block.order))
     }
 
@@ -453,7 +457,7 @@ impl Reader {
         };
         let result = compress::decompress(block.compression, &stored, into);
         buffer::recycle(stored);
-        result.map_err(|why| Error::Transform { zbookmark: place, why })
+        result.map_err(|error| Error::Transform { zbookmark: place, why: error })
     }
 
     /// Where the first copy of a block is of which the drives give the content as it is. What is
@@ -483,8 +487,9 @@ impl Reader {
     }
 
     /// The block's stored bytes, if they are beside the drives.
-    fn read_cached(&self, block: &Regular, place: Zbookmark) -> Option<Vec<u8>> {
-        let aside = self.cache_for(block).filter(|_| self.require_salt(block, place).is_ok())?;
+    fn read_cached(&self, block: &Regular, zbookmark: Zbookmark) -> Option<Vec<u8>> {
+        let aside =
+            self.cache_for(block).filter(|_| self.require_salt(block, zbookmark).is_ok())?;
         aside.fetch(block, &|bytes: &[u8]| self.is_valid(block, bytes))
     }
 }
@@ -514,9 +519,9 @@ fn read_request<'a>(block: &Regular, dva: Dva, judge: vdev::BlockValidator<'a>) 
     }
 }
 
-fn decode_embedded(embedded: &Embedded, place: Zbookmark) -> Result<Block, Error> {
+fn decode_embedded(embedded: &Embedded, zbookmark: Zbookmark) -> Result<Block, Error> {
     let payload = embedded.payload.clone();
-    let plain = decompress(embedded.compression, payload, embedded.lsize, place)?;
+    let plain = decompress(embedded.compression, payload, embedded.lsize, zbookmark)?;
     Ok(Block::new(plain, embedded.order))
 }
 
@@ -530,20 +535,20 @@ fn decompress(
     if method.is_off() {
         // an embedded or a raw-received block may be padded, never cut
         if stored.len() < lsize {
-            let why = ondisk::Error::Rule {
+            let error = ondisk::Error::Rule {
                 what: "block pointer",
                 at: 48,
                 rule: "an uncompressed block is stored whole",
                 found: stored.len() as u64,
             };
-            return Err(Error::Corrupt { zbookmark: place, why });
+            return Err(Error::Corrupt { zbookmark: place, why: error });
         }
         stored.truncate(lsize);
         return Ok(stored);
     }
     let mut plain = buffer::alloc(lsize);
     compress::decompress(method, &stored, &mut plain)
-        .map_err(|why| Error::Transform { zbookmark: place, why })?;
+        .map_err(|error| Error::Transform { zbookmark: place, why: error })?;
     buffer::recycle(stored);
     Ok(plain)
 }

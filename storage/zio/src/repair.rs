@@ -34,8 +34,8 @@ impl<'a> BlockRepair<'a> {
 
     /// Reads a block if any leaf is to get a part of it. Gives how many bytes were read. An error
     /// where it cannot be read whole: then nothing of it is written.
-    pub fn add(&mut self, block: &Regular, place: Zbookmark) -> Result<u64, Error> {
-        self.add_at_depth(block, place, 0)
+    pub fn add(&mut self, block: &Regular, zbookmark: Zbookmark) -> Result<u64, Error> {
+        self.add_at_depth(block, zbookmark, 0)
     }
 
     /// The same with a block, not in pieces, of which the stored bytes are known.
@@ -47,22 +47,22 @@ impl<'a> BlockRepair<'a> {
     fn add_at_depth(
         &mut self,
         block: &Regular,
-        place: Zbookmark,
+        zbookmark: Zbookmark,
         depth: u32,
     ) -> Result<u64, Error> {
         let mut read = 0;
         if block.is_gang() && depth <= MAX_DEPTH {
-            let (bytes, header) = self.reader.gang_header_bytes(block, place)?;
+            let (bytes, header) = self.reader.gang_header_bytes(block, zbookmark)?;
             read += self.queue_copies(block, HEADER_SIZE, || Ok(bytes))?;
             for piece in header.present() {
                 if let Blkptr::Regular(piece) = piece {
-                    read += self.add_at_depth(piece, place, depth + 1)?;
+                    read += self.add_at_depth(piece, zbookmark, depth + 1)?;
                 }
             }
             return Ok(read);
         }
         let reader = self.reader;
-        self.queue_copies(block, block.psize as usize, || reader.read_stored(block, place))
+        self.queue_copies(block, block.psize as usize, || reader.read_stored(block, zbookmark))
     }
 
     /// Takes in the copies of a block of so many bytes that are to be written.

@@ -14,7 +14,7 @@ pub trait SecondaryCache: Send + Sync + std::fmt::Debug {
 
     /// The stored bytes of a block that was read from the pool's drives, and was right. `place` is
     /// where it belongs.
-    fn offer(&self, block: &Regular, place: Zbookmark, stored: &[u8]);
+    fn offer(&self, block: &Regular, zbookmark: Zbookmark, stored: &[u8]);
 }
 
 /// Whether a block may be kept beside the drives: one that could be told from another.

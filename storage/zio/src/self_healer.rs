@@ -7,5 +7,5 @@ use units::{Guid, Zbookmark};
 pub trait SelfHealer: Send + Sync + std::fmt::Debug {
     /// These drives have a block wrong of which `stored` are the right bytes, as they are stored.
     /// Called by whoever reads: it is to return at once.
-    fn report_damage(&self, block: &Regular, place: Zbookmark, stored: &[u8], guilty: &[Guid]);
+    fn report_damage(&self, block: &Regular, zbookmark: Zbookmark, stored: &[u8], guilty: &[Guid]);
 }

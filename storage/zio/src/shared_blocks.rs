@@ -98,8 +98,8 @@ impl Writer {
     }
 
     /// Whether a block that is there already can be read, and has just these stored bytes.
-    fn is_same_content(&self, block: &Regular, bytes: &[u8], place: Zbookmark) -> bool {
-        self.reader().read_stored(block, place).is_ok_and(|stored| {
+    fn is_same_content(&self, block: &Regular, bytes: &[u8], zbookmark: Zbookmark) -> bool {
+        self.reader().read_stored(block, zbookmark).is_ok_and(|stored| {
             let same = stored == bytes;
             Reader::recycle(stored);
             same

@@ -26,16 +26,21 @@ pub struct BlockRead<'a> {
 pub trait Source: Send + Sync {
     /// The block's content, verified, decrypted and decompressed. A hole gives zeros of its size.
     /// `place` is where the block belongs, for errors; `key` is wanted for encrypted blocks only.
-    fn read(&self, pointer: &Blkptr, place: Zbookmark, key: Option<&Key>) -> Result<Block, Error>;
+    fn read(
+        &self,
+        pointer: &Blkptr,
+        zbookmark: Zbookmark,
+        key: Option<&Key>,
+    ) -> Result<Block, Error>;
 
     /// The same, for who will not ask for it again: a cache does not take it in.
     fn read_once(
         &self,
         pointer: &Blkptr,
-        place: Zbookmark,
+        zbookmark: Zbookmark,
         key: Option<&Key>,
     ) -> Result<Block, Error> {
-        self.read(pointer, place, key)
+        self.read(pointer, zbookmark, key)
     }
 
     /// The same, for who reads a long stretch and has the memory for it: a cache takes in only what
@@ -44,11 +49,11 @@ pub trait Source: Send + Sync {
     fn read_into(
         &self,
         pointer: &Blkptr,
-        place: Zbookmark,
+        zbookmark: Zbookmark,
         key: Option<&Key>,
         into: &mut [u8],
     ) -> Result<usize, Error> {
-        self.read_once(pointer, place, key).map(|block| block.copy_to(into))
+        self.read_once(pointer, zbookmark, key).map(|block| block.copy_to(into))
     }
 
     /// Reads of neighbouring blocks those that can be had together, and nothing is in the way of.

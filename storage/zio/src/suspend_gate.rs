@@ -15,7 +15,7 @@ pub trait SuspendGate: Send + Sync + std::fmt::Debug {
 
     /// Returns when what failed is to be tried again; false: never. `tries` is what they were when it
     /// was begun: if it has been told since, that holds for it.
-    fn wait_for_clear(&self, why: &Error, tries: u64) -> bool;
+    fn wait_for_clear(&self, error: &Error, tries: u64) -> bool;
 }
 
 thread_local! {
@@ -44,21 +44,21 @@ pub(crate) fn retry_while_suspended<T>(
     loop {
         let tries = patience.filter(|_| is_syncing_thread()).map_or(0, SuspendGate::clear_count);
         match (work(), patience) {
-            (Err(why), Some(patience))
+            (Err(error), Some(patience))
                 if is_syncing_thread()
-                    && is_transient(&why)
-                    && patience.wait_for_clear(&why, tries) => {}
+                    && is_transient(&error)
+                    && patience.wait_for_clear(&error, tries) => {}
             (result, _) => return result,
         }
     }
 }
 
 /// Whether the drives may be back one day.
-pub(crate) fn is_transient(why: &Error) -> bool {
-    let away = |why: &vdev::Error| matches!(why, vdev::Error::Unavailable { .. });
-    match why {
+pub(crate) fn is_transient(error: &Error) -> bool {
+    let away = |error: &vdev::Error| matches!(error, vdev::Error::Unavailable { .. });
+    match error {
         Error::Unreadable { faults, .. } => faults.iter().any(|fault| away(&fault.why)),
-        Error::WriteFailed { why, .. } => away(why),
+        Error::WriteFailed { why: error, .. } => away(error),
         _ => false,
     }
 }

@@ -97,7 +97,7 @@ impl Writer {
             EncodedBlock::Compressed(bytes, method) => (Cow::Owned(bytes), method),
             _ => (Cow::Borrowed(request.data), Compression::Off),
         };
-        let failed = |why| Error::Transform { zbookmark: place, why };
+        let failed = |error| Error::Transform { zbookmark: place, why: error };
         let mut block = new_block_pointer(request, compression, bytes.len());
         if let Some(key) = &policy.key {
             let fresh = |plain: &[u8]| {
@@ -220,9 +220,9 @@ impl Writer {
     pub(crate) fn allocate(
         &self,
         want: &AllocRequest,
-        place: Zbookmark,
+        zbookmark: Zbookmark,
     ) -> Result<[Option<Dva>; 3], Error> {
-        self.with_loaded_metaslabs(place, || self.allocator.allocate(want))
+        self.with_loaded_metaslabs(zbookmark, || self.allocator.allocate(want))
     }
 
     /// Asks the allocator for something until it has loaded what it needs for that.
@@ -239,7 +239,7 @@ impl Writer {
                 Err(metaslab::Error::NoSpace { psize }) => {
                     return Err(Error::NoSpace { zbookmark: place, psize });
                 }
-                Err(why) => return Err(Error::Allocator { zbookmark: place, why }),
+                Err(error) => return Err(Error::Allocator { zbookmark: place, why: error }),
             }
         }
     }
@@ -254,10 +254,10 @@ impl Writer {
         &self,
         block: &Regular,
         bytes: &[u8],
-        place: Zbookmark,
+        zbookmark: Zbookmark,
     ) -> Result<(), Error> {
         for dva in block.copies() {
-            self.write_copy(dva, block.birth_physical, bytes, place)?;
+            self.write_copy(dva, block.birth_physical, bytes, zbookmark)?;
         }
         Ok(())
     }
@@ -273,12 +273,12 @@ impl Writer {
         // the leaves remember themselves what they missed
         let faults = &mut Vec::new();
         let result = self.tree().write(dva.vdev, dva.offset, bytes, birth, faults);
-        result.map_err(|why| Error::WriteFailed { zbookmark: place, dva, why })
+        result.map_err(|error| Error::WriteFailed { zbookmark: place, dva, why: error })
     }
 
     pub(crate) fn record_leak(&self, place: Zbookmark, result: Result<(), metaslab::Error>) {
-        if let Err(why) = result {
-            self.push_leak(Error::Allocator { zbookmark: place, why });
+        if let Err(error) = result {
+            self.push_leak(Error::Allocator { zbookmark: place, why: error });
         }
     }
 

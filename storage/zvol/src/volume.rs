@@ -86,9 +86,9 @@ impl Volume {
                 Some(ExtentContent::Block { pointer, .. }) => {
                     let objset = self.data.objset();
                     let number = at.checked_div(pointer.lsize().into()).unwrap_or(0);
-                    let place =
+                    let zbookmark =
                         Zbookmark::new(objset.id(), ZVOL_OBJ, Level::new(0), BlockId::new(number));
-                    let block = objset.source().read(pointer, place, objset.key());
+                    let block = objset.source().read(pointer, zbookmark, objset.key());
                     let block = block.map_err(dmu::Error::from)?;
                     extents::copy_padded(&block, self.log_extents.skip_at(at), now);
                 }

@@ -232,8 +232,8 @@ impl WritableVolume {
     /// A block that was cloned. It is copied: that it was shared is not told again.
     fn read_cloned_block(&self, pointer: &Blkptr, at: u64) -> Result<Block> {
         let number = at.checked_div(self.block_size().into()).unwrap_or(0);
-        let place = self.data.zbookmark(BlockId::new(number));
-        let block = self.objset.source().read(pointer, place, self.objset.key());
+        let zbookmark = self.data.zbookmark(BlockId::new(number));
+        let block = self.objset.source().read(pointer, zbookmark, self.objset.key());
         Ok(block.map_err(dmu::Error::from)?)
     }
 

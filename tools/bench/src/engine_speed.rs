@@ -35,7 +35,7 @@ pub(crate) fn measure(words: &[String]) -> Result<(), String> {
         scene.run(usize::try_from(rounds).unwrap_or(5));
         Ok(())
     })?;
-    scene.held.export().map_err(|why| why.to_string())?;
+    scene.held.export().map_err(|error| error.to_string())?;
     if let Some((most, now)) = rig::memory("self") {
         println!("memory of the engine's process      peak {most} MiB, at the end {now} MiB");
     }
@@ -56,7 +56,7 @@ const NOISE: usize = 64 << 20;
 
 impl Scene {
     fn new(folder: &Path, mib: u64) -> Result<Self, String> {
-        let failed = |why: engine::Error| why.to_string();
+        let failed = |error: engine::Error| error.to_string();
         // what is written anew must not have to wait for what is removed
         let held = rig::pool(folder, mib / 2 + 256)?;
         let files = held.filesystem(rig::DATASET).map_err(failed)?;
@@ -138,31 +138,33 @@ impl Scene {
 
     fn file(&self) -> Result<Option<Content>, String> {
         let files = self.files.reader();
-        let found = files.find(b"large").map_err(|why| why.to_string())?;
+        let found = files.find(b"large").map_err(|error| error.to_string())?;
         Ok(found.map(|file| file.content()))
     }
 
     /// Writes a large file anew, each thread a stream of its own part.
     fn write(&self) -> Result<f64, String> {
-        let failed = |why: engine::files::Error| why.to_string();
-        let by = Self::caller();
+        let failed = |error: engine::files::Error| error.to_string();
+        let credentials = Self::caller();
         if self.file()?.is_some() {
-            self.files.unlink(&by, self.root(), b"large").map_err(failed)?;
+            self.files.unlink(&credentials, self.root(), b"large").map_err(failed)?;
             // what is free now may be used when two more groups are on the drives
             for _ in 0..3 {
-                self.held.sync().map_err(|why| why.to_string())?;
+                self.held.sync().map_err(|error| error.to_string())?;
             }
         }
-        let made =
-            self.files.create(&by, self.root(), b"large", &NewInode::default()).map_err(failed)?;
+        let made = self
+            .files
+            .create(&credentials, self.root(), b"large", &NewInode::default())
+            .map_err(failed)?;
         let file = ObjectId::new(made.ino());
         self.each(
             self.mib,
-            || self.held.sync().map_err(|why| why.to_string()),
+            || self.held.sync().map_err(|error| error.to_string()),
             |at, _| {
                 let position = WriteOffset::At(at << 20);
-                let written = self.files.write(&by, file, position, self.piece(at));
-                written.map(|_| ()).map_err(|why| why.to_string())
+                let written = self.files.write(&credentials, file, position, self.piece(at));
+                written.map(|_| ()).map_err(|error| error.to_string())
             },
         )
     }
@@ -173,7 +175,7 @@ impl Scene {
             self.mib,
             || Ok(()),
             |at, buffer| {
-                let count = content.read(at << 20, buffer).map_err(|why| why.to_string())?;
+                let count = content.read(at << 20, buffer).map_err(|error| error.to_string())?;
                 (count == PIECE).then_some(()).ok_or_else(|| "it is too short".to_owned())
             },
         )
@@ -182,8 +184,12 @@ impl Scene {
     /// Writes or reads `sixths` sixths of the bytes plus parity, straight on the files.
     fn raw(&self, write: bool, sixths: u64) -> Result<f64, String> {
         let open = |path: &PathBuf| OpenOptions::new().read(true).write(true).open(path);
-        let files: Vec<File> =
-            self.raw.iter().map(open).collect::<Result<_, _>>().map_err(|why| why.to_string())?;
+        let files: Vec<File> = self
+            .raw
+            .iter()
+            .map(open)
+            .collect::<Result<_, _>>()
+            .map_err(|error| error.to_string())?;
         let count = self.mib * sixths / (rig::DRIVES - rig::PARITY) as u64;
         self.each(
             count,
@@ -197,7 +203,7 @@ impl Scene {
                 } else {
                     file.read_exact_at(buffer, offset)
                 };
-                done.map_err(|why| why.to_string())
+                done.map_err(|error| error.to_string())
             },
         )
     }

@@ -154,7 +154,8 @@ impl Bench {
         let [plain_text, copy_text] = [&plain, &copy].map(|path| path.display().to_string());
         let fresh = |folder: &Path| -> Result<(), String> {
             let _ = std::fs::remove_dir_all(folder);
-            std::fs::create_dir_all(folder).map_err(|why| format!("{}: {why}", folder.display()))
+            std::fs::create_dir_all(folder)
+                .map_err(|error| format!("{}: {error}", folder.display()))
         };
         fresh(&plain)?;
         let get = |to: &str| self.ours(&["rescue", "get", "-q", "-d", &large, "tank:/", to]);

@@ -23,7 +23,7 @@ struct Wanted {
 pub(crate) fn measure(words: &[String]) -> Result<(), String> {
     let usage = "usage: bench mounts ROUNDS MIB FILES [PID=...] NAME=DIR ...";
     let [rounds, mib, files, named @ ..] = words else { return Err(usage.to_owned()) };
-    let number = |text: &String| text.parse::<u32>().map_err(|why| format!("{text}: {why}"));
+    let number = |text: &String| text.parse::<u32>().map_err(|error| format!("{text}: {error}"));
     let (rounds, mib, files) = (number(rounds)? as usize, number(mib)?, number(files)?);
     let pairs = named.iter().filter_map(|pair| pair.split_once('='));
     let (server, places): (Vec<_>, Vec<_>) = pairs.partition(|(name, _)| *name == "PID");
@@ -33,7 +33,9 @@ pub(crate) fn measure(words: &[String]) -> Result<(), String> {
         .collect();
     let mut noise = vec![0; 33 << 20];
     let source = File::open("/dev/urandom");
-    source.and_then(|mut source| source.read_exact(&mut noise)).map_err(|why| why.to_string())?;
+    source
+        .and_then(|mut source| source.read_exact(&mut noise))
+        .map_err(|error| error.to_string())?;
     let only = std::env::var("BENCH_ONLY").unwrap_or_default();
     let server = server.first().map(|(_, process)| *process);
     for (what, unit, work, wanted) in WORKLOADS {

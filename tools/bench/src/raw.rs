@@ -11,7 +11,7 @@ const PIECE: usize = 128 << 10;
 
 /// The images of a pool.
 pub(crate) fn images(folder: &Path) -> Result<Vec<PathBuf>, String> {
-    let entries = std::fs::read_dir(folder).map_err(|why| why.to_string())?;
+    let entries = std::fs::read_dir(folder).map_err(|error| error.to_string())?;
     let mut found: Vec<PathBuf> = entries
         .flatten()
         .map(|entry| entry.path())
@@ -26,8 +26,8 @@ pub(crate) fn read(images: &[PathBuf], threads: usize) -> Result<(u64, f64), Str
     let mut pieces = Vec::new();
     let mut files = Vec::new();
     for (index, image) in images.iter().enumerate() {
-        let file = File::open(image).map_err(|why| format!("{}: {why}", image.display()))?;
-        let facts = file.metadata().map_err(|why| why.to_string())?;
+        let file = File::open(image).map_err(|error| format!("{}: {error}", image.display()))?;
+        let facts = file.metadata().map_err(|error| error.to_string())?;
         // the pools are filled from the front: what is allocated is at the front of the image
         let end = (facts.blocks() * 512).min(facts.len());
         pieces.extend((0..end).step_by(PIECE).map(|at| (index, at)));

@@ -48,7 +48,7 @@ pub(crate) fn warm_files(folder: &Path, name: &str, mib: u64) -> Result<Vec<Path
     let piece = vec![0x5a; 1 << 20];
     let make = |index: usize| {
         let path = folder.join(format!("{name}{index}.img"));
-        let failed = |why: std::io::Error| format!("{}: {why}", path.display());
+        let failed = |error: std::io::Error| format!("{}: {error}", path.display());
         let file = File::create(&path).map_err(failed)?;
         for at in 0..mib {
             file.write_all_at(&piece, at << 20).map_err(failed)?;
@@ -68,21 +68,21 @@ pub(crate) fn pool(folder: &Path, mib: u64) -> Result<Pool, String> {
         properties: Vec::new(),
         force: true,
     };
-    create(&new, &world()).map_err(|why| why.to_string())
+    create(&new, &world()).map_err(|error| error.to_string())
 }
 
 /// Does something while a thread writes out what waits; then writes all out.
-pub(crate) fn with<T>(held: &Pool, work: impl FnOnce() -> Result<T, String>) -> Result<T, String> {
+pub(crate) fn with<T>(pool: &Pool, work: impl FnOnce() -> Result<T, String>) -> Result<T, String> {
     let stop = AtomicBool::new(false);
     std::thread::scope(|scope| {
-        let writing = scope.spawn(|| held.run_txg_sync(Duration::from_secs(5), &stop));
+        let writing = scope.spawn(|| pool.run_txg_sync(Duration::from_secs(5), &stop));
         let at_end = Stop(&stop);
         let done = work();
         drop(at_end);
-        held.sync().map_err(|why| why.to_string())?;
+        pool.sync().map_err(|error| error.to_string())?;
         match writing.join() {
             Ok(Ok(())) => done,
-            Ok(Err(why)) => Err(why.to_string()),
+            Ok(Err(error)) => Err(error.to_string()),
             Err(_) => Err("the thread that writes has panicked".to_owned()),
         }
     })
@@ -102,24 +102,24 @@ pub(crate) fn hold(words: &[String]) -> Result<(), String> {
     let [folder, dir, mib] = words else {
         return Err("usage: bench hold FOLDER MOUNT MIB".to_owned());
     };
-    let mib = mib.parse().map_err(|why| format!("{mib}: {why}"))?;
+    let mib = mib.parse().map_err(|error| format!("{mib}: {error}"))?;
     let held = pool(Path::new(folder), mib)?;
     with(&held, || {
         let clock = || Time {
             seconds: i64::try_from(now().as_secs()).unwrap_or(0),
             nanoseconds: now().subsec_nanos(),
         };
-        let live = FileSystem::open(&held, DATASET, clock).map_err(|why| why.to_string())?;
+        let fs = FileSystem::open(&held, DATASET, clock).map_err(|error| error.to_string())?;
         let options = fuse::MountOptions::default();
-        let (mut mounted, _) = fuse::mount_filesystem(&live, Path::new(dir), &options)
-            .map_err(|why| why.to_string())?;
+        let (mut mounted, _) = fuse::mount_filesystem(&fs, Path::new(dir), &options)
+            .map_err(|error| error.to_string())?;
         println!("mounted");
         let _ = std::io::stdin().read_to_end(&mut Vec::new());
         mounted.unmount();
         let _ = mounted.wait_for_unmount(Duration::from_mins(1));
         Ok(())
     })?;
-    held.export().map_err(|why| why.to_string())
+    held.export().map_err(|error| error.to_string())
 }
 
 /// The most memory that a process ever had, and what it has now, in MiB.

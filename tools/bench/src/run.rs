@@ -19,7 +19,7 @@ pub(crate) fn seconds(command: &[String]) -> Result<f64, String> {
         .stdout(Stdio::null())
         .stderr(Stdio::piped())
         .output()
-        .map_err(|why| format!("{program}: {why}"))?;
+        .map_err(|error| format!("{program}: {error}"))?;
     let time = begun.elapsed().as_secs_f64();
     if done.status.success() {
         return Ok(time);

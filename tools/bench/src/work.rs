@@ -35,7 +35,7 @@ impl Place {
 
     fn failed(&self) -> impl Fn(std::io::Error) -> String {
         let dir = self.dir.display().to_string();
-        move |why| format!("{dir}: {why}")
+        move |error| format!("{dir}: {error}")
     }
 
     /// A large file is written anew, and safe at the end: GB/s.

@@ -123,7 +123,7 @@ impl Eye<'_> {
             let options = PoolOpenOptions { import_point: choice, ..PoolOpenOptions::default() };
             match candidate.open_with_source(&options, &lie) {
                 Ok(pool) => return Some(pool),
-                Err(why) => last = Some(why),
+                Err(error) => last = Some(error),
             }
         }
         self.fault("", &last?);
@@ -144,8 +144,8 @@ impl Eye<'_> {
         self.own_objects(pool, &mos);
         let facts = PoolInfo { name: pool.name().to_owned(), usable_space: 1 << 30 };
         let Some(tree) = self.noted("", DatasetTree::open(mos.clone(), facts)) else { return };
-        for (dir, why) in tree.errors() {
-            self.fault("", &format!("{dir}: {why}"));
+        for (dir, error) in tree.errors() {
+            self.fault("", &format!("{dir}: {error}"));
         }
         for key in &self.wish.keys {
             let unlocked =
@@ -202,10 +202,10 @@ impl Eye<'_> {
         let mut left = MOST_ENTRIES;
         objset.walk(&dmu::WalkOptions::default(), &mut |_, found| {
             left = left.saturating_sub(1);
-            if let BlockVisit::Error(why) = found
+            if let BlockVisit::Error(error) = found
                 && faults.len() < 100
             {
-                faults.push(why.to_string());
+                faults.push(error.to_string());
             }
             if left == 0 { WalkControl::Stop } else { WalkControl::Descend }
         });
@@ -241,8 +241,8 @@ impl Eye<'_> {
                 let _ = self.noted(name, SpaceByOwner::read(&objset));
                 let opened = Fs::open(objset, zpl::FsOptions::default(), Some(&mut log));
                 let Some((fs, replayed)) = self.noted(name, opened) else { return };
-                if let Some((_, why)) = replayed.failed_record {
-                    self.fault(name, &why);
+                if let Some((_, error)) = replayed.failed_record {
+                    self.fault(name, &error);
                 }
                 self.files(name, &fs);
             }

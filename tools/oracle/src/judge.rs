@@ -34,14 +34,15 @@ pub enum Error {
 pub fn judge(poolhouse: &Path, dir: &Path) -> Result<Vec<String>, Error> {
     let path = dir.join("manifest.json");
     let fault = |why: String| Error::File { path: path.clone(), why };
-    let text = std::fs::read(&path).map_err(|why| fault(why.to_string()))?;
-    let manifest: Value = serde_json::from_slice(&text).map_err(|why| fault(why.to_string()))?;
+    let text = std::fs::read(&path).map_err(|error| fault(error.to_string()))?;
+    let manifest: Value =
+        serde_json::from_slice(&text).map_err(|error| fault(error.to_string()))?;
     let name = dir.file_name().unwrap_or_default().to_string_lossy().into_owned();
     let fixture = Fixture { name, dir: dir.to_owned(), manifest };
     let keys = key_files(&fixture)?;
     let (_, out, _) = run(poolhouse, "manifest", &fixture, &keys)?;
     let ours: Value = serde_json::from_str(&out)
-        .map_err(|why| Error::Run { args: "manifest".to_owned(), why: why.to_string() })?;
+        .map_err(|error| Error::Run { args: "manifest".to_owned(), why: error.to_string() })?;
     let mut found = differences(&fixture.manifest, &ours);
     let (status, out, words) = run(poolhouse, "verify", &fixture, &keys)?;
     if (status == 0) != fixture.damaged().is_empty() {
@@ -57,7 +58,7 @@ fn key_files(fixture: &Fixture) -> Result<Vec<String>, Error> {
     for (number, key) in fixture.keys().iter().enumerate() {
         let path = fixture.dir.join(format!("key-{number}"));
         std::fs::write(&path, key.file_content())
-            .map_err(|why| Error::File { path: path.clone(), why: why.to_string() })?;
+            .map_err(|error| Error::File { path: path.clone(), why: error.to_string() })?;
         args.push("--key".to_owned());
         args.push(format!("{}={}", key.dataset, path.display()));
     }
@@ -74,7 +75,7 @@ fn run(
     let mut command = Command::new(poolhouse);
     command.args(["rescue", word, "-d"]).arg(&fixture.dir).arg(fixture.pool()).args(keys);
     let fault = |why: String| Error::Run { args: format!("rescue {word}"), why };
-    let done = command.output().map_err(|why| fault(why.to_string()))?;
+    let done = command.output().map_err(|error| fault(error.to_string()))?;
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
     match done.status.code() {
         Some(status) => Ok((status, text(&done.stdout), text(&done.stderr))),

@@ -32,8 +32,8 @@ fn shown(poolhouse: &Path, folder: &Path) -> bool {
             lines.iter().take(40).for_each(|line| println!("    {line}"));
             false
         }
-        Err(why) => {
-            println!("{name}: {why}");
+        Err(error) => {
+            println!("{name}: {error}");
             false
         }
     }

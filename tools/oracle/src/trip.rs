@@ -36,15 +36,15 @@ impl Tools {
         command.args(["rescue", "manifest", "-d"]).arg(folder).arg(POOL);
         for (number, line) in keys(folder).iter().enumerate() {
             let path = folder.join(format!("our-key-{number}"));
-            std::fs::write(&path, line.1.as_slice()).map_err(|why| why.to_string())?;
+            std::fs::write(&path, line.1.as_slice()).map_err(|error| error.to_string())?;
             command.arg("--key").arg(format!("{}={}", line.0, path.display()));
         }
-        let done = command.output().map_err(|why| format!("poolhouse: {why}"))?;
+        let done = command.output().map_err(|error| format!("poolhouse: {error}"))?;
         if !done.status.success() {
             let words = String::from_utf8_lossy(&done.stderr);
             return Err(format!("rescue manifest ends with {}: {words}", done.status));
         }
-        serde_json::from_slice(&done.stdout).map_err(|why| why.to_string())
+        serde_json::from_slice(&done.stdout).map_err(|error| error.to_string())
     }
 
     /// Our half of a round: the pool is made; what is wrong with it, as far as that can be seen
@@ -52,7 +52,7 @@ impl Tools {
     fn make(&self, round: Round) -> (String, Vec<String>) {
         let folder = self.scratch.join(round.name());
         let made = std::fs::create_dir_all(&folder)
-            .map_err(|why| why.to_string())
+            .map_err(|error| error.to_string())
             .and_then(|()| round.make(&folder));
         match made {
             // what a log has claimed nothing of yet is no leak, and zdb thinks it is
@@ -75,8 +75,8 @@ impl Tools {
             wrong.push("OpenZFS did not come to its end".to_owned());
             return Ok(wrong);
         }
-        let text = std::fs::read(folder.join("theirs.json")).map_err(|why| why.to_string())?;
-        let theirs: Value = serde_json::from_slice(&text).map_err(|why| why.to_string())?;
+        let text = std::fs::read(folder.join("theirs.json")).map_err(|error| error.to_string())?;
+        let theirs: Value = serde_json::from_slice(&text).map_err(|error| error.to_string())?;
         if round.is_cut() {
             let promised = contents(self.manifest(&folder.join(WHOLE))?);
             let told = |who: &str, line: String| format!("what was promised, {who}: {line}");
@@ -94,7 +94,7 @@ impl Tools {
         }
         let after = folder.join("after");
         let told = |line: String| format!("after OpenZFS: {line}");
-        let judged = judge(&self.poolhouse, &after).map_err(|why| why.to_string())?;
+        let judged = judge(&self.poolhouse, &after).map_err(|error| error.to_string())?;
         wrong.extend(judged.into_iter().map(told));
         round.go_on(&after).map_err(told)?;
         wrong.extend(zdb(&after).map(|text| format!("after both: zdb: {text}")));
@@ -141,12 +141,12 @@ impl Tools {
             (self.project.join("fixtures/recipes/manifest.py"), "manifest.py"),
         ] {
             let copied = std::fs::copy(&from, self.scratch.join(name));
-            copied.map_err(|why| format!("{}: {why}", from.display()))?;
+            copied.map_err(|error| format!("{}: {error}", from.display()))?;
         }
         // the machine is told what to do by a script that it is given itself
         let start = self.scratch.join("start.sh");
         std::fs::write(&start, "exec bash /share/guest.sh \"$@\"\n")
-            .map_err(|why| why.to_string())?;
+            .map_err(|error| error.to_string())?;
         let names: Vec<String> = rounds.iter().map(Round::name).collect();
         let packed = names.iter().map(|name| pack(&self.scratch.join(name)));
         let disks = packed.collect::<Result<Vec<_>, _>>()?;
@@ -162,12 +162,12 @@ impl Tools {
 /// Packs the images in a folder into images.tar without their holes, which the machine gets as a
 /// disk: the folder it sees through a protocol that is slow, and knows no holes.
 fn pack(folder: &Path) -> Result<PathBuf, String> {
-    let told = |why: std::io::Error| format!("{}: {why}", folder.display());
+    let told = |error: std::io::Error| format!("{}: {error}", folder.display());
     let files = std::fs::read_dir(folder).map_err(told)?.flatten().map(|entry| entry.file_name());
     let images = files.filter(|name| name.to_string_lossy().ends_with(".img"));
     let mut tar = Command::new("tar");
     tar.arg("-C").arg(folder).args(["-S", "-cf", "images.tar"]).args(images).current_dir(folder);
-    let done = tar.output().map_err(|why| format!("tar: {why}"))?;
+    let done = tar.output().map_err(|error| format!("tar: {error}"))?;
     let words = String::from_utf8_lossy(&done.stderr);
     if !done.status.success() {
         return Err(format!("tar {}: {words}", folder.display()));

@@ -45,7 +45,7 @@ impl Vm {
             command.arg("--disk").arg(disk);
         }
         let done = command.arg("--").arg(script).args(arguments).output();
-        let done = done.map_err(|why| format!("{}: {why}", self.program.display()))?;
+        let done = done.map_err(|error| format!("{}: {error}", self.program.display()))?;
         let said = String::from_utf8_lossy(&done.stdout).into_owned();
         if done.status.success() {
             return Ok(said);

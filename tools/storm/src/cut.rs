@@ -124,7 +124,7 @@ struct Found {
 
 fn open(devices: &[Arc<dyn Device>]) -> Result<RescuePool, String> {
     let search = engine::search_devices(devices);
-    search.open(POOL, &OpenOptions::default()).map_err(|why| format!("cannot be opened: {why}"))
+    search.open(POOL, &OpenOptions::default()).map_err(|error| format!("cannot be opened: {error}"))
 }
 
 /// Whether the pool holds what it must, snapshots included; gives which of what it may hold.
@@ -137,7 +137,7 @@ fn matches(pool: &RescuePool, allowed: &Allowed) -> Result<Found, String> {
         pool.list_datasets(POOL, &wanted, &mut |dataset| found.push(dataset.name), &mut |event| {
             trouble.push(format!("{event:?}"));
         });
-    listed.map_err(|why| format!("datasets: {why}"))?;
+    listed.map_err(|error| format!("datasets: {error}"))?;
     found.sort_unstable();
     let names: Vec<&String> = expected.keys().collect();
     if !trouble.is_empty() || found.iter().ne(names.iter().copied()) {
@@ -145,7 +145,8 @@ fn matches(pool: &RescuePool, allowed: &Allowed) -> Result<Found, String> {
     }
     let mut found = Found { model: allowed.model.clone(), times: true };
     for (name, tree) in expected {
-        let (files, log) = pool.open_filesystem(&name).map_err(|why| format!("{name}: {why}"))?;
+        let (files, log) =
+            pool.open_filesystem(&name).map_err(|error| format!("{name}: {error}"))?;
         if let Some(trouble) = log.error {
             return Err(format!("{name}: {trouble}"));
         }
@@ -172,8 +173,8 @@ fn matches(pool: &RescuePool, allowed: &Allowed) -> Result<Found, String> {
 /// Whether the pool that is held shows what it must.
 fn matches_held(held: &Pool, expected: &Found) -> Result<(), String> {
     for (name, set) in &expected.model.sets {
-        let live = held.filesystem(name).map_err(|why| format!("{name}, held: {why}"))?;
-        let seen = look(live.reader()).map_err(|why| format!("{name}, held: {why}"))?;
+        let fs = held.filesystem(name).map_err(|error| format!("{name}, held: {error}"))?;
+        let seen = look(fs.reader()).map_err(|why| format!("{name}, held: {why}"))?;
         if let Some(wrong) = differences(&set.tree.seen(), &seen, expected.times) {
             return Err(format!("{name}, held:\n  {wrong}"));
         }
@@ -184,7 +185,7 @@ fn matches_held(held: &Pool, expected: &Found) -> Result<(), String> {
 /// Whether the examiner finds nothing wrong. Gives of how many blocks drives are known to lack a
 /// part.
 pub(crate) fn clean(pool: &RescuePool) -> Result<u64, String> {
-    let verify = PoolVerifier::new(pool, Arc::default()).map_err(|why| why.to_string())?;
+    let verify = PoolVerifier::new(pool, Arc::default()).map_err(|error| error.to_string())?;
     verify.work();
     while verify.next_round() {
         verify.work();
@@ -225,12 +226,12 @@ fn go_on(
         op.pool(held, now).map_err(|why| format!("afterwards: {why}"))?;
         op.model(&mut after, now);
     }
-    held.sync().map_err(|why| format!("afterwards: {why}"))?;
+    held.sync().map_err(|error| format!("afterwards: {error}"))?;
     let synced = storm.journal().len();
     let times = before.times;
     let (before, after) = (before.allowed(), Found { model: after, times }.allowed());
     right(&storm.devices(), &[&after]).map_err(|why| format!("afterwards: {why}"))?;
-    held.export().map_err(|why| format!("at its export: {why}"))?;
+    held.export().map_err(|error| format!("at its export: {error}"))?;
     right(&storm.devices(), &[&after]).map_err(|why| format!("exported: {why}"))?;
     let at = usize::try_from(Seed::new(way).below(storm.journal().len() as u64 + 1));
     let at = at.unwrap_or(0);
@@ -280,7 +281,7 @@ impl FromStr for Cut {
         let [shape, workload, at, way] = parts[..] else {
             return Err(format!("'{text}' is not SHAPE:WORKLOAD:AT:WAY"));
         };
-        let number = |text: &str| text.parse::<u64>().map_err(|why| format!("'{text}': {why}"));
+        let number = |text: &str| text.parse::<u64>().map_err(|error| format!("'{text}': {error}"));
         Ok(Self {
             shape: shape.parse()?,
             workload: workload.parse()?,

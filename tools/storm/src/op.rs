@@ -109,13 +109,13 @@ impl Op {
         let plain = |set: &String| NewDataset { name: set.clone(), properties: Vec::new() };
         let done = match self {
             Self::File { set, act } => {
-                let live = held.filesystem(set).map_err(|why| format!("{set}: {why}"))?;
-                return Hand { live, now }.act(act).map_err(|why| format!("{self:?}: {why}"));
+                let fs = held.filesystem(set).map_err(|error| format!("{set}: {error}"))?;
+                return Hand { live: fs, now }.act(act).map_err(|why| format!("{self:?}: {why}"));
             }
             Self::Sync => held.sync(),
             Self::Fsync { set } => {
-                let live = held.filesystem(set).map_err(|why| format!("{set}: {why}"))?;
-                return live.fsync(None).map_err(|why| format!("{self:?}: {why}"));
+                let fs = held.filesystem(set).map_err(|error| format!("{set}: {error}"))?;
+                return fs.fsync(None).map_err(|error| format!("{self:?}: {error}"));
             }
             Self::NewSet { set } => held.create_filesystem(&plain(set)),
             Self::DestroySet { set } => held.destroy(set),
@@ -126,7 +126,7 @@ impl Op {
                 held.clone_snapshot(&format!("{set}@{name}"), &plain(new))
             }
         };
-        done.map_err(|why| format!("{self:?}: {why}"))
+        done.map_err(|error| format!("{self:?}: {error}"))
     }
 }
 
@@ -196,7 +196,7 @@ impl Hand {
     }
 
     fn find(&self, path: &str) -> Result<ObjectId, String> {
-        let found = self.live.reader().find(path.as_bytes()).map_err(|why| why.to_string())?;
+        let found = self.live.reader().find(path.as_bytes()).map_err(|error| error.to_string())?;
         let found = found.ok_or_else(|| format!("/{path} is not there"))?;
         Ok(ObjectId::new(found.ino()))
     }
@@ -210,7 +210,7 @@ impl Hand {
     fn make(&self, path: &str, new: &NewInode<'_>) -> Result<(), String> {
         let (dir, name) = self.place(path)?;
         let made = self.live.create(&self.caller(), dir, name, new);
-        made.map(drop).map_err(|why| why.to_string())
+        made.map(drop).map_err(|error| error.to_string())
     }
 
     fn name(&self, path: &str, bytes: &[u8]) -> Result<(), String> {
@@ -221,7 +221,7 @@ impl Hand {
             self.live.link(&self.caller(), ObjectId::new(file), dir, name)?;
             self.live.release_file(ObjectId::new(file))
         };
-        name_it().map_err(|why| why.to_string())
+        name_it().map_err(|error| error.to_string())
     }
 
     fn share(&self, path: &str, to: &str) -> Result<(), String> {
@@ -242,11 +242,11 @@ impl Hand {
             }
             self.live.write(&self.caller(), to, WriteOffset::At(done), rest).map(drop)
         };
-        share().map_err(|why: engine::files::Error| why.to_string())
+        share().map_err(|error: engine::files::Error| error.to_string())
     }
 
     fn act(&self, act: &Act) -> Result<(), String> {
-        let (caller, live) = (self.caller(), &self.live);
+        let (caller, fs) = (self.caller(), &self.live);
         let done = match act {
             Act::Create { path } => return self.make(path, &NewInode::default()),
             Act::Mkdir { path } => {
@@ -269,46 +269,46 @@ impl Hand {
             }
             Act::Write { path, at, length, seed } => {
                 let bytes = content(*seed, *length);
-                live.write(&caller, self.find(path)?, WriteOffset::At(*at), &bytes).map(drop)
+                fs.write(&caller, self.find(path)?, WriteOffset::At(*at), &bytes).map(drop)
             }
             Act::Append { path, length, seed } => {
                 let bytes = content(*seed, *length);
-                live.write(&caller, self.find(path)?, WriteOffset::End, &bytes).map(drop)
+                fs.write(&caller, self.find(path)?, WriteOffset::End, &bytes).map(drop)
             }
             Act::Truncate { path, size } => {
                 let set = Attrs { size: Some(*size), ..Attrs::default() };
-                live.set_attributes(&caller, self.find(path)?, &set)
+                fs.set_attributes(&caller, self.find(path)?, &set)
             }
-            Act::Punch { path, from, to } => live.punch_hole(&caller, self.find(path)?, *from..*to),
+            Act::Punch { path, from, to } => fs.punch_hole(&caller, self.find(path)?, *from..*to),
             Act::Rename { from, to } => {
                 let ((from_dir, from), (to_dir, to)) = (self.place(from)?, self.place(to)?);
                 let kind = RenameMode::Replace;
-                live.rename(&caller, &RenameRequest { from_dir, from, to_dir, to, mode: kind })
+                fs.rename(&caller, &RenameRequest { from_dir, from, to_dir, to, mode: kind })
             }
             Act::Unlink { path } => {
                 let (dir, name) = self.place(path)?;
-                live.unlink(&caller, dir, name)
+                fs.unlink(&caller, dir, name)
             }
             Act::Rmdir { path } => {
                 let (dir, name) = self.place(path)?;
-                live.rmdir(&caller, dir, name)
+                fs.rmdir(&caller, dir, name)
             }
             Act::Link { path, to } => {
                 let (dir, name) = self.place(to)?;
-                live.link(&caller, self.find(path)?, dir, name)
+                fs.link(&caller, self.find(path)?, dir, name)
             }
             Act::SetAttr { path, mode, owner } => {
                 let set = Attrs { mode: Some(*mode), uid: Some(*owner), ..Attrs::default() };
-                live.set_attributes(&caller, self.find(path)?, &set)
+                fs.set_attributes(&caller, self.find(path)?, &set)
             }
             Act::SetXattr { path, name, length, seed } => {
                 let value = length.map(|length| content(*seed, length));
                 let (file, name, mode) = (self.find(path)?, name.as_bytes(), XattrMode::Any);
-                live.set_xattr(&caller, file, name, value.as_deref(), mode)
+                fs.set_xattr(&caller, file, name, value.as_deref(), mode)
             }
             Act::Name { path, length, seed } => return self.name(path, &content(*seed, *length)),
             Act::Share { path, to } => return self.share(path, to),
         };
-        done.map_err(|why| why.to_string())
+        done.map_err(|error| error.to_string())
     }
 }

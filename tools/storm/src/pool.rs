@@ -112,7 +112,7 @@ impl Shape {
         };
         let made = wishes
             .and_then(|all| create_on_devices_with(&new, all, &storm.devices(), &world(seed)));
-        made.map_err(|why| why.to_string())
+        made.map_err(|error| error.to_string())
     }
 }
 
@@ -147,11 +147,11 @@ pub(crate) fn hold_as(
     seed: u64,
 ) -> Result<Pool, String> {
     let how = ImportOptions { rewind, ..ImportOptions::default() };
-    let held =
-        import_devices_with(devices, POOL, &how, &world(seed)).map_err(|why| why.to_string())?;
-    match held.take_replay_failures().first() {
+    let pool = import_devices_with(devices, POOL, &how, &world(seed))
+        .map_err(|error| error.to_string())?;
+    match pool.take_replay_failures().first() {
         Some(log) => Err(log.to_string()),
-        None => Ok(held),
+        None => Ok(pool),
     }
 }
 

@@ -53,9 +53,9 @@ impl Run {
         let storm = Storm::from_memory(base.drives.clone());
         let seed = workload.seed();
         let mut chance = Seed::new(seed);
-        let held = hold(&storm.devices(), seed)?;
+        let pool = hold(&storm.devices(), seed)?;
         let mut model = base.model.clone();
-        let (op, txg) = (Op::Sync, held.txg());
+        let (op, txg) = (Op::Sync, pool.txg());
         let first = Step { from: 0, to: 0, txg, op, model: model.clone() };
         let mut run = Self { shape, workload, storm, steps: vec![first] };
         for place in 0..=workload.length() {
@@ -67,9 +67,9 @@ impl Run {
             harm(place, &run.storm);
             let now = base.now + 1 + i64::try_from(place).unwrap_or(0);
             let from = run.storm.journal().len();
-            let trouble = op.pool(&held, now).err();
+            let trouble = op.pool(&pool, now).err();
             op.model(&mut model, now);
-            let (mut to, mut txg) = (run.storm.journal().len(), held.txg());
+            let (mut to, mut txg) = (run.storm.journal().len(), pool.txg());
             if trouble.is_some() {
                 // whether what was begun is there is known to the drives alone
                 (to, txg) = (usize::MAX, txg + 1);

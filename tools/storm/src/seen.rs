@@ -51,10 +51,10 @@ impl std::fmt::Debug for What {
 pub(crate) fn look(files: &FileSystemReader) -> Result<BTreeMap<String, Seen>, String> {
     let mut seen = BTreeMap::new();
     let mut ids = BTreeMap::new();
-    let root = files.root().map_err(|why| why.to_string())?;
+    let root = files.root().map_err(|error| error.to_string())?;
     let mut todo = vec![(String::new(), root)];
     while let Some((path, file)) = todo.pop() {
-        let failed = |why: engine::files::Error| format!("{path}: {why}");
+        let failed = |error: engine::files::Error| format!("{path}: {error}");
         if file.stat().is_directory() {
             for name in files.read_dir_sorted(&file).map_err(failed)? {
                 let child = files.file(name.ino).map_err(failed)?;

@@ -76,7 +76,7 @@ impl Taken {
         let Ok(held) = import_devices_with(&devices, &taken.name, &how, &world) else {
             return Ok(None);
         };
-        let said = |why: engine::Error| why.to_string();
+        let said = |error: engine::Error| error.to_string();
         held.sync().map_err(said)?;
         taken.note(0)?;
         for all in [false, true] {
@@ -139,11 +139,11 @@ impl Taken {
         drop(pool);
         let how = ImportOptions { force: true, ..ImportOptions::default() };
         let held = import_devices_with(&devices, &self.name, &how, &world(way));
-        let held = held.map_err(|why| format!("cannot be held: {why}"))?;
+        let held = held.map_err(|error| format!("cannot be held: {error}"))?;
         if way.is_multiple_of(2) {
             change(&held, &found, way.is_multiple_of(4), way)?;
         }
-        held.export().map_err(|why| format!("at its export: {why}"))?;
+        held.export().map_err(|error| format!("at its export: {error}"))?;
         clean(&open(&devices, &self.name)?).map_err(|why| format!("afterwards: {why}"))?;
         Ok(())
     }
@@ -165,7 +165,7 @@ impl Taken {
 
 fn open(devices: &[Arc<dyn Device>], name: &str) -> Result<RescuePool, String> {
     let search = engine::search_devices(devices);
-    search.open(name, &OpenOptions::default()).map_err(|why| format!("cannot be opened: {why}"))
+    search.open(name, &OpenOptions::default()).map_err(|error| format!("cannot be opened: {error}"))
 }
 
 /// Looks at all of a pool.
@@ -179,7 +179,7 @@ fn look(pool: &RescuePool) -> Result<All, String> {
         &mut |dataset| names.push((dataset.name, dataset.kind)),
         &mut |event| trouble.push(format!("{event:?}")),
     );
-    listed.map_err(|why| format!("datasets: {why}"))?;
+    listed.map_err(|error| format!("datasets: {error}"))?;
     if !trouble.is_empty() {
         return Err(format!("datasets: {trouble:?}"));
     }
@@ -192,7 +192,7 @@ fn look(pool: &RescuePool) -> Result<All, String> {
             Some((_, log)) if log.error.is_some() => {
                 return Err(format!("{name}: {:?}", log.error));
             }
-            Some((files, _)) => Some(look_at(&files).map_err(|why| format!("{name}: {why}"))?),
+            Some((files, _)) => Some(look_at(&files).map_err(|error| format!("{name}: {error}"))?),
             None => None,
         };
         all.insert(name, seen);
@@ -258,14 +258,14 @@ fn difference(expected: &All, found: &All) -> Option<String> {
 
 /// Deletes a third of the files, rewrites the midst of another and shortens the last; or deletes all.
 /// What a quota forbids is left.
-fn change(held: &Pool, now: &All, all: bool, seed: u64) -> Result<(), String> {
+fn change(pool: &Pool, now: &All, all: bool, seed: u64) -> Result<(), String> {
     for (set, seen) in now {
         let (Some(seen), false) = (seen, set.contains('@')) else { continue };
-        let live = held.filesystem(set).map_err(|why| format!("{set}: {why}"))?;
+        let fs = pool.filesystem(set).map_err(|error| format!("{set}: {error}"))?;
         let files = seen.iter().filter(|(_, facts)| facts.starts_with("File"));
         for (index, (path, _)) in files.take(MOST).enumerate() {
             let way = if all { 0 } else { index % 3 };
-            if let Err(why) = change_one(&live, path, way, seed)
+            if let Err(why) = change_one(&fs, path, way, seed)
                 && !why.contains("OverQuota")
             {
                 return Err(format!("{set}:{}: {why}", String::from_utf8_lossy(path)));
@@ -275,16 +275,16 @@ fn change(held: &Pool, now: &All, all: bool, seed: u64) -> Result<(), String> {
     Ok(())
 }
 
-fn change_one(live: &OpenFileSystem, path: &[u8], way: usize, seed: u64) -> Result<(), String> {
-    let by = Credentials {
+fn change_one(fs: &OpenFileSystem, path: &[u8], way: usize, seed: u64) -> Result<(), String> {
+    let credentials = Credentials {
         uid: 0,
         gid: 0,
         now: Time { seconds: NOW, nanoseconds: 0 },
         has_cap_fsetid: false,
     };
-    let said = |why: engine::files::Error| format!("{why:?}");
+    let said = |error: engine::files::Error| format!("{error:?}");
     let find = |path: &[u8]| {
-        let found = live.reader().find(path).map_err(said)?;
+        let found = fs.reader().find(path).map_err(said)?;
         found.ok_or_else(|| "it is not there".to_owned())
     };
     let file = find(path)?;
@@ -293,15 +293,15 @@ fn change_one(live: &OpenFileSystem, path: &[u8], way: usize, seed: u64) -> Resu
         0 => {
             let slash = path.iter().rposition(|byte| *byte == b'/').unwrap_or(0);
             let (folder, name) = (find(&path[..slash])?, &path[slash + 1..]);
-            live.unlink(&by, ObjectId::new(folder.ino()), name).map_err(said)
+            fs.unlink(&credentials, ObjectId::new(folder.ino()), name).map_err(said)
         }
         1 => {
             let bytes = content(seed, 20_000);
-            live.write(&by, id, WriteOffset::At(size / 3), &bytes).map(drop).map_err(said)
+            fs.write(&credentials, id, WriteOffset::At(size / 3), &bytes).map(drop).map_err(said)
         }
         _ => {
             let half = SetAttributes { size: Some(size / 2), ..SetAttributes::default() };
-            live.set_attributes(&by, id, &half).map(drop).map_err(said)
+            fs.set_attributes(&credentials, id, &half).map(drop).map_err(said)
         }
     }
 }

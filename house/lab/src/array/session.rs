@@ -37,13 +37,13 @@ pub(super) enum End {
 
 impl Session {
     /// Begins to write what is changed.
-    pub(super) fn new(held: Pool) -> Self {
+    pub(super) fn new(pool: Pool) -> Self {
         let stop = Arc::new(AtomicBool::new(false));
         let writer = {
-            let (held, stop) = (held.clone(), Arc::clone(&stop));
-            std::thread::spawn(move || held.run_txg_sync(INTERVAL, &stop))
+            let (pool, stop) = (pool.clone(), Arc::clone(&stop));
+            std::thread::spawn(move || pool.run_txg_sync(INTERVAL, &stop))
         };
-        Self { held, stop, writer: Some(writer), contents: Mutex::default() }
+        Self { held: pool, stop, writer: Some(writer), contents: Mutex::default() }
     }
 
     pub(super) fn held(&self) -> &Pool {

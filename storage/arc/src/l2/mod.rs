@@ -326,11 +326,11 @@ impl SecondaryCache for L2arc {
         found
     }
 
-    fn offer(&self, block: &Regular, place: Zbookmark, stored: &[u8]) {
+    fn offer(&self, block: &Regular, zbookmark: Zbookmark, stored: &[u8]) {
         if !self.has_devices() || block.birth_physical > (self.synced_txg)() {
             return;
         }
-        let kept = self.policies.read().get(&place.objset).copied().unwrap_or_default();
+        let kept = self.policies.read().get(&zbookmark.objset).copied().unwrap_or_default();
         let metadata = block.level.get() > 0 || block.kind.is_metadata();
         if kept == SecondaryCachePolicy::All || (kept == SecondaryCachePolicy::Metadata && metadata)
         {

@@ -35,16 +35,21 @@ struct CheckingSource {
 }
 
 impl Source for CheckingSource {
-    fn read(&self, pointer: &Blkptr, place: Zbookmark, key: Option<&Key>) -> Result<Block, Error> {
-        let block = self.below.read(pointer, place, key)?;
+    fn read(
+        &self,
+        pointer: &Blkptr,
+        zbookmark: Zbookmark,
+        key: Option<&Key>,
+    ) -> Result<Block, Error> {
+        let block = self.below.read(pointer, zbookmark, key)?;
         let mut seen = self.stats.lock();
         if !pointer.is_hole() && block.order() == Order::Little {
             match (pointer.level().get(), pointer.kind()) {
                 (1.., _) => {
-                    block.chunks(Blkptr::SIZE).for_each(|raw| seen.check_pointer(raw, place));
+                    block.chunks(Blkptr::SIZE).for_each(|raw| seen.check_pointer(raw, zbookmark));
                 }
-                (0, ObjectType::OBJSET) => seen.check_objset(&block, place),
-                (0, ObjectType::DNODE) => seen.check_dnodes(&block, place),
+                (0, ObjectType::OBJSET) => seen.check_objset(&block, zbookmark),
+                (0, ObjectType::DNODE) => seen.check_dnodes(&block, zbookmark),
                 _ => {}
             }
         }
@@ -53,11 +58,11 @@ impl Source for CheckingSource {
 }
 
 impl EncodingStats {
-    fn check_pointer(&mut self, raw: &[u8], place: Zbookmark) {
+    fn check_pointer(&mut self, raw: &[u8], zbookmark: Zbookmark) {
         let pointer = Blkptr::parse(raw, Order::Little).unwrap();
         self.count(&pointer);
         if pointer.encode() != raw {
-            self.mismatches.push(format!("{place}: {pointer:?}"));
+            self.mismatches.push(format!("{zbookmark}: {pointer:?}"));
         }
     }
 
@@ -71,17 +76,17 @@ impl EncodingStats {
         }
     }
 
-    fn check_dnodes(&mut self, block: &[u8], place: Zbookmark) {
+    fn check_dnodes(&mut self, block: &[u8], zbookmark: Zbookmark) {
         let mut rest = block;
         while rest.len() >= Dnode::SLOT {
             let slots = usize::from(Dnode::peek_slots(rest).unwrap_or(1));
             let (raw, after) = rest.split_at(slots * Dnode::SLOT);
-            self.check_dnode(raw, place);
+            self.check_dnode(raw, zbookmark);
             rest = after;
         }
     }
 
-    fn check_dnode(&mut self, raw: &[u8], place: Zbookmark) {
+    fn check_dnode(&mut self, raw: &[u8], zbookmark: Zbookmark) {
         let Some(dnode) = Dnode::parse(raw, Order::Little).unwrap() else { return };
         self.dnodes += 1;
         dnode.pointers.iter().chain(&dnode.spill).for_each(|pointer| self.count(pointer));
@@ -96,16 +101,16 @@ impl EncodingStats {
         }
         if encoded != wanted {
             let at = encoded.iter().zip(&wanted).position(|(a, b)| a != b);
-            self.mismatches.push(format!("{place}: differs at {at:?}: {dnode:?}"));
+            self.mismatches.push(format!("{zbookmark}: differs at {at:?}: {dnode:?}"));
         }
     }
 
     /// A block of an intent log.
-    fn check_log_block(&mut self, block: &[u8], front: bool, place: Zbookmark) -> Blkptr {
+    fn check_log_block(&mut self, block: &[u8], front: bool, zbookmark: Zbookmark) -> Blkptr {
         let (chain, records) = Chain::split(block, Order::Little, front).unwrap();
         let at = if front { 0 } else { block.len() - Chain::SIZE };
         if chain.encode()[..144] != block[at..at + 144] {
-            self.mismatches.push(format!("{place}: {chain:?}"));
+            self.mismatches.push(format!("{zbookmark}: {chain:?}"));
         }
         let mut reader = Reader::new("log block", records, Order::Little);
         while reader.left() > 0 {
@@ -118,17 +123,17 @@ impl EncodingStats {
             }
             self.records += 1;
             if record.encode() != wanted {
-                self.mismatches.push(format!("{place}: {record:?}"));
+                self.mismatches.push(format!("{zbookmark}: {record:?}"));
             }
         }
         chain.next
     }
 
-    fn check_objset(&mut self, block: &[u8], place: Zbookmark) {
+    fn check_objset(&mut self, block: &[u8], zbookmark: Zbookmark) {
         self.objsets += 1;
         let header = ObjsetHeader::parse(block, Order::Little).unwrap();
         if header.encode(block.len()) != block {
-            self.mismatches.push(format!("{place}: {header:?}"));
+            self.mismatches.push(format!("{zbookmark}: {header:?}"));
         }
     }
 }

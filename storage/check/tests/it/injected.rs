@@ -29,14 +29,14 @@ fn file_blocks(dir: &Path) -> BTreeMap<(ObjectId, u64), Dva> {
     let mut found = BTreeMap::new();
     for head in tree.heads() {
         let objset = head.unwrap().objset(None).unwrap();
-        objset.walk(&WalkOptions::default(), &mut |place, what| {
+        objset.walk(&WalkOptions::default(), &mut |zbookmark, what| {
             if let BlockVisit::Pointer(Blkptr::Regular(block)) = what
                 && block.kind == ObjectType::PLAIN_FILE
-                && place.level.get() == 0
+                && zbookmark.level.get() == 0
                 && block.psize > 4096
                 && let Some(dva) = block.dvas[0]
             {
-                found.insert((place.object, place.block.get()), dva);
+                found.insert((zbookmark.object, zbookmark.block.get()), dva);
             }
             WalkControl::Descend
         });

@@ -19,7 +19,7 @@ impl Object {
     /// that can be. If not, it has to be copied: it waits to be written, is deduplicated, in pieces
     /// or within its pointer. Nobody may change either object meanwhile.
     pub fn clone_block(&self, tx: &Tx, to: BlockId, from: (&Self, BlockId)) -> Result<bool> {
-        let (entry, live) = self.require_writable()?;
+        let (entry, overlay) = self.require_writable()?;
         let (source, _) = from.0.require_writable()?;
         let (to, from) = (to.get(), from.1.get());
         lookup::check_path(entry, to..to.saturating_add(1))?;
@@ -51,12 +51,12 @@ impl Object {
             }
             Some(clone) => {
                 set_block_version(&mut state, tx.txg(), to, &BlockVersion::Cloned(clone));
-                live.cloned_txgs.lock().insert(tx.txg());
+                overlay.cloned_txgs.lock().insert(tx.txg());
             }
         }
         drop(state);
         tx.add_dirty(SMALL_DIRTY_BYTES);
-        live.mark_dirty(tx.txg(), entry);
+        overlay.mark_dirty(tx.txg(), entry);
         Ok(true)
     }
 }
@@ -64,12 +64,13 @@ impl Object {
 impl Objset {
     /// The blocks that a group shares with others. Nobody holds it any more.
     pub fn cloned_blocks(&self, txg: Txg) -> Vec<Regular> {
-        let Some(live) = self.overlay().filter(|live| live.cloned_txgs.lock().contains(&txg))
+        let Some(overlay) =
+            self.overlay().filter(|overlay| overlay.cloned_txgs.lock().contains(&txg))
         else {
             return Vec::new();
         };
         let mut found = Vec::new();
-        for entry in live.dirty_objects(txg) {
+        for entry in overlay.dirty_objects(txg) {
             let state = entry.state.read();
             for versions in state.blocks.values() {
                 for (known, content) in versions {

@@ -94,36 +94,36 @@ impl Objset {
 
     /// Makes an object; its number is one that is free.
     pub fn create(&self, tx: &Tx, new: &NewObject) -> Result<Object> {
-        let live = self.require_writable()?;
-        let id = live.allocate_object_id(new.slots.max(1))?;
-        let entry = live.find_or_load(id)?;
-        Ok(self.init_object(live, tx, &entry, new.empty_dnode()))
+        let overlay = self.require_writable()?;
+        let id = overlay.allocate_object_id(new.slots.max(1))?;
+        let entry = overlay.find_or_load(id)?;
+        Ok(self.init_object(overlay, tx, &entry, new.empty_dnode()))
     }
 
     /// Has new objects get numbers behind those that `other` gave last.
     pub fn skip_object_ids_of(&self, other: &Self) {
-        if let (Some(live), Some(other)) = (self.overlay(), other.overlay()) {
+        if let (Some(overlay), Some(other)) = (self.overlay(), other.overlay()) {
             let next = other.id_search.lock().next_id;
-            let mut own = live.id_search.lock();
+            let mut own = overlay.id_search.lock();
             own.next_id = next.max(own.next_id);
         }
     }
 
     /// Makes an object of a certain number, which must be free.
     pub fn create_at(&self, tx: &Tx, id: ObjectId, new: &NewObject) -> Result<Object> {
-        let live = self.require_writable()?;
-        let entry = live.find_or_load(id)?;
+        let overlay = self.require_writable()?;
+        let entry = overlay.find_or_load(id)?;
         if entry.state.read().dnode().is_some() {
             return Err(Error::Exists { zbookmark: crate::dnode_zbookmark(self.id(), id) });
         }
-        live.claim_slots(id, new.slots.max(1));
-        Ok(self.init_object(live, tx, &entry, new.empty_dnode()))
+        overlay.claim_slots(id, new.slots.max(1));
+        Ok(self.init_object(overlay, tx, &entry, new.empty_dnode()))
     }
 
     /// Makes one of the objects that stand in the root block.
     pub(crate) fn init_object(
         &self,
-        live: &Arc<DirtyObjset>,
+        overlay: &Arc<DirtyObjset>,
         tx: &Tx,
         entry: &Arc<DirtyObject>,
         dnode: Dnode,
@@ -137,14 +137,14 @@ impl Objset {
         }
         drop(state);
         tx.add_dirty(512);
-        live.mark_dirty(tx.txg(), entry);
-        Object::new_writable(self.clone(), live.build_tree(entry.id, dnode), Arc::clone(entry))
+        overlay.mark_dirty(tx.txg(), entry);
+        Object::new_writable(self.clone(), overlay.build_tree(entry.id, dnode), Arc::clone(entry))
     }
 
     /// Frees an object and all that is in it.
     pub fn free(&self, tx: &Tx, id: ObjectId) -> Result<()> {
-        let live = self.require_writable()?;
-        let (entry, _) = live.existing_object(id)?;
+        let overlay = self.require_writable()?;
+        let (entry, _) = overlay.existing_object(id)?;
         let mut state = entry.state.write();
         let gone = DnodeVersion { dnode: None, reuse: BaseReuse::Nothing };
         let (_, versions) =
@@ -156,7 +156,7 @@ impl Objset {
         state.spill.retain(|(known, _)| *known < tx.txg());
         drop(state);
         tx.add_dirty(512);
-        live.mark_dirty(tx.txg(), &entry);
+        overlay.mark_dirty(tx.txg(), &entry);
         Ok(())
     }
 }

@@ -204,53 +204,53 @@ impl Objset {
 
     /// Whether a group has anything of it to write.
     pub fn is_dirty(&self, txg: Txg) -> bool {
-        self.overlay().is_some_and(|live| live.is_dirty(txg))
+        self.overlay().is_some_and(|overlay| overlay.is_dirty(txg))
     }
 
     /// From now on the objects that are written are marked as accounted so. Whoever says it must
     /// keep the accounts, from what [`Objset::sync`] gives.
     pub fn set_accounted_flags(&self, flags: Flags) {
-        if let Some(live) = self.overlay() {
-            live.accounted_flags.store(flags.0, Ordering::Relaxed);
+        if let Some(overlay) = self.overlay() {
+            overlay.accounted_flags.store(flags.0, Ordering::Relaxed);
         }
     }
 
     /// Has whole blocks of content stored before their group is written, where that can be.
     pub fn set_write_through(&self, early: Arc<dyn WriteThrough>) {
-        if let Some(live) = self.overlay() {
-            let _ = live.write_through.set(early);
+        if let Some(overlay) = self.overlay() {
+            let _ = overlay.write_through.set(early);
         }
     }
 
     /// What waits to be written never will be: gives up the room of what is stored already.
     /// Nobody changes the object set any more.
     pub fn discard_dirty(&self) {
-        let Some(live) = self.overlay() else { return };
-        for entry in live.table.lock().objects.values() {
+        let Some(overlay) = self.overlay() else { return };
+        for entry in overlay.table.lock().objects.values() {
             entry.state.read().discard_written_through();
         }
     }
 
     /// How objects are marked that are written.
     pub fn accounted_flags(&self) -> Flags {
-        Flags(self.overlay().map_or(0, |live| live.accounted_flags.load(Ordering::Relaxed)))
+        Flags(self.overlay().map_or(0, |overlay| overlay.accounted_flags.load(Ordering::Relaxed)))
     }
 
     /// A handle on what is on the drives now, without what waits to be written. Of an object set that
     /// was ever kept ([`Objset::pin_synced`]), what it was then.
     #[must_use]
     pub fn synced(&self) -> Self {
-        let Some(live) = self.overlay() else { return self.clone() };
-        let kept = live.pinned_base.read().clone();
-        kept.unwrap_or_else(|| live.base())
+        let Some(overlay) = self.overlay() else { return self.clone() };
+        let kept = overlay.pinned_base.read().clone();
+        kept.unwrap_or_else(|| overlay.base())
     }
 
     /// Has [`Objset::synced`] give what is on the drives now, until this is said again. Where a group is
     /// written in several passes, what one has stored the next may store otherwise in its place: who
     /// only looks must not come across it.
     pub fn pin_synced(&self) {
-        if let Some(live) = self.overlay() {
-            *live.pinned_base.write() = Some(live.base());
+        if let Some(overlay) = self.overlay() {
+            *overlay.pinned_base.write() = Some(overlay.base());
         }
     }
 }

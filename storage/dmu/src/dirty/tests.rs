@@ -75,12 +75,17 @@ struct HookedSource {
 }
 
 impl Source for HookedSource {
-    fn read(&self, pointer: &Blkptr, place: Zbookmark, key: Option<&Key>) -> Result<Block, Error> {
+    fn read(
+        &self,
+        pointer: &Blkptr,
+        zbookmark: Zbookmark,
+        key: Option<&Key>,
+    ) -> Result<Block, Error> {
         let deed = self.hook.lock().take();
         if let Some(deed) = deed {
             deed();
         }
-        self.memory.read(pointer, place, key)
+        self.memory.read(pointer, zbookmark, key)
     }
 }
 

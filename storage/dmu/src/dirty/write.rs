@@ -20,8 +20,8 @@ pub(super) const SMALL_DIRTY_BYTES: u64 = 512;
 impl Object {
     pub(super) fn require_writable(&self) -> Result<(&Arc<DirtyObject>, &Arc<DirtyObjset>)> {
         let read_only = || Error::ReadOnly { zbookmark: self.zbookmark(BlockId::new(0)) };
-        let live = self.objset().overlay().ok_or_else(read_only)?;
-        Ok((self.entry().ok_or_else(read_only)?, live))
+        let overlay = self.objset().overlay().ok_or_else(read_only)?;
+        Ok((self.entry().ok_or_else(read_only)?, overlay))
     }
 
     /// Writes bytes at an offset. Blocks that are not written whole keep what they had.
@@ -37,9 +37,9 @@ impl Object {
         offset: u64,
         mut bytes: &'a [u8],
     ) -> Result<PendingWrite<'a, T>> {
-        let (entry, live) = self.require_writable()?;
+        let (entry, overlay) = self.require_writable()?;
         let size = self.current_block_size(entry)?;
-        let mut underway = PendingWrite::new(tx, entry, live);
+        let mut underway = PendingWrite::new(tx, entry, overlay);
         let mut at = offset;
         while !bytes.is_empty() {
             let (block, skip) = split_offset(at, size);
@@ -66,7 +66,7 @@ impl Object {
             bytes = rest;
             at = at.saturating_add(u64::try_from(count).unwrap_or(u64::MAX));
         }
-        live.mark_dirty(underway.tx().txg(), entry);
+        overlay.mark_dirty(underway.tx().txg(), entry);
         Ok(underway)
     }
 
@@ -78,17 +78,17 @@ impl Object {
         block: BlockId,
         change: &mut dyn FnMut(&mut [u8]),
     ) -> Result<()> {
-        let (entry, live) = self.require_writable()?;
+        let (entry, overlay) = self.require_writable()?;
         let size = self.current_block_size(entry)?;
         modify_block(entry, tx, block.get(), size, change)?;
-        live.mark_dirty(tx.txg(), entry);
+        overlay.mark_dirty(tx.txg(), entry);
         Ok(())
     }
 
     /// Makes zeros of a range of bytes: whole blocks become holes. A range that ends at the largest
     /// number cuts the object off there.
     pub fn free_range(&self, tx: &Tx, range: Range<u64>) -> Result<()> {
-        let (entry, live) = self.require_writable()?;
+        let (entry, overlay) = self.require_writable()?;
         let size = self.current_block_size(entry)?;
         let wide = u64::try_from(size).unwrap_or(u64::MAX);
         let end_block = lookup::end_block(entry);
@@ -117,7 +117,7 @@ impl Object {
             }
         }
         tx.add_dirty(SMALL_DIRTY_BYTES);
-        live.mark_dirty(tx.txg(), entry);
+        overlay.mark_dirty(tx.txg(), entry);
         Ok(())
     }
 
@@ -144,17 +144,17 @@ impl Object {
     }
 
     fn change_dnode(&self, tx: &Tx, change: &dyn Fn(&mut ondisk::dnode::Dnode)) -> Result<()> {
-        let (entry, live) = self.require_writable()?;
+        let (entry, overlay) = self.require_writable()?;
         entry.state.write().change_dnode(tx.txg(), change);
         tx.add_dirty(SMALL_DIRTY_BYTES);
-        live.mark_dirty(tx.txg(), entry);
+        overlay.mark_dirty(tx.txg(), entry);
         Ok(())
     }
 
     /// Replaces the block in which the bonus goes on; `None` takes it away. Its length is that of
     /// the block: a multiple of 512.
     pub fn set_spill(&self, tx: &Tx, content: Option<&[u8]>) -> Result<()> {
-        let (entry, live) = self.require_writable()?;
+        let (entry, overlay) = self.require_writable()?;
         let block = content.map(|bytes| Block::new(bytes.to_vec(), Order::Little));
         let mut state = entry.state.write();
         let (_, versions) = DirtyState::versions_from(&mut state.spill, tx.txg(), |_| None);
@@ -165,14 +165,14 @@ impl Object {
         tx.add_dirty_block(content.map_or(SMALL_DIRTY_BYTES, |bytes| {
             u64::try_from(bytes.len()).unwrap_or(SMALL_DIRTY_BYTES)
         }));
-        live.mark_dirty(tx.txg(), entry);
+        overlay.mark_dirty(tx.txg(), entry);
         Ok(())
     }
 
     /// Changes the size of its data blocks, in bytes. It may have one block at most, which is cut or
     /// filled up with zeros.
     pub fn set_block_size(&self, tx: &Tx, bytes: u32) -> Result<()> {
-        let (entry, live) = self.require_writable()?;
+        let (entry, overlay) = self.require_writable()?;
         if self.current_block_size(entry)? == usize::try_from(bytes).unwrap_or(usize::MAX) {
             return Ok(());
         }
@@ -191,7 +191,7 @@ impl Object {
             }
         }
         drop(state);
-        live.mark_dirty(tx.txg(), entry);
+        overlay.mark_dirty(tx.txg(), entry);
         match content {
             Some(content) => {
                 let wanted = usize::try_from(bytes).unwrap_or(usize::MAX);

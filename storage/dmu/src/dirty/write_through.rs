@@ -270,12 +270,12 @@ impl<'a> WriteRun<'a> {
 
 impl WriteTarget {
     /// Content of files and volumes alone: all else is changed again and again.
-    fn for_object(entry: &DirtyObject, live: &DirtyObjset) -> Option<Self> {
-        let early = Arc::clone(live.write_through.get()?);
+    fn for_object(entry: &DirtyObject, overlay: &DirtyObjset) -> Option<Self> {
+        let early = Arc::clone(overlay.write_through.get()?);
         if early.active_writers().load(Ordering::Relaxed) < early.min_writers() {
             return None;
         }
-        let tree = entry.state.read().tree(|dnode| live.build_tree(entry.id, dnode))?;
+        let tree = entry.state.read().tree(|dnode| overlay.build_tree(entry.id, dnode))?;
         let kind = tree.dnode.kind;
         if !matches!(kind, ObjectType::PLAIN_FILE | ObjectType::ZVOL) {
             return None;

@@ -144,9 +144,9 @@ impl Objset {
         edit: &mut dyn FnMut(&mut ObjsetHeader),
     ) -> Result<SyncOutput> {
         let root = Zbookmark::root(self.id());
-        let live = self.overlay().ok_or(Error::ReadOnly { zbookmark: root })?;
-        let base = live.base();
-        let entries = live.dirty_objects(syncing.txg);
+        let overlay = self.overlay().ok_or(Error::ReadOnly { zbookmark: root })?;
+        let base = overlay.base();
+        let entries = overlay.dirty_objects(syncing.txg);
         let alone = SyncContext { workers: 1, ..*syncing };
         // many objects are shared out among the crew, the blocks of a few are
         let outer = syncing.workers.min(entries.len() / OBJECTS_OF_A_THREAD);
@@ -167,7 +167,7 @@ impl Objset {
         let pointer = write_root(&base, syncing, &header)?;
         let (source, key) = (Arc::clone(base.source()), base.key().cloned());
         let fresh = Self::with_header(source, base.id(), pointer.clone(), header, key);
-        let changed = install_synced(live, syncing.txg, fresh, written);
+        let changed = install_synced(overlay, syncing.txg, fresh, written);
         Ok(SyncOutput { root: pointer, changed })
     }
 }
@@ -209,7 +209,7 @@ fn write_root(base: &Objset, syncing: &SyncContext<'_>, header: &ObjsetHeader) -
 
 /// Puts what was written under what is left of the changes.
 fn install_synced(
-    live: &DirtyObjset,
+    overlay: &DirtyObjset,
     txg: Txg,
     base: Objset,
     written: Vec<WrittenObject>,
@@ -220,9 +220,9 @@ fn install_synced(
         let before = before.as_ref().map(|tree| tree.dnode.clone());
         changed.push(DnodeChange { id: entry.id, before, after: after.clone() });
     }
-    live.install_synced(base, txg, &synced, |live| {
+    overlay.install_synced(base, txg, &synced, |overlay| {
         for WrittenObject { object: entry, after, .. } in written {
-            let tree = after.map(|dnode| live.build_tree(entry.id, dnode));
+            let tree = after.map(|dnode| overlay.build_tree(entry.id, dnode));
             entry.state.write().finish_txg(txg, tree);
         }
     });

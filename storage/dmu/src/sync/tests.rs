@@ -233,14 +233,14 @@ impl TestRun {
         let mut seen = BTreeSet::new();
         let mut space: BTreeMap<ObjectId, u64> = BTreeMap::new();
         let mut fill: BTreeMap<(ObjectId, bool), u64> = BTreeMap::new();
-        cold.walk(&WalkOptions::default(), &mut |place, found| {
+        cold.walk(&WalkOptions::default(), &mut |zbookmark, found| {
             let BlockVisit::Pointer(Blkptr::Regular(block)) = found else {
-                panic!("{place}: {found:?}")
+                panic!("{zbookmark}: {found:?}")
             };
-            assert!(seen.insert(block.dvas[0].unwrap().offset), "{place}: twice");
-            *space.entry(place.object).or_default() += u64::from(block.lsize);
+            assert!(seen.insert(block.dvas[0].unwrap().offset), "{zbookmark}: twice");
+            *space.entry(zbookmark.object).or_default() += u64::from(block.lsize);
             if block.level.get() == 0 {
-                *fill.entry((place.object, false)).or_default() += block.fill;
+                *fill.entry((zbookmark.object, false)).or_default() += block.fill;
             }
             WalkControl::Descend
         });
@@ -307,10 +307,10 @@ fn numbers_of_objects_that_went_with_the_group_they_came_with_are_free() {
     let gone = set.create(&tx, &large).unwrap().id();
     let kept = set.create(&tx, &large).unwrap().id();
     set.free(&tx, gone).unwrap();
-    let live = set.overlay().unwrap();
-    assert_eq!(live.claimed_slots(0..32).0.len(), 8);
+    let overlay = set.overlay().unwrap();
+    assert_eq!(overlay.claimed_slots(0..32).0.len(), 8);
     memory.sync_objset(&set, Txg::new(4)).unwrap();
-    assert_eq!(live.claimed_slots(0..32).0.len(), 0);
+    assert_eq!(overlay.claimed_slots(0..32).0.len(), 0);
     // nothing is in the way of one that was there before it
     let tx = Tx::syncing(Txg::new(5));
     set.create_at(&tx, ObjectId::new(gone.get() + 1), &new_object()).unwrap();
@@ -361,9 +361,9 @@ fn damaged_objset() -> (Objset, Arc<MemoryStore>, ObjectId) {
     let source = Arc::clone(&memory) as Arc<dyn Source>;
     let cold = Objset::open(source, ObjsetId::new(54), &synced.root, None).unwrap();
     let is_second = (file.id(), Level::new(1), BlockId::new(1));
-    cold.walk(&WalkOptions::default(), &mut |place, found| {
+    cold.walk(&WalkOptions::default(), &mut |zbookmark, found| {
         if let BlockVisit::Pointer(pointer) = found
-            && (place.object, place.level, place.block) == is_second
+            && (zbookmark.object, zbookmark.level, zbookmark.block) == is_second
         {
             memory.make_unreadable(pointer);
         }

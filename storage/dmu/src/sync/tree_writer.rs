@@ -106,8 +106,10 @@ impl<'a> TreeWriter<'a> {
 
     fn child_pointer(&self, seat: IndirectId, slot: usize) -> Result<Blkptr> {
         let content = self.indirect.get(&seat).map_or(&[][..], Vec::as_slice);
-        parse_child(content, Order::Little, slot)
-            .map_err(|why| Error::Corrupt { zbookmark: self.base.zbookmark(seat.0, seat.1), why })
+        parse_child(content, Order::Little, slot).map_err(|error| Error::Corrupt {
+            zbookmark: self.base.zbookmark(seat.0, seat.1),
+            why: error,
+        })
     }
 
     /// Brings an indirect block into memory.
@@ -316,7 +318,7 @@ impl<'a> TreeWriter<'a> {
         for slot in 0..content.len() / Blkptr::SIZE {
             let place: Zbookmark = self.base.zbookmark(seat.0, seat.1);
             let child = parse_child(content, Order::Little, slot)
-                .map_err(|why| Error::Corrupt { zbookmark: place, why })?;
+                .map_err(|error| Error::Corrupt { zbookmark: place, why: error })?;
             fill = fill.saturating_add(child.fill());
         }
         Ok(fill)
@@ -334,13 +336,13 @@ fn run_length(todo: &[(&PendingBlock, Blkptr)], workers: usize) -> usize {
 }
 
 /// What is below a damaged block: nothing that anybody could find.
-fn skip_if_damaged(why: Error) -> Result<Vec<u8>> {
-    let is_damage = match &why {
+fn skip_if_damaged(error: Error) -> Result<Vec<u8>> {
+    let is_damage = match &error {
         Error::Read { source } => !source.is_unavailable(),
         Error::Corrupt { .. } | Error::Mismatch { .. } => true,
         _ => false,
     };
-    if is_damage { Ok(Vec::new()) } else { Err(why) }
+    if is_damage { Ok(Vec::new()) } else { Err(error) }
 }
 
 fn store_pointer(content: &mut [u8], slot: usize, pointer: &Blkptr) {

@@ -88,10 +88,10 @@ fn holes_read_as_zeros_and_are_passed_in_few_reads() {
 
 fn walk_zbookmarks(set: &Objset, plan: &WalkOptions) -> (Vec<Zbookmark>, Vec<Zbookmark>) {
     let (mut seen, mut trouble) = (Vec::new(), Vec::new());
-    let ended = set.walk(plan, &mut |place, found| {
+    let ended = set.walk(plan, &mut |zbookmark, found| {
         match found {
-            BlockVisit::Pointer(_) => seen.push(place),
-            BlockVisit::Error(_) => trouble.push(place),
+            BlockVisit::Pointer(_) => seen.push(zbookmark),
+            BlockVisit::Error(_) => trouble.push(zbookmark),
         }
         WalkControl::Descend
     });

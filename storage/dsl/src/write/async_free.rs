@@ -259,18 +259,18 @@ impl FreeWork<'_> {
         };
         let plan = WalkOptions { born_after: entry.birth, include_holes: false, start: None };
         let mut stop = None;
-        objset.walk(&plan, &mut |place, found| match walk.visit(place, &found) {
+        objset.walk(&plan, &mut |zbookmark, found| match walk.visit(zbookmark, &found) {
             WalkStep::Continue(next) => next,
-            WalkStep::Stop(place, why) => {
-                stop = Some((place, why));
+            WalkStep::Stop(zbookmark, why) => {
+                stop = Some((zbookmark, why));
                 WalkControl::Stop
             }
         });
-        let Some((place, why)) = stop else {
+        let Some((zbookmark, why)) = stop else {
             walk.free_remaining_parents();
             return TreeStatus::Complete;
         };
-        entry.resume = [DESTROYED_OBJSET.get(), place.object.get(), 0, place.block.get()];
+        entry.resume = [DESTROYED_OBJSET.get(), zbookmark.object.get(), 0, zbookmark.block.get()];
         why
     }
 
@@ -335,44 +335,44 @@ struct TreeWalk<'a, 'b> {
 }
 
 impl TreeWalk<'_, '_> {
-    fn visit(&mut self, place: Zbookmark, found: &BlockVisit<'_>) -> WalkStep {
+    fn visit(&mut self, zbookmark: Zbookmark, found: &BlockVisit<'_>) -> WalkStep {
         let pointer = match found {
             BlockVisit::Pointer(pointer) => *pointer,
-            BlockVisit::Error(_) => return self.stop_at_unreadable(place),
+            BlockVisit::Error(_) => return self.stop_at_unreadable(zbookmark),
         };
         if pointer.kind() == ObjectType::OBJSET && self.pending_parents.is_empty() {
-            self.pending_parents.push((place, pointer.clone()));
+            self.pending_parents.push((zbookmark, pointer.clone()));
             return WalkStep::Continue(WalkControl::Descend);
         }
-        if self.is_already_freed(place, pointer) {
+        if self.is_already_freed(zbookmark, pointer) {
             return WalkStep::Continue(WalkControl::SkipChildren);
         }
-        self.free_finished_parents(place);
-        let meta = place.object == ObjectId::META;
+        self.free_finished_parents(zbookmark);
+        let meta = zbookmark.object == ObjectId::META;
         if !meta {
-            self.next_object = place.object.get().saturating_add(1);
+            self.next_object = zbookmark.object.get().saturating_add(1);
         }
-        if place.level.get() > 0 || meta {
-            self.pending_parents.push((place, pointer.clone()));
+        if zbookmark.level.get() > 0 || meta {
+            self.pending_parents.push((zbookmark, pointer.clone()));
             return WalkStep::Continue(WalkControl::Descend);
         }
         if self.work.budget == 0 {
-            return WalkStep::Stop(place, TreeStatus::Partial);
+            return WalkStep::Stop(zbookmark, TreeStatus::Partial);
         }
         self.work.free_block(pointer);
         WalkStep::Continue(WalkControl::Descend)
     }
 
     /// The walk cannot go on at a place: what it has left behind is freed, and it begins there again.
-    fn stop_at_unreadable(&mut self, place: Zbookmark) -> WalkStep {
-        let mut resume = first_data_block(place, &self.pending_parents);
+    fn stop_at_unreadable(&mut self, zbookmark: Zbookmark) -> WalkStep {
+        let mut resume = first_data_block(zbookmark, &self.pending_parents);
         // the root's place is that of the first block of dnodes
-        let stays = self.pending_parents.iter().skip(1).position(|(known, _)| *known == place);
+        let stays = self.pending_parents.iter().skip(1).position(|(known, _)| *known == zbookmark);
         if let Some(at) = stays {
             self.pending_parents.remove(at.saturating_add(1));
         }
-        self.free_finished_parents(place);
-        if place.object == ObjectId::META {
+        self.free_finished_parents(zbookmark);
+        if zbookmark.object == ObjectId::META {
             // never as the place of a block of dnodes: that says that all below it is freed
             let first = resume.block.get().saturating_mul(self.dnodes_per_block);
             let done = first.max(self.next_object);
@@ -385,11 +385,11 @@ impl TreeWalk<'_, '_> {
     /// Frees the blocks below which nothing is left when the walk comes to `next`.
     fn free_finished_parents(&mut self, next: Zbookmark) {
         while self.pending_parents.len() > 1 {
-            let Some((place, _)) = self.pending_parents.last() else { return };
-            let below = if place.object == next.object {
-                next.level < place.level
+            let Some((zbookmark, _)) = self.pending_parents.last() else { return };
+            let below = if zbookmark.object == next.object {
+                next.level < zbookmark.level
             } else {
-                place.object == ObjectId::META && !is_accounting_object(next.object)
+                zbookmark.object == ObjectId::META && !is_accounting_object(next.object)
             };
             if below {
                 return;
@@ -407,12 +407,12 @@ impl TreeWalk<'_, '_> {
     }
 
     /// Whether a block and all below it was freed before.
-    fn is_already_freed(&self, place: Zbookmark, pointer: &Blkptr) -> bool {
+    fn is_already_freed(&self, zbookmark: Zbookmark, pointer: &Blkptr) -> bool {
         let Some((object, block)) = self.resume else { return false };
         let fan_out = u64::from(pointer.lsize()) / BLKPTR_SIZE;
-        let span = fan_out.saturating_pow(place.level.get().into());
-        let end = place.block.get().saturating_add(1).saturating_mul(span);
-        match (place.object, object) {
+        let span = fan_out.saturating_pow(zbookmark.level.get().into());
+        let end = zbookmark.block.get().saturating_add(1).saturating_mul(span);
+        match (zbookmark.object, object) {
             (ObjectId::META, ObjectId::META) => end <= block,
             (here, ObjectId::META) => {
                 !is_accounting_object(here)
@@ -431,13 +431,13 @@ fn is_accounting_object(object: ObjectId) -> bool {
 }
 
 /// The first data block below a place at which the walk cannot go on.
-fn first_data_block(place: Zbookmark, above: &[(Zbookmark, Blkptr)]) -> Zbookmark {
+fn first_data_block(zbookmark: Zbookmark, above: &[(Zbookmark, Blkptr)]) -> Zbookmark {
     // the first is the root, which has no fan-out
-    let size = above.iter().skip(1).find(|(known, _)| known.object == place.object);
+    let size = above.iter().skip(1).find(|(known, _)| known.object == zbookmark.object);
     let fan_out = size.map_or(1024, |(_, pointer)| u64::from(pointer.lsize()) / BLKPTR_SIZE);
-    let span = fan_out.saturating_pow(place.level.get().into());
-    let block = place.block.get().saturating_mul(span);
-    Zbookmark { level: Level::new(0), block: BlockId::new(block), ..place }
+    let span = fan_out.saturating_pow(zbookmark.level.get().into());
+    let block = zbookmark.block.get().saturating_mul(span);
+    Zbookmark { level: Level::new(0), block: BlockId::new(block), ..zbookmark }
 }
 
 /// Hands a destroyed head's tree to the pool.
@@ -497,7 +497,7 @@ fn read_pointers(
     object.read(range.start.saturating_mul(BLKPTR_SIZE), &mut bytes)?;
     let order = object.bonus_order();
     let parse = |bytes: &[u8]| {
-        Blkptr::parse(bytes, order).map_err(|why| Error::Corrupt { object: id, why })
+        Blkptr::parse(bytes, order).map_err(|error| Error::Corrupt { object: id, why: error })
     };
     bytes.chunks_exact(Blkptr::SIZE).map(parse).collect()
 }

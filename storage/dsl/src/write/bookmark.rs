@@ -136,7 +136,7 @@ pub(crate) fn list_bookmarks(
     let mut found = Vec::new();
     for entry in change.zap_entries(bookmark_zap(change, head)?)? {
         let mark = Bookmark::from_words(&entry.value.u64s())
-            .map_err(|why| Error::Corrupt { object: head, why })?;
+            .map_err(|error| Error::Corrupt { object: head, why: error })?;
         found.push(NamedBookmark {
             name: String::from_utf8_lossy(&entry.name).into_owned(),
             bookmark: mark,

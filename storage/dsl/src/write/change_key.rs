@@ -159,7 +159,7 @@ impl<'a> RewrapWalk<'a> {
 
     fn rewrap_key(&mut self, key: ObjectId) -> Result<()> {
         let Self { change, key_change: rewrap, name, .. } = *self;
-        let failed = |why| Error::Key { name: name.to_owned(), why };
+        let failed = |error| Error::Key { name: name.to_owned(), why: error };
         let table = Zap::open(change.object(key)?)?;
         let wrapped = crate::keys::wrapped_key(&table, key, name)?;
         let open = unwrap_key(rewrap.old_key, &wrapped).map_err(failed)?;

@@ -298,13 +298,13 @@ impl SyncTaskContext<'_> {
     pub(crate) fn dir_phys(&self, id: ObjectId) -> Result<DirPhys> {
         let object = self.object(id)?;
         let parsed = DirPhys::parse(object.bonus(), object.bonus_order());
-        parsed.map_err(|why| Error::Corrupt { object: id, why })
+        parsed.map_err(|error| Error::Corrupt { object: id, why: error })
     }
 
     pub(crate) fn dataset_phys(&self, id: ObjectId) -> Result<DatasetPhys> {
         let object = self.object(id)?;
         let parsed = DatasetPhys::parse(object.bonus(), object.bonus_order());
-        parsed.map_err(|why| Error::Corrupt { object: id, why })
+        parsed.map_err(|error| Error::Corrupt { object: id, why: error })
     }
 
     pub(crate) fn update_dir<T>(

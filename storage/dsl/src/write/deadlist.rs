@@ -174,7 +174,7 @@ pub(crate) fn space_in_range(
 fn read_header(change: &SyncTaskContext<'_>, id: ObjectId) -> Result<Deadlist> {
     let object = change.object(id)?;
     let parsed = Deadlist::parse(object.bonus(), object.bonus_order());
-    parsed.map_err(|why| Error::Corrupt { object: id, why })
+    parsed.map_err(|error| Error::Corrupt { object: id, why: error })
 }
 
 fn add_to_header(change: &SyncTaskContext<'_>, id: ObjectId, delta: SpaceDelta) -> Result<()> {

@@ -289,9 +289,10 @@ fn what_is_below_a_block_of_dnodes_at_which_the_real_system_stopped_is_not_freed
 #[test]
 fn what_was_freed_before_something_unreadable_is_not_freed_again() {
     let (pool, tree) = pool_with_destroyed_tree([1, 2000, 40_000].into_iter());
-    tree.walk(&WalkOptions::default(), &mut |place, found| {
+    tree.walk(&WalkOptions::default(), &mut |zbookmark, found| {
         if let BlockVisit::Pointer(pointer) = found
-            && (place.object, place.level.get(), place.block.get()) == (ObjectId::META, 1, 1)
+            && (zbookmark.object, zbookmark.level.get(), zbookmark.block.get())
+                == (ObjectId::META, 1, 1)
         {
             pool.memory.make_unreadable(pointer);
         }

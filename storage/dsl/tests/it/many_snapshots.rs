@@ -24,9 +24,14 @@ struct CountingSource {
 }
 
 impl Source for CountingSource {
-    fn read(&self, pointer: &Blkptr, place: Zbookmark, key: Option<&Key>) -> Result<Block, Error> {
+    fn read(
+        &self,
+        pointer: &Blkptr,
+        zbookmark: Zbookmark,
+        key: Option<&Key>,
+    ) -> Result<Block, Error> {
         self.reads.fetch_add(1, Ordering::Relaxed);
-        self.memory.read(pointer, place, key)
+        self.memory.read(pointer, zbookmark, key)
     }
 }
 

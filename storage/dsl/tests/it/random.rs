@@ -147,8 +147,8 @@ impl RandomRun {
         for _ in 0..self.random.below(4) {
             let what = self.random.below(15);
             let done = self.run_operation(what);
-            if let Err(why) = done {
-                assert!(is_refusal(&why), "{why:?}");
+            if let Err(error) = done {
+                assert!(is_refusal(&error), "{error:?}");
             }
             self.check();
         }
@@ -336,9 +336,9 @@ impl RandomRun {
     }
 }
 
-fn is_refusal(why: &Error) -> bool {
+fn is_refusal(error: &Error) -> bool {
     matches!(
-        why,
+        error,
         Error::Exists { .. }
             | Error::Busy { .. }
             | Error::NoSpace { .. }

@@ -53,9 +53,9 @@ fn bp_dsize(vdevs: &vdev::VdevTree, pointer: &Blkptr) -> u64 {
 
 /// A pointer that holds its block has no address, and one that dedup knows has not its own: its
 /// number is made of its place and of itself.
-fn number_by_zbookmark(place: Zbookmark, pointer: &Blkptr) -> u64 {
+fn number_by_zbookmark(zbookmark: Zbookmark, pointer: &Blkptr) -> u64 {
     let mut hasher = DefaultHasher::new();
-    (place.object, place.level, place.block).hash(&mut hasher);
+    (zbookmark.object, zbookmark.level, zbookmark.block).hash(&mut hasher);
     pointer.encode().hash(&mut hasher);
     hasher.finish() | (1 << 63)
 }
@@ -69,18 +69,18 @@ pub(crate) fn add_dataset(model: &mut Model, source: &Arc<dyn Source>, dataset: 
     }
     let objset = Objset::open(Arc::clone(source), id, &record.root, None).unwrap();
     let blocks = &mut model.blocks;
-    let whole = objset.walk(&WalkOptions::default(), &mut |place, found| {
+    let whole = objset.walk(&WalkOptions::default(), &mut |zbookmark, found| {
         match found {
             BlockVisit::Pointer(pointer @ (Blkptr::Regular(_) | Blkptr::Embedded(_))) => {
                 let number = match pointer {
                     _ if is_unique_address(pointer) => block_number(pointer),
-                    _ => number_by_zbookmark(place, pointer),
+                    _ => number_by_zbookmark(zbookmark, pointer),
                 };
                 set.insert(number);
                 blocks.entry(number).or_insert_with(|| pointer.clone());
             }
             BlockVisit::Pointer(_) => {}
-            BlockVisit::Error(why) => panic!("{}: {why}", dataset.name()),
+            BlockVisit::Error(error) => panic!("{}: {error}", dataset.name()),
         }
         WalkControl::Descend
     });

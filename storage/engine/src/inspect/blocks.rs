@@ -107,14 +107,14 @@ impl RescuePool {
     pub fn inspect_blkptrs(&self, name: &str, object: u64) -> Result<Facts> {
         let object = self.object(name, object)?;
         let mut rows = Vec::new();
-        let all = object.walk(&WalkOptions::default(), &mut |place, found| {
+        let all = object.walk(&WalkOptions::default(), &mut |zbookmark, found| {
             let what = match found {
                 BlockVisit::Pointer(pointer) => format_pointer(pointer),
                 BlockVisit::Error(error) => format!("cannot be read: {error}"),
             };
             rows.push(json!({
-                "level": place.level.get(),
-                "block": place.block.get(),
+                "level": zbookmark.level.get(),
+                "block": zbookmark.block.get(),
                 "pointer": what,
             }));
             if rows.len() < MAX_ROWS { WalkControl::Descend } else { WalkControl::Stop }

@@ -29,12 +29,12 @@ pub(super) struct ZplAccounting {
 
 impl ZplAccounting {
     /// As a pool's version and features allow.
-    pub(super) fn new(owned: &ActivePool, world: &Environment) -> Self {
-        let mos = owned.mos();
+    pub(super) fn new(active: &ActivePool, world: &Environment) -> Self {
+        let mos = active.mos();
         let (objects, projects) =
             (has_feature(mos, "userobj_accounting"), has_feature(mos, "project_quota"));
         let counting = AccountingMode { objects, projects };
-        let counted = (owned.config().version >= SPA_VERSION_USERSPACE).then_some(counting);
+        let counted = (active.config().version >= SPA_VERSION_USERSPACE).then_some(counting);
         Self { counted, environment: world.clone() }
     }
 
@@ -61,6 +61,6 @@ impl spa::OwnerAccounting for ZplAccounting {
             return Ok(());
         };
         zpl::update_accounting(objset, tx, changed, counting, &mut || self.environment.random_u64())
-            .map_err(|why| spa::Error::Content { why: why.to_string() })
+            .map_err(|error| spa::Error::Content { why: error.to_string() })
     }
 }

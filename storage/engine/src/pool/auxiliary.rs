@@ -53,10 +53,10 @@ pub(super) fn open_best_match(
 }
 
 /// The copies of the pool's spares and cache drives, which are left alone.
-pub(super) fn duplicate_events(owned: &spa::ActivePool, found: &[FoundDrive]) -> Vec<Event> {
+pub(super) fn duplicate_events(active: &spa::ActivePool, found: &[FoundDrive]) -> Vec<Event> {
     let shown = |drive: &FoundDrive| drive.path.display().to_string();
     let mut events = Vec::new();
-    for (named, _) in owned.auxiliary() {
+    for (named, _) in active.auxiliary() {
         if let [used, copies @ ..] = rank_by_path(found, &named).as_slice() {
             let duplicate = |copy: &&FoundDrive| Event::DuplicateDevice {
                 path: shown(copy),
@@ -69,10 +69,10 @@ pub(super) fn duplicate_events(owned: &spa::ActivePool, found: &[FoundDrive]) ->
 }
 
 /// Has the pool take those of its spares and cache drives that are there.
-pub(super) fn open_auxiliary_drives(owned: &spa::ActivePool, opens: DeviceOpener<'_>) {
-    for (named, _) in owned.auxiliary() {
+pub(super) fn open_auxiliary_drives(active: &spa::ActivePool, opens: DeviceOpener<'_>) {
+    for (named, _) in active.auxiliary() {
         if let Some(device) = opens(&named) {
-            owned.open_auxiliary(named.guid, device);
+            active.open_auxiliary(named.guid, device);
         }
     }
 }
@@ -198,7 +198,7 @@ impl Pool {
             let what = format!("'{}' is too small: a drive has 64 MiB at least", small.spec.path);
             return Err(Error::Usage { what });
         }
-        self.0.spa.add_auxiliary(&new).map_err(|why| self.explain_error(&why))?;
+        self.0.spa.add_auxiliary(&new).map_err(|error| self.explain_error(&error))?;
         self.record_event("vdev add", words.join(" "))
     }
 
@@ -219,7 +219,7 @@ impl Pool {
             }
         }
         for guid in gone {
-            self.0.spa.remove_auxiliary(guid).map_err(|why| self.explain_error(&why))?;
+            self.0.spa.remove_auxiliary(guid).map_err(|error| self.explain_error(&error))?;
         }
         self.record_event("vdev remove", names.join(" "))
     }
@@ -237,8 +237,8 @@ impl Pool {
     }
 
     fn record_event(&self, what: &'static str, words: String) -> Result<()> {
-        self.run_sync_task(move |owned, change| {
-            record_pool_event(owned, change, what, &words);
+        self.run_sync_task(move |active, change| {
+            record_pool_event(active, change, what, &words);
             Ok(())
         })
     }

@@ -115,7 +115,7 @@ fn load_set(name: &str) -> std::result::Result<BTreeSet<String>, String> {
 
 /// Reads a set; `strict`: all that it names must be known here.
 fn read_set(path: &Path, strict: bool) -> std::result::Result<BTreeSet<String>, String> {
-    let unread = |why: std::io::Error| format!("cannot be read from {}: {why}", path.display());
+    let unread = |error: std::io::Error| format!("cannot be read from {}: {error}", path.display());
     let facts = std::fs::metadata(path).map_err(unread)?;
     if !facts.is_file() || facts.len() == 0 || facts.len() > MAX_FILE_SIZE {
         return Err(format!("({}) is no file of 1 to {MAX_FILE_SIZE} bytes", path.display()));

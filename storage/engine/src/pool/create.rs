@@ -150,7 +150,7 @@ fn create_pool(
         }
         of_vdevs.extend(devices);
         let top = spa::vdev_layout::top_vdev_config(vdev.layout, &drives, ashift, vdev.role);
-        tops.push(top.map_err(|why| Error::Usage { what: why.to_string() })?);
+        tops.push(top.map_err(|error| Error::Usage { what: error.to_string() })?);
     }
     let below = spa::NewPool {
         name: new.name.clone(),
@@ -161,24 +161,24 @@ fn create_pool(
         host: world.host.clone(),
         root_key: keying.as_ref().map(DatasetEncryption::to_root_key),
     };
-    let mut fill = |owned: &ActivePool, set: &spa::OpenDataset, tx: &txg::Tx| {
-        owned.set_owner_accounting(Arc::new(ZplAccounting::new(owned, world)));
-        super::filesystems::init_filesystem(owned, set, tx, (world, naming))
-            .map_err(|why| spa::Error::Content { why: why.to_string() })
+    let mut fill = |active: &ActivePool, set: &spa::OpenDataset, tx: &txg::Tx| {
+        active.set_owner_accounting(Arc::new(ZplAccounting::new(active, world)));
+        super::filesystems::init_filesystem(active, set, tx, (world, naming))
+            .map_err(|error| spa::Error::Content { why: error.to_string() })
     };
     let made = spa::create_pool(below, world.to_spa(), &mut fill);
-    let made =
-        made.map_err(|why| Error::CreateFailed { pool: new.name.clone(), why: why.to_string() })?;
+    let made = made
+        .map_err(|error| Error::CreateFailed { pool: new.name.clone(), why: error.to_string() })?;
     let held = Pool::new(made.pool, world.clone(), None);
     held.0.spa.close_dataset(made.root_objset);
     let user = keying.and_then(|keying| keying.user_key());
-    if let Err(why) = held
+    if let Err(error) = held
         .store_user_key(&new.name, user)
         .and_then(|()| apply_initial_properties(&held, &root, wishes))
     {
         // nobody has it, and its drives are as free as they were
         held.destroy_pool()?;
-        return Err(why);
+        return Err(error);
     }
     Ok(held)
 }
@@ -314,16 +314,16 @@ pub struct ImportOptions {
 pub fn preview_rewind(
     paths: &[PathBuf],
     wanted: &str,
-    how: &ImportOptions,
+    options: &ImportOptions,
     world: &Environment,
 ) -> Result<Option<RewindTarget>> {
-    let PoolDrives { guid: pool, members, .. } = find_pool_drives(paths, wanted, how, world)?;
+    let PoolDrives { guid: pool, members, .. } = find_pool_drives(paths, wanted, options, world)?;
     let devices = open_devices(&members, true)?;
     let search = crate::search_devices(&devices);
     let candidate = search.find_candidate(&pool.to_string())?;
     let chosen = open_with_rewind(
         candidate,
-        (how.rewind, &how.rewind_probe),
+        (options.rewind, &options.rewind_probe),
         (&world.cache, world.workers),
     )?;
     check_vdevs_present(candidate, &chosen.pool)?;
@@ -340,17 +340,17 @@ pub fn import(paths: &[PathBuf], wanted: &str, force: bool, world: &Environment)
 pub fn import_with(
     paths: &[PathBuf],
     wanted: &str,
-    how: &ImportOptions,
+    options: &ImportOptions,
     world: &Environment,
 ) -> Result<Pool> {
-    if let Some(name) = &how.new_name {
+    if let Some(name) = &options.new_name {
         check_pool_name(name)?;
     }
     let PoolDrives { guid: pool, members, duplicates, auxiliary: others } =
-        find_pool_drives(paths, wanted, how, world)?;
-    let devices = open_devices(&members, how.read_only)?;
+        find_pool_drives(paths, wanted, options, world)?;
+    let devices = open_devices(&members, options.read_only)?;
     let opens = |named: &AuxiliaryEntry| auxiliary::open_best_match(&others, named);
-    let held = import_opened(&devices, &pool.to_string(), how, &opens, world)?;
+    let held = import_opened(&devices, &pool.to_string(), options, &opens, world)?;
     held.add_events(duplicates);
     held.add_events(auxiliary::duplicate_events(&held.0.spa, &others));
     Ok(held)
@@ -382,7 +382,7 @@ pub fn import_devices(
 pub fn import_devices_with(
     devices: &[Arc<dyn Device>],
     wanted: &str,
-    how: &ImportOptions,
+    options: &ImportOptions,
     world: &Environment,
 ) -> Result<Pool> {
     let search = crate::search_devices(devices);
@@ -390,13 +390,13 @@ pub fn import_devices_with(
         let mut others = search.labelled_auxiliary().iter();
         others.find(|other| other.guid() == named.guid).map(|other| Arc::clone(&other.device))
     };
-    import_opened(devices, wanted, how, &opens, world)
+    import_opened(devices, wanted, options, &opens, world)
 }
 
 fn import_opened(
     devices: &[Arc<dyn Device>],
     wanted: &str,
-    how: &ImportOptions,
+    options: &ImportOptions,
     opens: auxiliary::DeviceOpener<'_>,
     world: &Environment,
 ) -> Result<Pool> {
@@ -404,44 +404,44 @@ fn import_opened(
     let candidate = search.find_candidate(wanted)?;
     let chosen = open_with_rewind(
         candidate,
-        (how.rewind, &how.rewind_probe),
+        (options.rewind, &options.rewind_probe),
         (&world.cache, world.workers),
     )?;
     let OpenedState { mut pool, target: rewound } = chosen;
     check_vdevs_present(candidate, &pool)?;
-    if let Some(name) = &how.new_name {
+    if let Some(name) = &options.new_name {
         pool_name::check_names_fit(&pool, name)?;
     }
-    match &how.new_name {
-        Some(name) if how.temporary => pool.set_temporary_name(name),
+    match &options.new_name {
+        Some(name) if options.temporary => pool.set_temporary_name(name),
         Some(name) => pool.rename(name),
         None => (),
     }
     let name = pool.name().to_owned();
     // nothing was written to it as yet
-    if how
+    if options
         .imported_pools
         .iter()
         .any(|(other, guid)| *other == name && *guid != candidate.guid.get())
     {
         return Err(Error::NameTaken { pool: name });
     }
-    let failed = |why: spa::Error| Error::NotWritable { pool: name, why: why.to_string() };
-    if how.read_only {
-        let owned = ActivePool::new_read_only(pool, world.to_spa()).map_err(failed)?;
-        let held = Pool::with_rewind(rewound, owned, world.clone(), how.loaded_keys.clone());
-        return load_keys(held, how);
+    let failed = |error: spa::Error| Error::NotWritable { pool: name, why: error.to_string() };
+    if options.read_only {
+        let active = ActivePool::new_read_only(pool, world.to_spa()).map_err(failed)?;
+        let held = Pool::with_rewind(rewound, active, world.clone(), options.loaded_keys.clone());
+        return load_keys(held, options);
     }
-    let owned = ActivePool::new(pool, world.to_spa()).map_err(failed)?;
+    let active = ActivePool::new(pool, world.to_spa()).map_err(failed)?;
     // who exports a pool has all written that was promised
     let exported = candidate.config().is_some_and(|label| label.pool.state == PoolState::Exported);
-    if how.allow_missing_logs || exported {
-        owned.allow_missing_logs();
+    if options.allow_missing_logs || exported {
+        active.allow_missing_logs();
     }
-    owned.set_host(world.host.clone());
-    auxiliary::open_auxiliary_drives(&owned, opens);
-    let held = Pool::with_rewind(rewound, owned, world.clone(), how.loaded_keys.clone());
-    let held = load_keys(held, how)?;
+    active.set_host(world.host.clone());
+    auxiliary::open_auxiliary_drives(&active, opens);
+    let held = Pool::with_rewind(rewound, active, world.clone(), options.loaded_keys.clone());
+    let held = load_keys(held, options)?;
     held.claim_logs()?;
     held.remove_interrupted_receives()?;
     held.update_device_paths();
@@ -449,13 +449,13 @@ fn import_opened(
 }
 
 /// Loads the keys that were given.
-fn load_keys(held: Pool, how: &ImportOptions) -> Result<Pool> {
-    for (dataset, secret) in &how.keys {
+fn load_keys(pool: Pool, options: &ImportOptions) -> Result<Pool> {
+    for (dataset, secret) in &options.keys {
         // it may be called otherwise from now on
         let below = dataset.find('/').and_then(|at| dataset.get(at..)).unwrap_or_default();
-        held.load_key(&format!("{}{below}", held.name()), secret)?;
+        pool.load_key(&format!("{}{below}", pool.name()), secret)?;
     }
-    Ok(held)
+    Ok(pool)
 }
 
 /// Refuses a pool of which a part is lost, as changing it would lose the rest: what is there can be
@@ -485,16 +485,16 @@ struct PoolDrives {
 fn find_pool_drives(
     paths: &[PathBuf],
     wanted: &str,
-    how: &ImportOptions,
+    options: &ImportOptions,
     world: &Environment,
 ) -> Result<PoolDrives> {
-    let search = crate::search(paths).filter_destroyed(how.destroyed);
+    let search = crate::search(paths).filter_destroyed(options.destroyed);
     let candidate = search.find_candidate(wanted)?;
     search.check_originals_unused(candidate)?;
     let newest = candidate.devices.iter().max_by_key(|device| device.newest_txg());
     if let Some(pool) = newest.map(|device| &device.config.pool) {
         let foreign = pool.host_id.is_some_and(|host| host != world.host.0);
-        if pool.state == PoolState::Active && foreign && !how.force {
+        if pool.state == PoolState::Active && foreign && !options.force {
             let host = pool.host_name.clone().unwrap_or_else(|| "another host".to_owned());
             return Err(Error::HostidMismatch { pool: candidate.name().to_owned(), host });
         }

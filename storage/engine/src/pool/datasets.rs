@@ -35,7 +35,7 @@ impl Pool {
         &self,
         work: impl FnOnce(&spa::ActivePool, &write::SyncTaskContext<'_>) -> Result<T> + Send + 'static,
     ) -> Result<T> {
-        self.0.spa.run_sync_task(work).map_err(|why| self.explain_error(&why))?
+        self.0.spa.run_sync_task(work).map_err(|error| self.explain_error(&error))?
     }
 
     /// Makes a file system.
@@ -66,24 +66,24 @@ impl Pool {
         self.check_quota_features(&new.name, &limits)?;
         check_properties(&new, dsl::DatasetKind::Filesystem)?;
         let user = keying.as_ref().and_then(DatasetEncryption::user_key);
-        let make = move |owned: &spa::ActivePool, change: &write::SyncTaskContext<'_>| {
+        let make = move |active: &spa::ActivePool, change: &write::SyncTaskContext<'_>| {
             let failed = |error: dsl::Error| Error::from_dsl_error(&new.name, &error);
             let id = write::create_dataset(change, &new.name).map_err(failed)?;
-            destroy_on_error(owned, change, &new.name, || {
+            destroy_on_error(active, change, &new.name, || {
                 let key = record_encryption(change, id, keying.as_ref()).map_err(failed)?;
                 if naming.case == zpl::CaseSensitivity::Insensitive {
                     write::set_case_insensitive(change, id).map_err(failed)?;
                 }
-                record_dataset_event(owned, change, "create", &new.name, "");
-                set_properties(owned, change, &new, dsl::DatasetKind::Filesystem)
+                record_dataset_event(active, change, "create", &new.name, "");
+                set_properties(active, change, &new, dsl::DatasetKind::Filesystem)
                     .map_err(failed)?;
                 let blank =
                     Objset::new_empty(Arc::clone(&source), id, Kind::Filesystem, key.clone());
-                let set = owned.open_dataset(
+                let set = active.open_dataset(
                     blank,
                     spa::StorageSettings { key, ..spa::StorageSettings::default() },
                 );
-                filesystems::init_filesystem(owned, &set, change.tx, (&world, naming))
+                filesystems::init_filesystem(active, &set, change.tx, (&world, naming))
                     .map_err(|why| Error::Refused { what: why.to_string() })?;
                 Ok(id)
             })
@@ -115,7 +115,7 @@ impl Pool {
                     kind.name()
                 ),
             }),
-            Err(why) => Err(Error::from_dsl_error(above, &why)),
+            Err(error) => Err(Error::from_dsl_error(above, &error)),
         }
     }
 
@@ -132,11 +132,17 @@ impl Pool {
     /// clone of.
     pub fn create_bookmark(&self, snapshot: &str, mark: &str) -> Result<()> {
         let (snapshot, mark) = (snapshot.to_owned(), mark.to_owned());
-        self.run_sync_task(move |owned, change| {
+        self.run_sync_task(move |active, change| {
             write::create_bookmark(change, &mark, &snapshot)
                 .map_err(|error| Error::from_dsl_error(&mark, &error))?;
             let head = mark.split('#').next().unwrap_or_default();
-            record_dataset_event(owned, change, "bookmark", head, &format!("{mark} of {snapshot}"));
+            record_dataset_event(
+                active,
+                change,
+                "bookmark",
+                head,
+                &format!("{mark} of {snapshot}"),
+            );
             Ok(())
         })
     }
@@ -157,16 +163,16 @@ impl Pool {
             check_properties(&NewDataset { name, properties }, dsl::DatasetKind::Snapshot)?;
         }
         let (names, properties) = (names.to_vec(), properties.to_vec());
-        self.run_sync_task(move |owned, change| {
+        self.run_sync_task(move |active, change| {
             let first = names.first().cloned().unwrap_or_default();
             let all: Vec<&str> = names.iter().map(String::as_str).collect();
             write::create_snapshots(change, &all)
                 .map_err(|error| Error::from_dsl_error(&first, &error))?;
             for name in all {
-                record_dataset_event(owned, change, "snapshot", name, "");
+                record_dataset_event(active, change, "snapshot", name, "");
                 for (property, value) in &properties {
                     set_property(
-                        owned,
+                        active,
                         change,
                         (name, dsl::DatasetKind::Snapshot),
                         (property, value),
@@ -184,15 +190,15 @@ impl Pool {
             self.find_dataset(name)?.key().map_err(|error| Error::from_dsl_error(name, &error))?;
         let heads = [name.to_owned()];
         let name = name.to_owned();
-        self.run_retiring_task(&heads, move |owned, change| {
+        self.run_retiring_task(&heads, move |active, change| {
             let failed = |error: dsl::Error| Error::from_dsl_error(&name, &error);
             if key.is_none() {
                 write::check_no_partial_log(change, &name, None).map_err(failed)?;
             }
             write::rollback(change, &name, None).map_err(failed)?;
-            owned.close_dataset(write::head_id(change, &name).map_err(failed)?);
-            record_dataset_event(owned, change, "rollback", &name, "");
-            reset_intent_log(owned, change, &name, key)
+            active.close_dataset(write::head_id(change, &name).map_err(failed)?);
+            record_dataset_event(active, change, "rollback", &name, "");
+            reset_intent_log(active, change, &name, key)
         })
     }
 
@@ -228,17 +234,17 @@ impl Pool {
         let mut sizes: Vec<_> = new.properties.extract_if(.., is_size).collect();
         sizes.extend(reserved);
         let name = new.name.clone();
-        self.run_sync_task(move |owned, change| {
+        self.run_sync_task(move |active, change| {
             let failed = |error: dsl::Error| Error::from_dsl_error(&new.name, &error);
             if key.is_none() {
                 write::check_no_partial_log(change, &new.name, Some(&snapshot)).map_err(failed)?;
             }
             write::create_clone(change, &new.name, &snapshot).map_err(failed)?;
-            reset_intent_log(owned, change, &new.name, key)?;
+            reset_intent_log(active, change, &new.name, key)?;
             let origin = format!("origin={snapshot} ({})", dataset_id(change, &snapshot));
-            record_dataset_event(owned, change, "clone", &new.name, &origin);
-            destroy_on_error(owned, change, &new.name, || {
-                set_properties(owned, change, &new, kind).map_err(failed)
+            record_dataset_event(active, change, "clone", &new.name, &origin);
+            destroy_on_error(active, change, &new.name, || {
+                set_properties(active, change, &new, kind).map_err(failed)
             })
         })?;
         for (property, size) in sizes {
@@ -259,10 +265,10 @@ impl Pool {
             let failed = |error: dsl::Error| Error::from_dsl_error(name, &error);
             let user = clone.tree().wrapping_key(&clone).map_err(failed)?;
             let promoted = name.to_owned();
-            self.run_sync_task(move |owned, change| {
+            self.run_sync_task(move |active, change| {
                 write::promote(change, &promoted)
                     .map_err(|error| Error::from_dsl_error(&promoted, &error))?;
-                record_dataset_event(owned, change, "promote", &promoted, "");
+                record_dataset_event(active, change, "promote", &promoted, "");
                 Ok(())
             })?;
             self.store_user_key(name, user)
@@ -276,11 +282,11 @@ impl Pool {
             return self.rename_head_dataset(from, to);
         }
         let (from, to) = (from.to_owned(), to.to_owned());
-        self.run_sync_task(move |owned, change| {
+        self.run_sync_task(move |active, change| {
             let id = dataset_id(change, &from);
             write::rename_snapshot(change, &from, &to, below)
                 .map_err(|error| Error::from_dsl_error(&from, &error))?;
-            record_event_with_id(owned, change, "rename", (&from, id), &format!("-> {to}"));
+            record_event_with_id(active, change, "rename", (&from, id), &format!("-> {to}"));
             Ok(())
         })
     }
@@ -298,8 +304,8 @@ impl Pool {
         }
         let kind = self.dataset_kind(name)?;
         let (name, property, value) = (name.to_owned(), property.to_owned(), value.to_owned());
-        self.run_sync_task(move |owned, change| {
-            set_property(owned, change, (&name, kind), (&property, &value))
+        self.run_sync_task(move |active, change| {
+            set_property(active, change, (&name, kind), (&property, &value))
                 .map_err(|error| Error::from_dsl_error(&name, &error))
         })?;
         self.refresh_properties();
@@ -319,10 +325,10 @@ impl Pool {
     fn clear_property(&self, name: &str, property: &str, received: bool) -> Result<()> {
         let kind = self.dataset_kind(name)?;
         let (name, property) = (name.to_owned(), property.to_owned());
-        self.run_sync_task(move |owned, change| {
+        self.run_sync_task(move |active, change| {
             write::inherit_property(change, &name, kind, &property, received)
                 .map_err(|error| Error::from_dsl_error(&name, &error))?;
-            record_dataset_event(owned, change, "inherit", &name, &format!("{property}="));
+            record_dataset_event(active, change, "inherit", &name, &format!("{property}="));
             Ok(())
         })?;
         self.refresh_properties();
@@ -348,13 +354,13 @@ impl Pool {
 
 /// What a head has of the intent log of the snapshot that it follows is not its own.
 fn reset_intent_log(
-    owned: &spa::ActivePool,
+    active: &spa::ActivePool,
     change: &write::SyncTaskContext<'_>,
     name: &str,
     key: Option<Key>,
 ) -> Result<()> {
     let id = write::head_id(change, name).map_err(|error| Error::from_dsl_error(name, &error))?;
-    owned.clear_log_header(change, id, key).map_err(|why| Error::Refused { what: why.to_string() })
+    active.clear_log_header(change, id, key).map_err(|why| Error::Refused { what: why.to_string() })
 }
 
 /// Says that a head is encrypted whose content is not made yet; gives the key of its blocks.
@@ -394,7 +400,7 @@ pub(super) fn check_properties(new: &NewDataset, kind: dsl::DatasetKind) -> Resu
 
 /// Makes a head that was just begun whole. If that cannot be, it is not made.
 pub(super) fn destroy_on_error<T>(
-    owned: &spa::ActivePool,
+    active: &spa::ActivePool,
     change: &write::SyncTaskContext<'_>,
     name: &str,
     rest: impl FnOnce() -> Result<T>,
@@ -404,31 +410,31 @@ pub(super) fn destroy_on_error<T>(
         let failed = |error: dsl::Error| Error::from_dsl_error(name, &error);
         let id = write::head_id(change, name).map_err(failed)?;
         write::destroy(change, name).map_err(failed)?;
-        owned.close_dataset(id);
+        active.close_dataset(id);
     }
     done
 }
 
 /// Sets the properties of a dataset that was just made.
 pub(super) fn set_properties(
-    owned: &spa::ActivePool,
+    active: &spa::ActivePool,
     change: &write::SyncTaskContext<'_>,
     new: &NewDataset,
     kind: dsl::DatasetKind,
 ) -> dsl::Result<()> {
     let mut all = new.properties.iter();
-    all.try_for_each(|(name, value)| set_property(owned, change, (&new.name, kind), (name, value)))
+    all.try_for_each(|(name, value)| set_property(active, change, (&new.name, kind), (name, value)))
 }
 
 /// Sets a property as its text says.
 fn set_property(
-    owned: &spa::ActivePool,
+    active: &spa::ActivePool,
     change: &write::SyncTaskContext<'_>,
     (dataset, kind): (&str, dsl::DatasetKind),
     (property, value): (&str, &str),
 ) -> dsl::Result<()> {
     let setting = dsl::property::parse_value(property, kind, value)?;
     write::set_property(change, dataset, kind, (property, &setting), write::SetSource::Local)?;
-    record_dataset_event(owned, change, "set", dataset, &format_assignment(property, &setting));
+    record_dataset_event(active, change, "set", dataset, &format_assignment(property, &setting));
     Ok(())
 }

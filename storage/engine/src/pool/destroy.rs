@@ -83,14 +83,14 @@ impl Pool {
         let batch = plan.next_names().to_vec();
         let (names, known, later) = (Arc::clone(&plan.names), plan.snapshots.clone(), plan.later);
         let (first, count, used) = (plan.done, batch.len(), self.0.volume_holds.clone());
-        let found = self.run_retiring_task(&batch, move |owned, change| {
+        let found = self.run_retiring_task(&batch, move |active, change| {
             let snapshots = match known {
                 Some(known) => known,
                 None => Arc::new(check_all(change, &names, later, &used)?),
             };
             let batch = names.iter().zip(snapshots.iter().copied()).skip(first).take(count);
             let batch: Vec<_> = batch.map(|(name, id)| (name.as_str(), id)).collect();
-            destroy_now(owned, change, &batch, later, &used)?;
+            destroy_now(active, change, &batch, later, &used)?;
             Ok(snapshots)
         })?;
         plan.snapshots = Some(found);
@@ -124,7 +124,7 @@ fn check_all(
     let mut found = Vec::with_capacity(names.len());
     for siblings in names.chunk_by(|one, other| are_siblings(one, other)) {
         let Some(name) = siblings.first() else { continue };
-        let (head, failed) = (head_of(name), |why| Error::from_dsl_error(head_of(name), &why));
+        let (head, failed) = (head_of(name), |error| Error::from_dsl_error(head_of(name), &error));
         if is_head(name) {
             used.check_not_held(change, name).map_err(failed)?;
         }
@@ -152,7 +152,7 @@ fn part_of(name: &str) -> Option<&str> {
 
 /// Destroys one batch: snapshots of one file system that follow one another in it at once.
 fn destroy_now(
-    owned: &ActivePool,
+    active: &ActivePool,
     change: &SyncTaskContext<'_>,
     batch: &[(&str, ObjsetId)],
     later: bool,
@@ -172,17 +172,17 @@ fn destroy_now(
             let parts: Vec<_> = parts.collect();
             write::destroy_snapshots(change, head_of(name), &parts, later).map_err(failed)?;
             for (name, id) in siblings {
-                record_event_with_id(owned, change, "destroy", (name, *id), "");
+                record_event_with_id(active, change, "destroy", (name, *id), "");
             }
         } else if name.contains('#') {
             let id = dataset_id(change, name);
             write::destroy_bookmark(change, name).map_err(failed)?;
-            record_event_with_id(owned, change, "destroy", (name, id), "");
+            record_event_with_id(active, change, "destroy", (name, id), "");
         } else {
             let id = write::head_id(change, name).map_err(failed)?;
             write::destroy(change, name).map_err(failed)?;
-            owned.close_dataset(id);
-            record_event_with_id(owned, change, "destroy", (name, id), "");
+            active.close_dataset(id);
+            record_event_with_id(active, change, "destroy", (name, id), "");
         }
     }
     Ok(())

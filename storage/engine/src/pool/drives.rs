@@ -42,7 +42,7 @@ impl Pool {
     pub fn detach_drive(&self, drive: &str) -> Result<()> {
         let found = self.find_drive(drive)?;
         let done = self.0.spa.detach(found.guid);
-        done.map_err(|why| self.drive_error(drive, &why))?;
+        done.map_err(|error| self.drive_error(drive, &error))?;
         self.record_drive_event("detach", &found);
         Ok(())
     }
@@ -82,8 +82,8 @@ impl Pool {
     /// Has a group written, with a note that a drive is back.
     fn record_online(&self, path: &str) {
         let what = format!("vdev={path}");
-        let _ = self.0.spa.run_sync_task(move |owned, change| {
-            record_pool_event(owned, change, "online", &what);
+        let _ = self.0.spa.run_sync_task(move |active, change| {
+            record_pool_event(active, change, "online", &what);
         });
     }
 
@@ -119,7 +119,7 @@ impl Pool {
     /// The same with a drive that is open already.
     pub fn reopen_drive(&self, guid: u64, device: &Drive) -> Result<()> {
         let done = self.0.spa.reattach_device(Guid::new(guid), Arc::clone(device));
-        done.map_err(|why| self.drive_error(device.name(), &why))?;
+        done.map_err(|error| self.drive_error(device.name(), &error))?;
         self.record_online(device.name());
         Ok(())
     }
@@ -132,8 +132,8 @@ impl Pool {
             let found = self.0.spa.tree().leaf(leaf.guid);
             found.is_some_and(|leaf| leaf.device().is_none())
         });
-        let place = |leaf: &VdevConfig| Some((leaf.guid.get(), PathBuf::from(leaf.path.as_ref()?)));
-        missing.filter_map(place).collect()
+        let path = |leaf: &VdevConfig| Some((leaf.guid.get(), PathBuf::from(leaf.path.as_ref()?)));
+        missing.filter_map(path).collect()
     }
 
     fn attach_child(
@@ -145,7 +145,7 @@ impl Pool {
     ) -> Result<()> {
         let new = NewChild { spec: describe_drive((&path.to_owned(), &device)), device };
         let done = self.0.spa.attach_child(old.guid, new, stay);
-        done.map_err(|why| self.drive_error(name, &why))?;
+        done.map_err(|error| self.drive_error(name, &error))?;
         self.record_drive_event(
             if stay == AttachMode::Replace { "replace" } else { "attach" },
             old,
@@ -156,7 +156,7 @@ impl Pool {
     /// Takes away drives that were replaced, and whose successors have all.
     pub(super) fn finish_replacements(&self) -> Result<()> {
         let done = self.0.spa.finish_replacements();
-        done.map(drop).map_err(|why| self.explain_error(&why))
+        done.map(drop).map_err(|error| self.explain_error(&error))
     }
 
     fn open_unused_drive(&self, path: &Path, force: bool) -> Result<Drive> {
@@ -202,12 +202,13 @@ impl Pool {
     /// The guid of a drive, be it one of the pool's data, of its cache, or a spare.
     pub(super) fn find_any_drive(&self, wanted: &str) -> Result<Guid> {
         let found = self.find_drive(wanted).map(|leaf| leaf.guid);
-        found.or_else(|why| self.find_auxiliary_drive(wanted).map(|named| named.guid).ok_or(why))
+        found
+            .or_else(|error| self.find_auxiliary_drive(wanted).map(|named| named.guid).ok_or(error))
     }
 
-    fn drive_error(&self, drive: &str, why: &spa::Error) -> Error {
-        match why {
-            spa::Error::DeviceChange(why) => Error::Usage { what: format!("'{drive}': {why}") },
+    fn drive_error(&self, drive: &str, error: &spa::Error) -> Error {
+        match error {
+            spa::Error::DeviceChange(error) => Error::Usage { what: format!("'{drive}': {error}") },
             other => self.explain_error(other),
         }
     }
@@ -215,8 +216,8 @@ impl Pool {
     fn record_drive_event(&self, what: &'static str, old: &VdevConfig) {
         let path = old.path.clone().unwrap_or_default();
         // it is done whether it is written down or not
-        let _ = self.0.spa.run_sync_task(move |owned, change| {
-            record_pool_event(owned, change, what, &format!("vdev={path}"));
+        let _ = self.0.spa.run_sync_task(move |active, change| {
+            record_pool_event(active, change, what, &format!("vdev={path}"));
         });
     }
 }

@@ -91,21 +91,21 @@ pub(super) fn encryption_error(name: &str, why: &str) -> Error {
 impl EncryptionOptions {
     /// Takes what is about encryption out of the properties.
     pub(super) fn extract(new: &mut NewDataset) -> Self {
-        let mut wish = Self::default();
+        let mut options = Self::default();
         let (about, rest) = std::mem::take(&mut new.properties)
             .into_iter()
             .partition(|(name, _)| is_encryption_property(name));
         new.properties = rest;
         for (name, value) in about {
             let place = match name.as_str() {
-                "encryption" => &mut wish.encryption,
-                "keyformat" => &mut wish.format,
-                "keylocation" => &mut wish.location,
-                _ => &mut wish.iterations,
+                "encryption" => &mut options.encryption,
+                "keyformat" => &mut options.format,
+                "keylocation" => &mut options.location,
+                _ => &mut options.iterations,
             };
             *place = Some(value);
         }
-        wish
+        options
     }
 
     /// How often a passphrase is stretched; 0 for other keys.
@@ -136,12 +136,13 @@ impl EncryptionOptions {
         let salt = if iterations == 0 { 0 } else { world.random_u64().max(1) };
         let secret = secret.ok_or_else(|| encryption_error(name, "its key was not given"))?;
         let stretching = Pbkdf2Params { salt, iterations };
-        let wrapping = format.derive_wrapping_key(secret, stretching).map_err(|why| match why {
-            transform::Error::KeyForm { wanted } => {
-                Error::InvalidKey { dataset: name.to_owned(), expected: wanted.to_owned() }
-            }
-            why => encryption_error(name, &why.to_string()),
-        })?;
+        let wrapping =
+            format.derive_wrapping_key(secret, stretching).map_err(|error| match error {
+                transform::Error::KeyForm { wanted } => {
+                    Error::InvalidKey { dataset: name.to_owned(), expected: wanted.to_owned() }
+                }
+                error => encryption_error(name, &error.to_string()),
+            })?;
         Ok(UserKey { wrapping_key: wrapping, format, pbkdf2: stretching })
     }
 
@@ -159,25 +160,25 @@ pub(super) fn new_encryption(
     above: Option<&Dataset>,
     secret: Option<&[u8]>,
 ) -> Result<Option<DatasetEncryption>> {
-    let wish = EncryptionOptions::extract(new);
+    let options = EncryptionOptions::extract(new);
     let failed = |error: dsl::Error| Error::from_dsl_error(&new.name, &error);
     let facts = above.map(Dataset::key_info).transpose().map_err(failed)?.flatten();
     let inherited = facts.as_ref().and_then(|facts| Suite::from_code(facts.suite_code).ok());
-    let suite = match wish.encryption.as_deref() {
+    let suite = match options.encryption.as_deref() {
         Some(word) => parse_suite(&new.name, word)?,
         None => inherited,
     };
     let Some(suite) = suite else {
-        if wish.has_key_options() || secret.is_some() {
+        if options.has_key_options() || secret.is_some() {
             return Err(encryption_error(&new.name, "a key is of no use without encryption"));
         }
         return Ok(None);
     };
     let key = (DatasetKey::generate(suite, &*world.random), random_iv(world));
     let (Some(facts), Some(above), false) =
-        (facts, above, wish.has_key_options() || secret.is_some())
+        (facts, above, options.has_key_options() || secret.is_some())
     else {
-        return new_root_encryption(world, new, &wish, key, secret).map(Some);
+        return new_root_encryption(world, new, &options, key, secret).map(Some);
     };
     let wrapping = above.tree().wrapping_key(above).map_err(failed)?;
     let wrapping = wrapping.ok_or_else(|| keys::locked_error(above))?;
@@ -196,20 +197,20 @@ pub(super) fn new_encryption(
 fn new_root_encryption(
     world: &Environment,
     new: &mut NewDataset,
-    wish: &EncryptionOptions,
+    options: &EncryptionOptions,
     (key, iv): (DatasetKey, [u8; 12]),
     secret: Option<&[u8]>,
 ) -> Result<DatasetEncryption> {
     let name = &new.name;
-    let word = wish.format.as_deref();
+    let word = options.format.as_deref();
     let word = word.ok_or_else(|| encryption_error(name, "a key of its own needs a keyformat"))?;
-    let location = wish.location.clone().unwrap_or_else(|| "prompt".to_owned());
+    let location = options.location.clone().unwrap_or_else(|| "prompt".to_owned());
     check_location_format(name, &location)?;
     let UserKey { wrapping_key: wrapping, format, pbkdf2: stretching } =
-        wish.derive_user_key(world, name, word, secret)?;
+        options.derive_user_key(world, name, word, secret)?;
     let Pbkdf2Params { salt, iterations } = stretching;
-    let wrapped =
-        wrap_key(&wrapping, &key, iv).map_err(|why| encryption_error(name, &why.to_string()))?;
+    let wrapped = wrap_key(&wrapping, &key, iv)
+        .map_err(|error| encryption_error(name, &error.to_string()))?;
     new.properties.push(("keylocation".to_owned(), location));
     let (wrapping, key) = (Arc::new(wrapping), Arc::new(key));
     Ok(DatasetEncryption {

@@ -17,34 +17,34 @@ pub(super) fn dataset_id(change: &SyncTaskContext<'_>, name: &str) -> ObjsetId {
 
 /// Writes down what was done to a dataset.
 pub(super) fn record_dataset_event(
-    owned: &ActivePool,
+    active: &ActivePool,
     change: &SyncTaskContext<'_>,
     what: &str,
     name: &str,
     detail: &str,
 ) {
-    record_event_with_id(owned, change, what, (name, dataset_id(change, name)), detail);
+    record_event_with_id(active, change, what, (name, dataset_id(change, name)), detail);
 }
 
 /// The same of one that may be no more.
 pub(super) fn record_event_with_id(
-    owned: &ActivePool,
+    active: &ActivePool,
     change: &SyncTaskContext<'_>,
     what: &str,
     dataset: (&str, ObjsetId),
     detail: &str,
 ) {
-    owned.log_history(change, &Entry::Event { name: what, detail, dataset: Some(dataset) });
+    active.log_history(change, &Entry::Event { name: what, detail, dataset: Some(dataset) });
 }
 
 /// Writes down what was done to the pool.
 pub(super) fn record_pool_event(
-    owned: &ActivePool,
+    active: &ActivePool,
     change: &SyncTaskContext<'_>,
     what: &str,
     detail: &str,
 ) {
-    owned.log_history(change, &Entry::Event { name: what, detail, dataset: None });
+    active.log_history(change, &Entry::Event { name: what, detail, dataset: None });
 }
 
 /// What a property is set to, as histories have it.
@@ -74,7 +74,7 @@ impl Pool {
         let _ = self.sync();
         let look = self.0.spa.synced_mos();
         let directory = PoolDirectory::open(look.clone());
-        let directory = directory.map_err(|why| self.explain_error(&why))?;
+        let directory = directory.map_err(|error| self.explain_error(&error))?;
         crate::inspect::read_history(self.name(), &directory, internal)
     }
 }

@@ -30,14 +30,14 @@ impl Pool {
             return Ok(());
         }
         let pool = self.name().to_owned();
-        self.run_sync_task(move |owned, change| {
+        self.run_sync_task(move |active, change| {
             let failed = |error: dsl::Error| Error::from_dsl_error(&pool, &error);
             write::release_temporary_holds(change).map_err(failed)?;
             for path in &lost {
                 let id = dataset_id(change, path);
                 if write::destroy_partial_receive(change, path).map_err(failed)? {
-                    owned.close_dataset(id);
-                    record_event_with_id(owned, change, "destroy", (path, id), "");
+                    active.close_dataset(id);
+                    record_event_with_id(active, change, "destroy", (path, id), "");
                 }
             }
             Ok(())
@@ -50,7 +50,7 @@ impl Pool {
             let Some(table) = directory.object(write::TMP_USERREFS)? else { return Ok(0) };
             Ok(Zap::open(table)?.count()?)
         };
-        Ok(count().map_err(|why| self.explain_error(&why))? != 0)
+        Ok(count().map_err(|error| self.explain_error(&error))? != 0)
     }
 }
 

@@ -39,7 +39,7 @@ pub fn try_keys(
     for (root, secret) in given.filter(|(name, _)| own.iter().any(|root| root.name == *name)) {
         match pool.load_key(&root, &secret) {
             Ok(()) => tried.valid.push((root, secret)),
-            Err(why) => tried.errors.push(why),
+            Err(error) => tried.errors.push(error),
         }
     }
     Ok(tried)

@@ -131,32 +131,32 @@ impl std::fmt::Debug for Pool {
 }
 
 impl Pool {
-    fn new(owned: ActivePool, world: Environment, keys: Option<LoadedKeys>) -> Self {
-        Self::with_rewind(None, owned, world, keys)
+    fn new(active: ActivePool, world: Environment, keys: Option<LoadedKeys>) -> Self {
+        Self::with_rewind(None, active, world, keys)
     }
 
     fn with_rewind(
         rewound: Option<RewindTarget>,
-        owned: ActivePool,
+        active: ActivePool,
         world: Environment,
         keys: Option<LoadedKeys>,
     ) -> Self {
         let (files, volumes) = (Mutex::default(), Mutex::default());
         device::buffer::raise_limit(usize::try_from(world.max_dirty).unwrap_or(usize::MAX));
-        owned.set_owner_accounting(Arc::new(accounting::ZplAccounting::new(&owned, &world)));
-        let owned = Arc::new(owned);
-        let weak = Arc::downgrade(&owned);
+        active.set_owner_accounting(Arc::new(accounting::ZplAccounting::new(&active, &world)));
+        let active = Arc::new(active);
+        let weak = Arc::downgrade(&active);
         // whoever waits for a group and finds nobody who writes it does so
-        owned.txgs().set_inline_sync(move || {
-            if let Some(owned) = weak.upgrade() {
-                drop(owned.sync());
+        active.txgs().set_inline_sync(move || {
+            if let Some(active) = weak.upgrade() {
+                drop(active.sync());
             }
         });
         let goes_on = AtomicBool::new(false);
         let keys = keys.map(|known| known.0).unwrap_or_default();
         let scans = scan::ScanControl::default();
-        let held = Self(Arc::new(Inner {
-            spa: owned,
+        let pool = Self(Arc::new(Inner {
+            spa: active,
             environment: world,
             filesystems: files,
             volumes,
@@ -169,8 +169,8 @@ impl Pool {
             events: Mutex::default(),
             tree: Mutex::default(),
         }));
-        held.load_failmode();
-        held
+        pool.load_failmode();
+        pool
     }
 
     /// Its name.
@@ -209,7 +209,7 @@ impl Pool {
 
     /// Has everything that was changed so far written, and waits for that.
     pub fn sync(&self) -> Result<()> {
-        self.0.spa.sync().map_err(|why| self.explain_error(&why))
+        self.0.spa.sync().map_err(|error| self.explain_error(&error))
     }
 
     /// Writes out what was changed, every `interval` and when enough of it waits, until told to
@@ -258,7 +258,7 @@ impl Pool {
         if !self.is_suspended() {
             self.reopen_drives();
         }
-        self.0.spa.clear(only).map_err(|why| self.explain_error(&why))?;
+        self.0.spa.clear(only).map_err(|error| self.explain_error(&error))?;
         self.sync()?;
         self.update_device_paths();
         Ok(())
@@ -298,7 +298,7 @@ impl Pool {
         self.stop_scans();
         self.0.filesystems.lock().clear();
         self.0.volumes.lock().clear();
-        self.0.spa.export(state).map_err(|why| self.explain_error(&why))
+        self.0.spa.export(state).map_err(|error| self.explain_error(&error))
     }
 
     /// As long as this is there, all that the last group on the drives leads to can be read, however
@@ -347,8 +347,8 @@ impl Pool {
         }
     }
 
-    fn explain_error(&self, why: &spa::Error) -> Error {
-        if matches!(why, spa::Error::ImportedReadOnly) {
+    fn explain_error(&self, error: &spa::Error) -> Error {
+        if matches!(error, spa::Error::ImportedReadOnly) {
             let what = format!(
                 "pool '{}' is imported read-only: export it, and import it without \
                  -o readonly=on, to change it",
@@ -356,6 +356,6 @@ impl Pool {
             );
             return Error::Refused { what };
         }
-        Error::Suspended { pool: self.name().to_owned(), why: why.to_string() }
+        Error::Suspended { pool: self.name().to_owned(), why: error.to_string() }
     }
 }

@@ -83,14 +83,14 @@ impl Pool {
     /// could be given for so long that another host may have taken the pool, nothing is written to
     /// it any more. For a thread of its own.
     pub fn run_mmp_heartbeat(&self, interval: Duration, stop: &AtomicBool) {
-        let owned = &self.0.spa;
+        let active = &self.0.spa;
         let mut last = Instant::now();
-        while !stop.load(Ordering::Acquire) && !owned.txgs().is_stopped() {
-            let wanted = owned.has_heartbeat();
+        while !stop.load(Ordering::Acquire) && !active.txgs().is_stopped() {
+            let wanted = active.has_heartbeat();
             if wanted && last.elapsed() > interval.saturating_mul(spa::SIGNS_MISSED.into()) {
-                return owned.stop_writes();
+                return active.stop_writes();
             }
-            if !wanted || owned.write_heartbeat(interval).is_ok() {
+            if !wanted || active.write_heartbeat(interval).is_ok() {
                 last = Instant::now();
             }
             let begun = Instant::now();

@@ -82,12 +82,12 @@ impl Pool {
         }
         self.check_quota_features(name, limits)?;
         let refused = |why: &str| Error::Refused { what: format!("'{name}': {why}") };
-        let live = self.filesystem(name)?;
-        let tx = self.0.spa.begin_tx().map_err(|why| self.explain_error(&why))?;
-        let objset = &live.dataset().objset;
+        let fs = self.filesystem(name)?;
+        let tx = self.0.spa.begin_tx().map_err(|error| self.explain_error(&error))?;
+        let objset = &fs.dataset().objset;
         for (owner, limit) in limits {
             zpl::set_quota(objset, &tx, *owner, *limit, &mut || self.0.environment.random_u64())
-                .map_err(|why| refused(&why.to_string()))?;
+                .map_err(|error| refused(&error.to_string()))?;
         }
         drop(tx);
         self.sync()

@@ -18,7 +18,7 @@ pub(super) fn check_names_fit(pool: &Pool, new_name: &str) -> Result<()> {
         return Ok(());
     }
     let damaged =
-        |why: dsl::Error| Error::DamagedPool { pool: old.to_owned(), why: why.to_string() };
+        |error: dsl::Error| Error::DamagedPool { pool: old.to_owned(), why: error.to_string() };
     let facts = dsl::PoolInfo { name: old.to_owned(), usable_space: 0 };
     let tree = dsl::DatasetTree::open(pool.mos().clone(), facts).map_err(damaged)?;
     let longer = new_name.len() - old.len();

@@ -252,25 +252,25 @@ impl Pool {
 
     fn apply_change(&self, setting: PoolPropertyChange) -> Result<()> {
         let pool = self.name().to_owned();
-        let done = self.run_sync_task(move |owned, change| {
+        let done = self.run_sync_task(move |active, change| {
             let failed = |error: dsl::Error| Error::from_dsl_error(&pool, &error);
             match setting {
                 PoolPropertyChange::Number(name, number) => {
                     if name == MULTIHOST {
-                        owned.set_heartbeat(number == 1);
+                        active.set_heartbeat(number == 1);
                     }
                     write::set_pool_property(change, name, number).map_err(failed)?;
-                    record_pool_event(owned, change, "set", &format!("{name}={number}"));
+                    record_pool_event(active, change, "set", &format!("{name}={number}"));
                     Ok(())
                 }
                 PoolPropertyChange::Comment(text) => {
-                    owned.set_comment(text);
+                    active.set_comment(text);
                     Ok(())
                 }
                 PoolPropertyChange::Compatibility(sets) => {
                     let word = sets.as_deref().unwrap_or("off");
-                    record_pool_event(owned, change, "set", &format!("{COMPATIBILITY}={word}"));
-                    owned.set_compatibility(sets);
+                    record_pool_event(active, change, "set", &format!("{COMPATIBILITY}={word}"));
+                    active.set_compatibility(sets);
                     Ok(())
                 }
                 PoolPropertyChange::Bootfs(None) => {
@@ -316,13 +316,13 @@ impl Pool {
     pub fn pool_properties(&self) -> Result<Vec<PoolProperty>> {
         let look = self.0.spa.synced_mos();
         let directory = PoolDirectory::open(look.clone());
-        let directory = directory.map_err(|why| self.explain_error(&why))?;
-        let table = directory.object("pool_props").map_err(|why| self.explain_error(&why))?;
+        let directory = directory.map_err(|error| self.explain_error(&error))?;
+        let table = directory.object("pool_props").map_err(|error| self.explain_error(&error))?;
         let table = table.map(zap::Zap::open).transpose();
-        let table = table.map_err(|why| self.damage_error(&why))?;
+        let table = table.map_err(|error| self.damage_error(&error))?;
         let number = |name: &str| {
             let Some(table) = &table else { return Ok(None) };
-            table.lookup_u64(name.as_bytes()).map_err(|why| self.damage_error(&why))
+            table.lookup_u64(name.as_bytes()).map_err(|error| self.damage_error(&error))
         };
         let property = |name: &str, value: String, source: &str| PoolProperty {
             name: name.to_owned(),
@@ -368,7 +368,7 @@ impl Pool {
         }
         for feature in &FEATURES {
             let uses = write::features::refcount(&look, feature);
-            let state = match uses.map_err(|why| self.damage_error(&why))? {
+            let state = match uses.map_err(|error| self.damage_error(&error))? {
                 None => "disabled",
                 Some(0) => "enabled",
                 Some(_) => "active",

@@ -133,7 +133,7 @@ impl Pool {
         if grows {
             reserve()?;
         }
-        let refused = |why: crate::files::Error| Error::Refused { what: why.to_string() };
+        let refused = |error: crate::files::Error| Error::Refused { what: error.to_string() };
         volume.resize(wanted).map_err(refused)?;
         if !grows {
             reserve()?;

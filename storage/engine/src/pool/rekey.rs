@@ -41,35 +41,35 @@ impl Pool {
         secret: &[u8],
     ) -> Result<()> {
         let mut named = NewDataset { name: dataset.to_owned(), properties: properties.to_vec() };
-        let wish = EncryptionOptions::extract(&mut named);
+        let options = EncryptionOptions::extract(&mut named);
         if let Some((other, _)) = named.properties.first() {
             return Err(encryption_error(dataset, &format!("{other} is not about its key")));
         }
-        if wish.encryption.is_some() {
+        if options.encryption.is_some() {
             return Err(encryption_error(dataset, "its cipher stays what it is"));
         }
         // nobody changes it besides, or makes something below with the old key, or looks for its key
         // between the change and the moment that the new one is known
-        self.with_opens_blocked(|| self.change_user_key(dataset, &wish, secret))
+        self.with_opens_blocked(|| self.change_user_key(dataset, &options, secret))
     }
 
     fn change_user_key(
         &self,
         dataset: &str,
-        wish: &EncryptionOptions,
+        options: &EncryptionOptions,
         secret: &[u8],
     ) -> Result<()> {
         let found = self.find_dataset(dataset)?;
         let old = loaded_wrapping_key(&found)?;
         let failed = |error: dsl::Error| Error::from_dsl_error(dataset, &error);
         let own = self.encryption_root(dataset)?.as_deref() == Some(dataset);
-        let location = wish.location.clone().or_else(|| (!own).then(|| "prompt".to_owned()));
+        let location = options.location.clone().or_else(|| (!own).then(|| "prompt".to_owned()));
         location.as_ref().map_or(Ok(()), |location| check_location_format(dataset, location))?;
         let now = found.key_info().map_err(failed)?.and_then(|facts| facts.format);
-        let word = wish.format.clone().unwrap_or_else(|| keys::format_name(now).to_owned());
+        let word = options.format.clone().unwrap_or_else(|| keys::format_name(now).to_owned());
         let world = self.0.environment.clone();
         let UserKey { wrapping_key: wrapping, format, pbkdf2: stretching } =
-            wish.derive_user_key(&world, dataset, &word, Some(secret))?;
+            options.derive_user_key(&world, dataset, &word, Some(secret))?;
         let new = Arc::new(wrapping);
         let turn = KeyChangeParams {
             old_key: old,

@@ -57,30 +57,30 @@ mod tests {
     #[test]
     fn a_record_that_cannot_be_done_ends_its_log_and_not_the_import() {
         let storm = Storm::new(&[96 << 20]);
-        let held = create_pool(&storm);
-        let live = held.filesystem("tank").expect("file system");
-        create_file(&held, "before", &NewInode::default());
-        let (dir, object) = (root_object(&live), ObjectId::new(1 << 30));
+        let pool = create_pool(&storm);
+        let fs = pool.filesystem("tank").expect("file system");
+        create_file(&pool, "before", &NewInode::default());
+        let (dir, object) = (root_object(&fs), ObjectId::new(1 << 30));
         let link = Body::Link { dir, object, name: b"of what never was".to_vec() };
-        log_record(&held, Itx::new_ordered(link));
-        create_file(&held, "after", &NewInode::default());
-        live.fsync(None).expect("fsync");
+        log_record(&pool, Itx::new_ordered(link));
+        create_file(&pool, "after", &NewInode::default());
+        fs.fsync(None).expect("fsync");
         let storm = cut_power(&storm);
-        let held = import(&storm.devices());
-        assert!(exists(&held, "before") && !exists(&held, "after"));
-        let told = held.take_replay_failures();
+        let pool = import(&storm.devices());
+        assert!(exists(&pool, "before") && !exists(&pool, "after"));
+        let told = pool.take_replay_failures();
         assert_eq!(told.len(), 1, "{told:?}");
         let said = told[0].to_string();
         assert!(
             said.starts_with("'tank': its intent log") && said.contains("1073741824"),
             "{said}"
         );
-        assert_eq!(held.take_replay_failures(), []);
-        create_file(&held, "later", &NewInode::default());
-        held.export().expect("export");
-        drop(held);
-        let held = import(&storm.devices());
-        assert!(exists(&held, "before") && exists(&held, "later"));
-        assert_eq!(held.take_replay_failures(), [], "it is given up for good");
+        assert_eq!(pool.take_replay_failures(), []);
+        create_file(&pool, "later", &NewInode::default());
+        pool.export().expect("export");
+        drop(pool);
+        let pool = import(&storm.devices());
+        assert!(exists(&pool, "before") && exists(&pool, "later"));
+        assert_eq!(pool.take_replay_failures(), [], "it is given up for good");
     }
 }

@@ -13,96 +13,96 @@ use super::replay_tests::{
 use super::{NewInode, OpenFileSystem, Pool, RenameRequest};
 use crate::files::FileType;
 
-fn filesystem(held: &Pool) -> OpenFileSystem {
-    held.filesystem("tank").expect("file system")
+fn filesystem(pool: &Pool) -> OpenFileSystem {
+    pool.filesystem("tank").expect("file system")
 }
 
 /// Makes a file that has nothing to do with others, and asks for it alone.
-fn fsync_another_file(held: &Pool) {
-    let other = create_file(held, "another", &NewInode::default());
-    filesystem(held).fsync(Some(other.get())).expect("fsync");
+fn fsync_another_file(pool: &Pool) {
+    let other = create_file(pool, "another", &NewInode::default());
+    filesystem(pool).fsync(Some(other.get())).expect("fsync");
 }
 
-fn set_attributes(held: &Pool, file: ObjectId, set: &SetAttributes) {
-    filesystem(held).writer().set_attributes(&credentials().to_zpl(), file, set).expect("set");
+fn set_attributes(pool: &Pool, file: ObjectId, set: &SetAttributes) {
+    filesystem(pool).writer().set_attributes(&credentials().to_zpl(), file, set).expect("set");
 }
 
-fn set_flags(held: &Pool, file: ObjectId, which: u64, to: u64) {
+fn set_flags(pool: &Pool, file: ObjectId, which: u64, to: u64) {
     set_attributes(
-        held,
+        pool,
         file,
         &SetAttributes { flags: Some((which, to)), ..SetAttributes::default() },
     );
 }
 
-fn read_content(held: &Pool, name: &str) -> Vec<u8> {
-    let file = filesystem(held).reader().find(name.as_bytes()).expect("a look").expect("a file");
+fn read_content(pool: &Pool, name: &str) -> Vec<u8> {
+    let file = filesystem(pool).reader().find(name.as_bytes()).expect("a look").expect("a file");
     let mut bytes = vec![0; usize::try_from(file.stat().size).expect("a small file")];
     file.content().read(0, &mut bytes).expect("read");
     bytes
 }
 
-fn rename(held: &Pool, from: &str, (to_dir, to): (ObjectId, &str), kind: RenameMode) {
-    let (live, from_dir) = (filesystem(held), root_object(&filesystem(held)));
-    let how =
+fn rename(pool: &Pool, from: &str, (to_dir, to): (ObjectId, &str), kind: RenameMode) {
+    let (fs, from_dir) = (filesystem(pool), root_object(&filesystem(pool)));
+    let request =
         RenameRequest { from_dir, from: from.as_bytes(), to_dir, to: to.as_bytes(), mode: kind };
-    live.rename(&credentials(), &how).expect("rename");
+    fs.rename(&credentials(), &request).expect("rename");
 }
 
 /// What the log could not do again, after a power cut.
-fn replay_after_cut(storm: &Storm, held: Pool) -> (Pool, Vec<String>) {
+fn replay_after_cut(storm: &Storm, pool: Pool) -> (Pool, Vec<String>) {
     let storm = cut_power(storm);
-    drop(held);
-    let held = import(&storm.devices());
-    let broken = held.take_replay_failures();
-    (held, broken.into_iter().map(|log| log.to_string()).collect())
+    drop(pool);
+    let pool = import(&storm.devices());
+    let broken = pool.take_replay_failures();
+    (pool, broken.into_iter().map(|log| log.to_string()).collect())
 }
 
 #[test]
 fn what_flags_of_a_file_forbade_before_is_done_again() {
     let storm = Storm::new(&[96 << 20]);
-    let held = create_pool(&storm);
+    let pool = create_pool(&storm);
     let [gone, moved, linked, dir] = ["gone", "moved", "linked", "dir"].map(|name| {
         let kind = if name == "dir" { FileType::Directory } else { FileType::File };
-        let file = create_file(&held, name, &NewInode { kind, ..NewInode::default() });
-        set_flags(&held, file, flag::IMMUTABLE, flag::IMMUTABLE);
+        let file = create_file(&pool, name, &NewInode { kind, ..NewInode::default() });
+        set_flags(&pool, file, flag::IMMUTABLE, flag::IMMUTABLE);
         file
     });
-    held.sync().expect("group");
+    pool.sync().expect("group");
     for file in [gone, moved, linked, dir] {
-        set_flags(&held, file, flag::IMMUTABLE, 0);
+        set_flags(&pool, file, flag::IMMUTABLE, 0);
     }
-    let (by, top) = (credentials(), root_object(&filesystem(&held)));
-    filesystem(&held).unlink(&by, top, b"gone").expect("unlink");
-    filesystem(&held).link(&by, linked, top, b"second").expect("link");
-    rename(&held, "moved", (dir, "inside"), RenameMode::Replace);
-    fsync_another_file(&held);
-    let (held, broken) = replay_after_cut(&storm, held);
+    let (by, top) = (credentials(), root_object(&filesystem(&pool)));
+    filesystem(&pool).unlink(&by, top, b"gone").expect("unlink");
+    filesystem(&pool).link(&by, linked, top, b"second").expect("link");
+    rename(&pool, "moved", (dir, "inside"), RenameMode::Replace);
+    fsync_another_file(&pool);
+    let (pool, broken) = replay_after_cut(&storm, pool);
     assert_eq!(broken, Vec::<String>::new());
-    assert!(exists(&held, "another") && exists(&held, "second") && !exists(&held, "gone"));
-    assert!(!exists(&held, "moved"));
+    assert!(exists(&pool, "another") && exists(&pool, "second") && !exists(&pool, "gone"));
+    assert!(!exists(&pool, "moved"));
 }
 
 #[test]
 fn what_projects_forbade_before_is_done_again() {
     let storm = Storm::new(&[96 << 20]);
-    let held = create_pool(&storm);
+    let pool = create_pool(&storm);
     let dir =
-        create_file(&held, "dir", &NewInode { kind: FileType::Directory, ..NewInode::default() });
+        create_file(&pool, "dir", &NewInode { kind: FileType::Directory, ..NewInode::default() });
     let inherits = Some((flag::PROJINHERIT, flag::PROJINHERIT));
     set_attributes(
-        &held,
+        &pool,
         dir,
         &SetAttributes { project_id: Some(7), flags: inherits, ..SetAttributes::default() },
     );
-    let file = create_file(&held, "file", &NewInode::default());
-    held.sync().expect("group");
-    set_attributes(&held, file, &SetAttributes { project_id: Some(7), ..SetAttributes::default() });
-    rename(&held, "file", (dir, "file"), RenameMode::Replace);
-    fsync_another_file(&held);
-    let (held, broken) = replay_after_cut(&storm, held);
+    let file = create_file(&pool, "file", &NewInode::default());
+    pool.sync().expect("group");
+    set_attributes(&pool, file, &SetAttributes { project_id: Some(7), ..SetAttributes::default() });
+    rename(&pool, "file", (dir, "file"), RenameMode::Replace);
+    fsync_another_file(&pool);
+    let (pool, broken) = replay_after_cut(&storm, pool);
     assert_eq!(broken, Vec::<String>::new());
-    assert!(exists(&held, "another"));
+    assert!(exists(&pool, "another"));
 }
 
 /// A POSIX ACL: tags, permissions, numbers.
@@ -134,20 +134,20 @@ fn pool_with_acls(storm: &Storm, xattr: &str) -> Pool {
 #[test]
 fn what_is_new_has_the_permissions_that_it_was_made_with() {
     let storm = Storm::new(&[96 << 20]);
-    let held = pool_with_acls(&storm, "sa");
-    let top = root_object(&filesystem(&held));
+    let pool = pool_with_acls(&storm, "sa");
+    let top = root_object(&filesystem(&pool));
     let rows = [(1, 7, NO_ID), (2, 7, 1001), (4, 0, NO_ID), (0x10, 7, NO_ID), (0x20, 0, NO_ID)];
     let default = posix_acl(&rows);
     let name = b"system.posix_acl_default";
-    filesystem(&held)
+    filesystem(&pool)
         .set_xattr(&credentials(), top, name, Some(&default), XattrMode::Any)
         .expect("ACL");
-    held.sync().expect("group");
-    create_file(&held, "new", &NewInode { mode: 0o660, ..NewInode::default() });
-    fsync_another_file(&held);
-    let (held, broken) = replay_after_cut(&storm, held);
+    pool.sync().expect("group");
+    create_file(&pool, "new", &NewInode { mode: 0o660, ..NewInode::default() });
+    fsync_another_file(&pool);
+    let (pool, broken) = replay_after_cut(&storm, pool);
     assert_eq!(broken, Vec::<String>::new());
-    let new = filesystem(&held).reader().find(b"new").expect("a look").expect("a file");
+    let new = filesystem(&pool).reader().find(b"new").expect("a look").expect("a file");
     assert_eq!(new.stat().mode & 0o777, 0o660);
     let access = new.xattr(b"system.posix_acl_access").expect("ACL");
     assert!(access.is_some(), "its group may write now");
@@ -164,17 +164,17 @@ fn the_mode_that_an_acl_makes_is_promised_with_it() {
         ("dir", &full, 0o660),
     ] {
         let storm = Storm::new(&[96 << 20]);
-        let held = pool_with_acls(&storm, kept);
-        let file = create_file(&held, "file", &NewInode::default());
-        held.sync().expect("group");
+        let pool = pool_with_acls(&storm, kept);
+        let file = create_file(&pool, "file", &NewInode::default());
+        pool.sync().expect("group");
         let name = b"system.posix_acl_access";
-        filesystem(&held)
+        filesystem(&pool)
             .set_xattr(&credentials(), file, name, Some(&posix_acl(rows)), XattrMode::Any)
             .expect("ACL");
-        filesystem(&held).fsync(Some(file.get())).expect("fsync");
-        let (held, broken) = replay_after_cut(&storm, held);
+        filesystem(&pool).fsync(Some(file.get())).expect("fsync");
+        let (pool, broken) = replay_after_cut(&storm, pool);
         assert_eq!(broken, Vec::<String>::new());
-        let found = filesystem(&held).reader().find(b"file").expect("a look").expect("a file");
+        let found = filesystem(&pool).reader().find(b"file").expect("a look").expect("a file");
         assert_eq!(found.stat().mode & 0o777, mode, "xattr={kept}, {rows:?}");
         let access = found.xattr(name).expect("ACL");
         assert_eq!(access.is_some(), rows.len() > 3);
@@ -185,17 +185,17 @@ fn the_mode_that_an_acl_makes_is_promised_with_it() {
 fn who_gets_the_name_of_another_has_its_content() {
     let storm = Storm::new(&[96 << 20]);
     for kind in [RenameMode::Replace, RenameMode::Exchange, RenameMode::Whiteout] {
-        let held = create_pool(&storm);
-        let old = create_file(&held, "settings", &NewInode::default());
-        filesystem(&held).write(&credentials(), old, WriteOffset::At(0), b"old").expect("write");
-        held.sync().expect("group");
-        let new = create_file(&held, "settings.new", &NewInode::default());
-        filesystem(&held).write(&credentials(), new, WriteOffset::At(0), b"new").expect("write");
-        let top = root_object(&filesystem(&held));
-        rename(&held, "settings.new", (top, "settings"), kind);
-        fsync_another_file(&held);
-        let (held, broken) = replay_after_cut(&storm, held);
+        let pool = create_pool(&storm);
+        let old = create_file(&pool, "settings", &NewInode::default());
+        filesystem(&pool).write(&credentials(), old, WriteOffset::At(0), b"old").expect("write");
+        pool.sync().expect("group");
+        let new = create_file(&pool, "settings.new", &NewInode::default());
+        filesystem(&pool).write(&credentials(), new, WriteOffset::At(0), b"new").expect("write");
+        let top = root_object(&filesystem(&pool));
+        rename(&pool, "settings.new", (top, "settings"), kind);
+        fsync_another_file(&pool);
+        let (pool, broken) = replay_after_cut(&storm, pool);
         assert_eq!(broken, Vec::<String>::new());
-        assert_eq!(read_content(&held, "settings"), b"new", "{kind:?}");
+        assert_eq!(read_content(&pool, "settings"), b"new", "{kind:?}");
     }
 }

@@ -67,26 +67,26 @@ pub(super) fn credentials() -> Credentials {
     Credentials { uid: 1000, gid: 100, now, has_cap_fsetid: false }
 }
 
-pub(super) fn root_object(live: &OpenFileSystem) -> ObjectId {
-    ObjectId::new(live.reader().root_object())
+pub(super) fn root_object(fs: &OpenFileSystem) -> ObjectId {
+    ObjectId::new(fs.reader().root_object())
 }
 
-pub(super) fn create_file(held: &Pool, name: &str, new: &NewInode<'_>) -> ObjectId {
-    let live = held.filesystem("tank").expect("file system");
-    let made = live.create(&credentials(), root_object(&live), name.as_bytes(), new).expect("made");
+pub(super) fn create_file(pool: &Pool, name: &str, new: &NewInode<'_>) -> ObjectId {
+    let fs = pool.filesystem("tank").expect("file system");
+    let made = fs.create(&credentials(), root_object(&fs), name.as_bytes(), new).expect("made");
     ObjectId::new(made.ino())
 }
 
-pub(super) fn exists(held: &Pool, name: &str) -> bool {
-    let live = held.filesystem("tank").expect("file system");
-    live.reader().find(name.as_bytes()).expect("a look").is_some()
+pub(super) fn exists(pool: &Pool, name: &str) -> bool {
+    let fs = pool.filesystem("tank").expect("file system");
+    fs.reader().find(name.as_bytes()).expect("a look").is_some()
 }
 
 /// Has the log tell what only others put there.
-pub(super) fn log_record(held: &Pool, item: Itx) {
-    let live = held.filesystem("tank").expect("file system");
-    let tx = held.0.spa.begin_tx().expect("group");
-    live.log.add_itx(&tx, item);
+pub(super) fn log_record(pool: &Pool, item: Itx) {
+    let fs = pool.filesystem("tank").expect("file system");
+    let tx = pool.0.spa.begin_tx().expect("group");
+    fs.log.add_itx(&tx, item);
 }
 
 const BLOCK_SIZE: usize = 512;
@@ -97,22 +97,22 @@ const SPARSE_STRIDE: u64 = 20 << 20;
 /// Promises what takes several transactions when it is done again: attributes of a layout that no
 /// file had before, what is freed in steps, blocks one by one, a file and then its flags.
 fn pool_with_log(storm: &Storm) -> Pool {
-    let held = create_pool(storm);
+    let pool = create_pool(storm);
     for (property, value) in [("recordsize", "512"), ("compression", "off")] {
-        held.set_property("tank", property, value).expect("set");
+        pool.set_property("tank", property, value).expect("set");
     }
-    let live = held.filesystem("tank").expect("file system");
+    let fs = pool.filesystem("tank").expect("file system");
     let names = ["long", "attributes", "source", "copy", "part", "moved"];
     let [long, first, source, copy, part, _] =
-        names.map(|name| create_file(&held, name, &NewInode::default()));
+        names.map(|name| create_file(&pool, name, &NewInode::default()));
     for far in 0..4 {
-        live.write(&credentials(), long, WriteOffset::At(far * SPARSE_STRIDE), b"something")
+        fs.write(&credentials(), long, WriteOffset::At(far * SPARSE_STRIDE), b"something")
             .expect("write");
     }
-    live.write(&credentials(), source, WriteOffset::At(0), &vec![7; BLOCK_COUNT * BLOCK_SIZE])
+    fs.write(&credentials(), source, WriteOffset::At(0), &vec![7; BLOCK_COUNT * BLOCK_SIZE])
         .expect("write");
-    held.sync().expect("group");
-    live.set_attributes(
+    pool.sync().expect("group");
+    fs.set_attributes(
         &credentials(),
         long,
         &SetAttributes { size: Some(100), ..SetAttributes::default() },
@@ -120,30 +120,30 @@ fn pool_with_log(storm: &Storm) -> Pool {
     .expect("cut off");
     let target = b"somewhere";
     create_file(
-        &held,
+        &pool,
         "link",
         &NewInode { kind: FileType::Symlink, target, ..NewInode::default() },
     );
-    let (dir, kind) = (root_object(&live), RenameMode::Whiteout);
-    let how =
+    let (dir, kind) = (root_object(&fs), RenameMode::Whiteout);
+    let request =
         RenameRequest { from_dir: dir, from: b"moved", to_dir: dir, to: b"new-name", mode: kind };
-    live.rename(&credentials(), &how).expect("rename");
-    live.set_xattr(&credentials(), first, b"user.a", Some(b"b"), XattrMode::Any).expect("xattr");
-    let object = live.dataset().objset.object(source).expect("object");
+    fs.rename(&credentials(), &request).expect("rename");
+    fs.set_xattr(&credentials(), first, b"user.a", Some(b"b"), XattrMode::Any).expect("xattr");
+    let object = fs.dataset().objset.object(source).expect("object");
     let block = |number: usize| {
         object.pointer(Level::new(0), BlockId::new(number as u64)).expect("a pointer")
     };
     let (length, block_size) = ((BLOCK_COUNT * BLOCK_SIZE) as u64, BLOCK_SIZE as u64);
     let pointers = (0..BLOCK_COUNT).map(block).collect();
     let cloned = Body::Clone { object: copy, offset: 0, length, block_size, pointers };
-    log_record(&held, Itx::new_per_object(cloned));
+    log_record(&pool, Itx::new_per_object(cloned));
     // part of a block that was written before
     let (offset, length, pointer, data) = (0, 100, block(0), None);
     let written = Write { object: part, offset, length, pointer, data };
-    log_record(&held, Itx::new_per_object(Body::Write(Box::new(written))));
-    log_record(&held, Itx::new_ordered(Body::Create(Box::new(create_with_flags(dir)))));
-    live.fsync(None).expect("fsync");
-    held
+    log_record(&pool, Itx::new_per_object(Body::Write(Box::new(written))));
+    log_record(&pool, Itx::new_ordered(Body::Create(Box::new(create_with_flags(dir)))));
+    fs.fsync(None).expect("fsync");
+    pool
 }
 
 /// A file that is made with a flag: FreeBSD's log has them so.
@@ -171,16 +171,16 @@ fn create_with_flags(dir: ObjectId) -> Create {
 }
 
 /// What is not as it was promised.
-fn missing_effects(held: &Pool) -> Vec<String> {
-    let live = held.filesystem("tank").expect("file system");
+fn missing_effects(pool: &Pool) -> Vec<String> {
+    let fs = pool.filesystem("tank").expect("file system");
     let mut lost: Vec<String> =
-        held.take_replay_failures().into_iter().map(|log| log.to_string()).collect();
+        pool.take_replay_failures().into_iter().map(|log| log.to_string()).collect();
     let mut check = |is_there: bool, what: &str| {
         if !is_there {
             lost.push(what.to_owned());
         }
     };
-    let find = |name: &str| live.reader().find(name.as_bytes()).expect("a look");
+    let find = |name: &str| fs.reader().find(name.as_bytes()).expect("a look");
     check(find("long").is_some_and(|file| file.stat().size == 100), "a size");
     let target = find("link").map(|link| link.read_link().expect("target"));
     check(target.as_deref() == Some(b"somewhere"), "a link");
@@ -195,7 +195,7 @@ fn missing_effects(held: &Pool) -> Vec<String> {
     check(bytes == vec![7; BLOCK_COUNT * BLOCK_SIZE], "a copy");
     let size = find("part").map(|file| file.stat().size);
     check(size == Some(100), &format!("part of a block: {size:?}"));
-    let flags = live.writer().fs().inode(ObjectId::new(5000)).map(|node| node.attributes().flags);
+    let flags = fs.writer().fs().inode(ObjectId::new(5000)).map(|node| node.attributes().flags);
     check(flags.is_ok_and(|flags| flags & flag::NODUMP != 0), "a flag");
     check(find("flagged").is_some(), "a file with flags");
     lost
@@ -204,12 +204,12 @@ fn missing_effects(held: &Pool) -> Vec<String> {
 #[test]
 fn what_was_promised_is_done_although_the_power_fails_again_and_again_while_it_is() {
     let storm = Storm::new(&[96 << 20]);
-    let held = pool_with_log(&storm);
+    let pool = pool_with_log(&storm);
     let storm = cut_power(&storm);
-    drop(held);
+    drop(pool);
     // each transaction has a group of its own
-    let held = import_devices(&storm.devices(), "tank", &environment(1)).expect("taken over");
-    assert_eq!(missing_effects(&held), Vec::<String>::new());
+    let pool = import_devices(&storm.devices(), "tank", &environment(1)).expect("taken over");
+    assert_eq!(missing_effects(&pool), Vec::<String>::new());
     let end = storm.journal().len();
     assert!(end > 300, "few groups: {end}");
     let mut wrong = std::collections::BTreeMap::new();

@@ -57,11 +57,11 @@ impl Pool {
         self.find_parent(to)?;
         let (mut files, mut volumes) = (self.0.filesystems.lock(), self.0.volumes.lock());
         let (old, new) = (from.to_owned(), to.to_owned());
-        self.run_sync_task(move |owned, change| {
+        self.run_sync_task(move |active, change| {
             let id = dataset_id(change, &old);
             write::rename(change, &old, &new)
                 .map_err(|error| Error::from_dsl_error(&old, &error))?;
-            record_event_with_id(owned, change, "rename", (&old, id), &format!("-> {new}"));
+            record_event_with_id(active, change, "rename", (&old, id), &format!("-> {new}"));
             Ok(())
         })?;
         let moved = |name: &str| {

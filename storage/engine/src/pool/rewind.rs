@@ -127,7 +127,7 @@ pub(super) fn open_with_rewind(
 ) -> Result<OpenedState> {
     let open = |choice| {
         let options = spa::PoolOpenOptions { cache: cache.clone(), import_point: choice };
-        candidate.open(&options).map_err(|why| explain_error(candidate, why))
+        candidate.open(&options).map_err(|error| explain_error(candidate, error))
     };
     let judged = |choice| {
         let pool = open(choice)?;
@@ -163,8 +163,8 @@ fn open_newest_valid(
         match judged(ImportPoint::Txg(*txg)) {
             Ok(pool) => return Ok(pool),
             // an older state has no more drives and no other features
-            Err(why) if !matches!(why, Error::DamagedPool { .. }) => return Err(why),
-            Err(why) => first = first.or(Some(why)),
+            Err(error) if !matches!(error, Error::DamagedPool { .. }) => return Err(error),
+            Err(error) => first = first.or(Some(error)),
         }
     }
     let pool = candidate.name().to_owned();
@@ -197,7 +197,7 @@ fn rewind_target(candidate: &Candidate, pool: &spa::Pool) -> Option<RewindTarget
 fn validate_state(pool: &spa::Pool, judging: &RewindProbe, workers: usize) -> Result<()> {
     let damaged = |why: String| Error::DamagedPool { pool: pool.name().to_owned(), why };
     let check = PoolCheck::new_metadata_only(pool, judging.begin_state(pool.txg()));
-    let check = check.map_err(|why| damaged(why.to_string()))?;
+    let check = check.map_err(|error| damaged(error.to_string()))?;
     loop {
         std::thread::scope(|scope| {
             (0..workers.max(1)).for_each(|_| drop(scope.spawn(|| check.run_worker())));

@@ -96,7 +96,7 @@ impl Pool {
     /// that is done, or the watch says stop; drives that were replaced go. What could not be mended
     /// stays noted. Everything else goes on meanwhile. For a thread of its own, one at a time.
     pub fn resilver(&self, watch: &ScanProgress) -> Result<ScanResult> {
-        let mended = self.0.spa.resilver(watch).map_err(|why| self.explain_error(&why))?;
+        let mended = self.0.spa.resilver(watch).map_err(|error| self.explain_error(&error))?;
         self.finish_replacements()?;
         Ok(self.describe_result(mended))
     }
@@ -105,7 +105,8 @@ impl Pool {
     /// where others have it; until that is done, or the watch says stop. For a thread of its own,
     /// one at a time.
     pub fn scrub(&self, watch: &ScanProgress) -> Result<ScanResult> {
-        Ok(self.describe_result(self.0.spa.scrub(watch).map_err(|why| self.explain_error(&why))?))
+        Ok(self
+            .describe_result(self.0.spa.scrub(watch).map_err(|error| self.explain_error(&error))?))
     }
 
     fn describe_result(&self, mended: spa::ScanResult) -> ScanResult {
@@ -167,7 +168,7 @@ impl Pool {
         let (word, damage) = match done {
             Ok(mended) if mended.complete => ("finished", mended.damage),
             Ok(mended) => ("canceled", mended.damage),
-            Err(why) => ("failed", vec![why.to_string()]),
+            Err(error) => ("failed", vec![error.to_string()]),
         };
         state.last = Some(ScanStatus { state: word.to_owned(), damage, ..status });
         state.running = None;

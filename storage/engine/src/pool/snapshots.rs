@@ -18,7 +18,7 @@ impl Pool {
     pub fn snapshots(&self, dataset: &str) -> Result<Vec<Snapshot>> {
         let _pin = self.pin();
         let snapshots = self.find_dataset(dataset)?.snapshots();
-        let snapshots = snapshots.map_err(|why| Error::from_dsl_error(dataset, &why))?;
+        let snapshots = snapshots.map_err(|error| Error::from_dsl_error(dataset, &error))?;
         let named = snapshots.iter().filter_map(|each| {
             Some(Snapshot { name: each.short_name()?.to_owned(), id: each.id()?.get() })
         });
@@ -32,12 +32,12 @@ impl Pool {
         let above = format!("{filesystem}/");
         let mut names = Vec::new();
         for head in tree.heads() {
-            let head = head.map_err(|why| Error::from_dsl_error(filesystem, &why))?;
+            let head = head.map_err(|error| Error::from_dsl_error(filesystem, &error))?;
             let name = head.name();
             let Some(own) = name.strip_prefix(&above).filter(|own| !own.contains('/')) else {
                 continue;
             };
-            let kind = head.kind().map_err(|why| Error::from_dsl_error(&name, &why))?;
+            let kind = head.kind().map_err(|error| Error::from_dsl_error(&name, &error))?;
             if kind == dsl::DatasetKind::Volume {
                 names.push((own.to_owned(), head.guid().get()));
             }
@@ -60,9 +60,9 @@ impl Pool {
             &dataset,
             ReadOptions { replay_after: None, posix_acls, user_xattrs },
         );
-        let (files, _) = opened.map_err(|why| Error::Unreadable {
+        let (files, _) = opened.map_err(|error| Error::Unreadable {
             subject: format!("'{name}'"),
-            why: why.to_string(),
+            why: error.to_string(),
         })?;
         Ok(files)
     }

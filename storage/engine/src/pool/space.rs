@@ -38,7 +38,7 @@ impl SpaceCheck {
     /// nothing is counted that was only guessed.
     pub(super) fn check_space(
         &self,
-        owned: &ActivePool,
+        active: &ActivePool,
         set: &OpenDataset,
         need: &SpaceNeed,
     ) -> zpl::Result<()> {
@@ -47,27 +47,27 @@ impl SpaceCheck {
         }
         let objset = set.objset.id();
         let stopped = |_| Error::Stopped { objset };
-        let takes = allocated_estimate(owned, need);
+        let takes = allocated_estimate(active, need);
         for _ in 0..MAX_SYNCED_TXGS {
-            if owned.has_space(takes) || !owned.can_gain_space() {
+            if active.has_space(takes) || !active.can_gain_space() {
                 break;
             }
-            owned.reclaim_freed_space();
-            owned.sync().map_err(stopped)?;
+            active.reclaim_freed_space();
+            active.sync().map_err(stopped)?;
         }
-        if !owned.has_space(takes) {
+        if !active.has_space(takes) {
             return Err(Error::NoSpace { objset });
         }
-        let mut known = self.space_state(owned, set)?;
+        let mut known = self.space_state(active, set)?;
         let bytes = need.bytes.saturating_add(need.cloned_bytes);
-        if known.space.bytes < bytes.saturating_add(owned.txgs().unsynced_bytes()) {
+        if known.space.bytes < bytes.saturating_add(active.txgs().unsynced_bytes()) {
             let was_left = has_unlinked(set)?;
-            owned.sync().map_err(stopped)?;
-            known = self.space_state(owned, set)?;
+            active.sync().map_err(stopped)?;
+            known = self.space_state(active, set)?;
             if known.space.is_quota && !fits_quota(known.space, need) && was_left {
                 wait_for_unlinked(set)?;
-                owned.sync().map_err(stopped)?;
-                known = self.space_state(owned, set)?;
+                active.sync().map_err(stopped)?;
+                known = self.space_state(active, set)?;
             }
             match known.space.is_quota {
                 true if !fits_quota(known.space, need) => return Err(Error::OverQuota { objset }),
@@ -83,13 +83,13 @@ impl SpaceCheck {
         Ok(())
     }
 
-    fn space_state(&self, owned: &ActivePool, set: &OpenDataset) -> zpl::Result<SpaceState> {
-        let synced = owned.txgs().synced_txg();
+    fn space_state(&self, active: &ActivePool, set: &OpenDataset) -> zpl::Result<SpaceState> {
+        let synced = active.txgs().synced_txg();
         if let Some((_, known)) = self.0.lock().filter(|(txg, _)| *txg == synced) {
             return Ok(known);
         }
         let objset = set.objset.id();
-        let room = owned.dataset_space(objset).map_err(|_| Error::Stopped { objset })?;
+        let room = active.dataset_space(objset).map_err(|_| Error::Stopped { objset })?;
         let known = SpaceState {
             space: room,
             has_owner_quotas: is_filesystem(set) && zpl::has_quotas(&set.objset)?,
@@ -100,10 +100,10 @@ impl SpaceCheck {
 }
 
 /// Bytes that it takes where every block takes whole sectors, parity and copies left aside.
-fn allocated_estimate(owned: &ActivePool, need: &SpaceNeed) -> u64 {
+fn allocated_estimate(active: &ActivePool, need: &SpaceNeed) -> u64 {
     match need.bytes.checked_div(need.block_size) {
         Some(pieces) => {
-            let block = owned.txgs().allocated_size(need.block_size);
+            let block = active.txgs().allocated_size(need.block_size);
             pieces.saturating_add(1).saturating_mul(block).max(need.bytes)
         }
         None => need.bytes,

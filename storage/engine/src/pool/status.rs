@@ -207,12 +207,12 @@ impl VdevActivity {
 impl Pool {
     /// How it is.
     pub fn status(&self) -> PoolStatus {
-        let owned = &self.0.spa;
-        let _pin = owned.pin();
-        let config = owned.config();
+        let active = &self.0.spa;
+        let _pin = active.pin();
+        let config = active.config();
         let tops = config.tree.as_ref().map_or(&[][..], |root| &root.children);
         let top = |top: &VdevConfig| {
-            let (class, size, allocated) = owned.vdev_space_usage(top.id);
+            let (class, size, allocated) = active.vdev_space_usage(top.id);
             let purpose = match class {
                 _ if top.is_log => Some("log"),
                 zio::Class::Special => Some("special"),
@@ -220,19 +220,19 @@ impl Pool {
                 _ => None,
             };
             let purpose = purpose.map(str::to_owned);
-            let fragmentation = owned.fragmentation(Some(top.id)).ok().flatten();
+            let fragmentation = active.fragmentation(Some(top.id)).ok().flatten();
             VdevStatus { class: purpose, size, allocated, fragmentation, ..self.vdev_status(top) }
         };
         let vdevs: Vec<_> = tops.iter().map(top).collect();
-        let trouble = owned.suspend_error().map(|why| why.to_string());
+        let trouble = active.suspend_error().map(|why| why.to_string());
         let healthy = vdevs.iter().all(|vdev| vdev.state == "ONLINE");
         let state = match (&trouble, healthy) {
             (Some(_), _) => "SUSPENDED",
             (None, true) => "ONLINE",
             (None, false) => "DEGRADED",
         };
-        let (size, allocated) = owned.space_usage();
-        let stored = owned.dedup_histogram();
+        let (size, allocated) = active.space_usage();
+        let stored = active.dedup_histogram();
         PoolStatus {
             name: self.name().to_owned(),
             guid: self.guid(),
@@ -240,7 +240,7 @@ impl Pool {
             txg: self.txg(),
             size,
             allocated,
-            fragmentation: owned.fragmentation(None).ok().flatten(),
+            fragmentation: active.fragmentation(None).ok().flatten(),
             dedup_ratio: spa::capacity::dedup_ratio(&stored),
             dedup: DedupBucket::from_histogram(&stored),
             error: trouble,

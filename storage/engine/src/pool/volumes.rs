@@ -180,15 +180,15 @@ impl Pool {
         check_properties(&new, dsl::DatasetKind::Volume)?;
         let (name, user) =
             (new.name.clone(), keying.as_ref().and_then(DatasetEncryption::user_key));
-        let make = move |owned: &ActivePool, change: &write::SyncTaskContext<'_>| {
+        let make = move |active: &ActivePool, change: &write::SyncTaskContext<'_>| {
             let failed = |error: dsl::Error| Error::from_dsl_error(&new.name, &error);
             let id = write::create_dataset(change, &new.name).map_err(failed)?;
-            destroy_on_error(owned, change, &new.name, || {
+            destroy_on_error(active, change, &new.name, || {
                 let key = record_encryption(change, id, keying.as_ref()).map_err(failed)?;
-                record_dataset_event(owned, change, "create", &new.name, "");
-                set_properties(owned, change, &new, dsl::DatasetKind::Volume).map_err(failed)?;
+                record_dataset_event(active, change, "create", &new.name, "");
+                set_properties(active, change, &new, dsl::DatasetKind::Volume).map_err(failed)?;
                 let blank = Objset::new_empty(Arc::clone(&source), id, Kind::Volume, key.clone());
-                let set = owned.open_dataset(
+                let set = active.open_dataset(
                     blank,
                     spa::StorageSettings { key, ..spa::StorageSettings::default() },
                 );
@@ -237,29 +237,29 @@ impl Pool {
         if dataset.key_status().map_err(failed)? == Some(dsl::KeyStatus::Unavailable) {
             return Err(crate::keys::locked_error(&dataset));
         }
-        let owned = &self.0.spa;
+        let active = &self.0.spa;
         let set = self.open_dataset(&dataset, id)?;
-        let log = owned.open_log(&set).map_err(|why| self.explain_error(&why))?;
+        let log = active.open_log(&set).map_err(|why| self.explain_error(&why))?;
         let unreadable = |why: &dyn std::fmt::Display| Error::Unreadable {
             subject: format!("'{name}'"),
             why: why.to_string(),
         };
-        let groups = owned.txgs().clone();
+        let groups = active.txgs().clone();
         let volume = zvol::WritableVolume::open(set.objset.clone(), groups, Arc::clone(&log))
             .map_err(|why| unreadable(&why))?;
         if let Some(found) = log.unreplayed_header() {
             let (source, key) = (Arc::clone(set.objset.source()), set.objset.key().cloned());
-            let synced = owned.txgs().synced_txg();
+            let synced = active.txgs().synced_txg();
             let mut records = LogReader::new(source, id, &found, key, synced);
             volume.replay_log(&mut records).map_err(|why| unreadable(&why))?;
         }
         let manners = SharedSyncPolicy::new(self.sync_policy(&dataset), &log);
-        let (owned, rooms) = (Arc::clone(owned), SpaceCheck::default());
+        let (active, rooms) = (Arc::clone(active), SpaceCheck::default());
         let guid = dataset.guid().get();
         let inner = Inner {
             guid,
             volume,
-            spa: owned,
+            spa: active,
             dataset: set,
             log,
             space: rooms,

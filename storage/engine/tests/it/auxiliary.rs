@@ -50,23 +50,23 @@ fn import(folder: &TempDir) -> Pool {
 }
 
 /// Reads the file piece by piece, which must be right, while what was read goes to the cache drive.
-fn read_and_feed(held: &Pool, dataset: &str) {
-    let live = held.filesystem(dataset).unwrap();
-    let file = live.reader().find(b"file").unwrap().unwrap();
+fn read_and_feed(pool: &Pool, dataset: &str) {
+    let fs = pool.filesystem(dataset).unwrap();
+    let file = fs.reader().find(b"file").unwrap().unwrap();
     let right = noise_bytes(1, FILE_SIZE);
     for (index, piece) in right.chunks(128 << 10).enumerate() {
         let mut bytes = vec![0; piece.len()];
         file.content().read(index as u64 * (128 << 10), &mut bytes).unwrap();
         assert!(bytes == piece, "piece {index}");
-        held.feed_l2arc(u64::MAX);
+        pool.feed_l2arc(u64::MAX);
     }
 }
 
 /// What came while something was done.
-fn counts_during(held: &Pool, work: impl FnOnce()) -> CacheCounts {
-    let before = held.cache_counts();
+fn counts_during(pool: &Pool, work: impl FnOnce()) -> CacheCounts {
+    let before = pool.cache_counts();
     work();
-    let after = held.cache_counts();
+    let after = pool.cache_counts();
     CacheCounts {
         memory_hits: after.memory_hits - before.memory_hits,
         memory_misses: after.memory_misses - before.memory_misses,
@@ -84,19 +84,19 @@ fn assert_clean(folder: &TempDir) {
 #[test]
 fn what_the_memory_cannot_hold_comes_from_the_cache_drive() {
     let (folder, path) = create_pool("cached", 96 << 20);
-    let held = import(&folder);
-    let first = counts_during(&held, || read_and_feed(&held, "tank"));
+    let pool = import(&folder);
+    let first = counts_during(&pool, || read_and_feed(&pool, "tank"));
     assert!(first.drive_hits == 0 && first.drive_written > u64::from(FILE_SIZE), "{first:?}");
-    let again = counts_during(&held, || read_and_feed(&held, "tank"));
+    let again = counts_during(&pool, || read_and_feed(&pool, "tank"));
     assert!(again.memory_misses >= 150 && again.drive_hits >= 150, "{again:?}");
     assert!(again.drive_misses < again.drive_hits / 20, "{again:?}");
-    let status = held.status();
+    let status = pool.status();
     let [cache] = &status.caches[..] else { panic!("{:?}", status.caches) };
     assert_eq!((cache.name.as_str(), cache.state.as_str()), (path.to_str().unwrap(), "ONLINE"));
     assert!(cache.allocated > u64::from(FILE_SIZE) && cache.size < 96 << 20, "{cache:?}");
-    assert!(held.drives().contains(&path));
-    held.export().unwrap();
-    drop(held);
+    assert!(pool.drives().contains(&path));
+    pool.export().unwrap();
+    drop(pool);
     assert_clean(&folder);
 }
 
@@ -114,10 +114,10 @@ fn zdb_number(text: &str, name: &str) -> u64 {
 #[test]
 fn zdb_knows_what_a_cache_drive_holds_and_it_is_found_again() {
     let (folder, path) = create_pool("found-again", PERSISTENT_SIZE);
-    let held = import(&folder);
-    read_and_feed(&held, "tank");
-    held.export().unwrap();
-    drop(held);
+    let pool = import(&folder);
+    read_and_feed(&pool, "tank");
+    pool.export().unwrap();
+    drop(pool);
     if let Some(text) = zdb_label(&path) {
         assert!(text.contains("L2ARC device header"), "{text}");
         assert_eq!(zdb_number(&text, "magic"), 6_504_978_260_106_102_853, "{text}");
@@ -125,43 +125,43 @@ fn zdb_knows_what_a_cache_drive_holds_and_it_is_found_again() {
         let sound = ["log_blk_count:\t 2 with valid cksum", "\t 0 with invalid cksum"];
         assert!(sound.iter().all(|words| text.contains(words)), "{text}");
     }
-    let held = import(&folder);
-    assert_eq!(held.feed_l2arc(0), 0);
-    let known = held.cache_counts().drive_blocks;
+    let pool = import(&folder);
+    assert_eq!(pool.feed_l2arc(0), 0);
+    let known = pool.cache_counts().drive_blocks;
     assert!(known >= 148, "{known}");
-    let again = counts_during(&held, || read_and_feed(&held, "tank"));
+    let again = counts_during(&pool, || read_and_feed(&pool, "tank"));
     assert!(again.drive_hits >= 140, "{again:?}");
-    assert_eq!(held.status().caches[0].checksum_errors, 0);
-    held.export().unwrap();
-    drop(held);
+    assert_eq!(pool.status().caches[0].checksum_errors, 0);
+    pool.export().unwrap();
+    drop(pool);
     assert_clean(&folder);
 }
 
 #[test]
 fn a_pool_goes_on_without_its_cache_drive() {
     let (folder, path) = create_pool("without", 96 << 20);
-    let held = import(&folder);
-    read_and_feed(&held, "tank");
-    held.close().unwrap();
-    drop(held);
+    let pool = import(&folder);
+    read_and_feed(&pool, "tank");
+    pool.close().unwrap();
+    drop(pool);
     let elsewhere = folder.path().join("../elsewhere.img");
     std::fs::rename(&path, &elsewhere).unwrap();
-    let held = import(&folder);
-    let status = held.status();
+    let pool = import(&folder);
+    let status = pool.status();
     assert_eq!((status.state.as_str(), status.caches[0].state.as_str()), ("ONLINE", "UNAVAIL"));
-    read_and_feed(&held, "tank");
+    read_and_feed(&pool, "tank");
     // where it was, it is found when the pool is cleared
     std::fs::rename(&elsewhere, &path).unwrap();
-    held.clear_errors(None).unwrap();
-    assert_eq!(held.status().caches[0].state, "ONLINE");
-    held.export().unwrap();
-    drop(held);
+    pool.clear_errors(None).unwrap();
+    assert_eq!(pool.status().caches[0].state, "ONLINE");
+    pool.export().unwrap();
+    drop(pool);
     // found by its identity, wherever it is
     std::fs::rename(&path, folder.path().join("moved.img")).unwrap();
-    let held = import(&folder);
-    assert_eq!(held.status().caches[0].state, "ONLINE");
-    held.export().unwrap();
-    drop(held);
+    let pool = import(&folder);
+    assert_eq!(pool.status().caches[0].state, "ONLINE");
+    pool.export().unwrap();
+    drop(pool);
     assert_clean(&folder);
 }
 
@@ -181,55 +181,55 @@ fn storm_pool() -> (Storm, Pool) {
 
 #[test]
 fn what_is_wrong_on_a_cache_drive_is_never_seen() {
-    let (storm, held) = storm_pool();
-    write_file(&held, "tank", "file", &noise_bytes(1, FILE_SIZE));
-    held.sync().unwrap();
-    read_and_feed(&held, "tank");
-    let before = held.cache_counts().drive_blocks;
+    let (storm, pool) = storm_pool();
+    write_file(&pool, "tank", "file", &noise_bytes(1, FILE_SIZE));
+    pool.sync().unwrap();
+    read_and_feed(&pool, "tank");
+    let before = pool.cache_counts().drive_blocks;
     assert!(before >= 150);
     storm.disks()[2].rot(4 << 20..64 << 20, 2000, &mut sim::Seed::new(5));
-    let rotten = counts_during(&held, || read_and_feed(&held, "tank"));
+    let rotten = counts_during(&pool, || read_and_feed(&pool, "tank"));
     assert!(rotten.drive_misses > 10, "{rotten:?}");
-    assert!(held.status().caches[0].checksum_errors > 10);
-    assert_eq!(held.status().state, "ONLINE");
+    assert!(pool.status().caches[0].checksum_errors > 10);
+    assert_eq!(pool.status().state, "ONLINE");
     storm.disks()[2].add_fault(Fault::Gone);
     for _ in 0..3 {
-        read_and_feed(&held, "tank");
+        read_and_feed(&pool, "tank");
     }
-    assert_eq!(held.status().caches[0].state, "FAULTED");
-    write_file(&held, "tank", "more", &noise_bytes(2, 1 << 20));
-    held.sync().unwrap();
+    assert_eq!(pool.status().caches[0].state, "FAULTED");
+    write_file(&pool, "tank", "more", &noise_bytes(2, 1 << 20));
+    pool.sync().unwrap();
     storm.disks()[2].mend();
-    held.clear_errors(None).unwrap();
-    read_and_feed(&held, "tank");
-    assert_eq!(held.status().caches[0].state, "ONLINE");
-    let again = counts_during(&held, || read_and_feed(&held, "tank"));
+    pool.clear_errors(None).unwrap();
+    read_and_feed(&pool, "tank");
+    assert_eq!(pool.status().caches[0].state, "ONLINE");
+    let again = counts_during(&pool, || read_and_feed(&pool, "tank"));
     assert!(again.drive_hits > 100, "{again:?}");
 }
 
 #[test]
 fn errors_of_one_drive_are_counted_anew() {
-    let (storm, held) = storm_pool();
-    write_file(&held, "tank", "file", &noise_bytes(1, FILE_SIZE));
-    held.sync().unwrap();
-    read_and_feed(&held, "tank");
+    let (storm, pool) = storm_pool();
+    write_file(&pool, "tank", "file", &noise_bytes(1, FILE_SIZE));
+    pool.sync().unwrap();
+    read_and_feed(&pool, "tank");
     storm.disks()[2].rot(4 << 20..64 << 20, 2000, &mut sim::Seed::new(5));
-    read_and_feed(&held, "tank");
+    read_and_feed(&pool, "tank");
     storm.disks()[0].add_fault(Fault::Gone);
-    write_file(&held, "tank", "more", &noise_bytes(2, 1 << 20));
-    held.sync().unwrap();
+    write_file(&pool, "tank", "more", &noise_bytes(2, 1 << 20));
+    pool.sync().unwrap();
     storm.disks()[0].mend();
     let errors = || {
-        let status = held.status();
+        let status = pool.status();
         let data = status.vdevs[0].children[0].write_errors;
         (data > 0, status.caches[0].checksum_errors > 0)
     };
     assert_eq!(errors(), (true, true));
-    assert!(matches!(held.clear_errors(Some("/disk7")), Err(engine::Error::Usage { .. })));
+    assert!(matches!(pool.clear_errors(Some("/disk7")), Err(engine::Error::Usage { .. })));
     assert_eq!(errors(), (true, true));
-    held.clear_errors(Some("/disk2")).unwrap();
+    pool.clear_errors(Some("/disk2")).unwrap();
     assert_eq!(errors(), (true, false));
-    held.clear_errors(Some("disk0")).unwrap();
+    pool.clear_errors(Some("disk0")).unwrap();
     assert_eq!(errors(), (false, false));
 }
 
@@ -290,15 +290,15 @@ fn a_dataset_keeps_off_the_cache_drive_what_its_property_says() {
 
 #[test]
 fn what_is_encrypted_stays_so_on_a_cache_drive() {
-    let (storm, held) = storm_pool();
+    let (storm, pool) = storm_pool();
     let properties = [("encryption", "on"), ("keyformat", "passphrase"), ("checksum", "sha512")];
     let properties = properties.map(|(name, value)| (name.to_owned(), value.to_owned())).into();
     let new = NewDataset { name: "tank/secret".to_owned(), properties };
-    held.create_filesystem_with(&new, Some(b"correct horse battery staple")).unwrap();
-    write_file(&held, "tank/secret", "file", &noise_bytes(1, FILE_SIZE));
-    held.sync().unwrap();
-    read_and_feed(&held, "tank/secret");
-    let again = counts_during(&held, || read_and_feed(&held, "tank/secret"));
+    pool.create_filesystem_with(&new, Some(b"correct horse battery staple")).unwrap();
+    write_file(&pool, "tank/secret", "file", &noise_bytes(1, FILE_SIZE));
+    pool.sync().unwrap();
+    read_and_feed(&pool, "tank/secret");
+    let again = counts_during(&pool, || read_and_feed(&pool, "tank/secret"));
     assert!(again.drive_hits > 100, "{again:?}");
     let cache = storm.disks()[2].memory().bytes();
     let plain = noise_bytes(1, FILE_SIZE);

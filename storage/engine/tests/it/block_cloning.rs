@@ -31,21 +31,20 @@ impl CloneTest {
     }
 
     fn file_object(&mut self, name: &str) -> ObjectId {
-        let live = self.pool.filesystem("tank").unwrap();
-        if let Some(file) = live.reader().find(name.as_bytes()).unwrap() {
+        let fs = self.pool.filesystem("tank").unwrap();
+        if let Some(file) = fs.reader().find(name.as_bytes()).unwrap() {
             return ObjectId::new(file.ino());
         }
-        let root = ObjectId::new(live.reader().root_object());
+        let root = ObjectId::new(fs.reader().root_object());
         self.model.insert(name.to_owned(), Vec::new());
-        let made =
-            live.create(&credentials(), root, name.as_bytes(), &NewInode::default()).unwrap();
+        let made = fs.create(&credentials(), root, name.as_bytes(), &NewInode::default()).unwrap();
         ObjectId::new(made.ino())
     }
 
     fn write(&mut self, name: &str, at: u64, bytes: &[u8]) {
         let file = self.file_object(name);
-        let live = self.pool.filesystem("tank").unwrap();
-        live.write(&credentials(), file, WriteOffset::At(at), bytes).unwrap();
+        let fs = self.pool.filesystem("tank").unwrap();
+        fs.write(&credentials(), file, WriteOffset::At(at), bytes).unwrap();
         self.write_model(name, at, bytes);
     }
 
@@ -142,25 +141,25 @@ fn what_is_shared_takes_no_space_and_outlasts_who_shared_it() {
 
     // the source goes, in the group in which it is shared once more
     assert_eq!(bench.clone_range(("source", 0), ("heir", 0), size), size);
-    let live = bench.pool.filesystem("tank").unwrap();
-    let root = ObjectId::new(live.reader().root_object());
-    live.unlink(&credentials(), root, b"source").unwrap();
-    drop(live);
+    let fs = bench.pool.filesystem("tank").unwrap();
+    let root = ObjectId::new(fs.reader().root_object());
+    fs.unlink(&credentials(), root, b"source").unwrap();
+    drop(fs);
     bench.model.remove("source");
     bench.compare();
     let mut bench = bench.export_and_check();
     for name in ["whole", "part", "early"] {
-        let live = bench.pool.filesystem("tank").unwrap();
+        let fs = bench.pool.filesystem("tank").unwrap();
         let half = SetAttributes { size: Some(RECORD_SIZE * 3 / 2), ..SetAttributes::default() };
         let file = bench.file_object(name);
-        live.set_attributes(&credentials(), file, &half).unwrap();
+        fs.set_attributes(&credentials(), file, &half).unwrap();
         bench.model.get_mut(name).unwrap().resize(usize::try_from(RECORD_SIZE * 3 / 2).unwrap(), 0);
     }
     let bench = bench.export_and_check();
     for name in bench.model.keys() {
-        let live = bench.pool.filesystem("tank").unwrap();
-        let root = ObjectId::new(live.reader().root_object());
-        live.unlink(&credentials(), root, name.as_bytes()).unwrap();
+        let fs = bench.pool.filesystem("tank").unwrap();
+        let root = ObjectId::new(fs.reader().root_object());
+        fs.unlink(&credentials(), root, name.as_bytes()).unwrap();
     }
     bench.pool.sync().unwrap();
     let CloneTest { folder, pool: held, .. } = bench;
@@ -236,10 +235,10 @@ fn snapshots_quotas_and_fsync_know_of_what_is_shared() {
     bench.pool.create_filesystem(&limited).unwrap();
     write_file(&bench.pool, "tank/limited", "first", &noise_bytes(8, 4 << 20));
     bench.pool.sync().unwrap();
-    let live = bench.pool.filesystem("tank/limited").unwrap();
-    let root = ObjectId::new(live.reader().root_object());
-    let from = ObjectId::new(live.reader().find(b"first").unwrap().unwrap().ino());
-    let to = live.create(&credentials(), root, b"second", &NewInode::default()).unwrap().ino();
+    let fs = bench.pool.filesystem("tank/limited").unwrap();
+    let root = ObjectId::new(fs.reader().root_object());
+    let from = ObjectId::new(fs.reader().find(b"first").unwrap().unwrap().ino());
+    let to = fs.create(&credentials(), root, b"second", &NewInode::default()).unwrap().ino();
     let stretch = CloneRange {
         source: from,
         source_offset: 0,
@@ -247,9 +246,9 @@ fn snapshots_quotas_and_fsync_know_of_what_is_shared() {
         target_offset: 0,
         length: 4 << 20,
     };
-    let why = live.clone_blocks(&credentials(), &stretch).unwrap_err();
-    assert_eq!(why.reason(), Reason::OverQuota, "what is shared counts as if it were a copy");
-    drop(live);
+    let error = fs.clone_blocks(&credentials(), &stretch).unwrap_err();
+    assert_eq!(error.reason(), Reason::OverQuota, "what is shared counts as if it were a copy");
+    drop(fs);
     bench.write("last", 0, b"of all");
     drop(bench.export_and_check());
 }

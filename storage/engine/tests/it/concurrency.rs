@@ -25,51 +25,51 @@ impl Random {
 }
 
 /// Changes files of whatever file systems there are, which may go away at any time.
-fn change_files(held: &Pool, seed: u64, stop: &AtomicBool) {
+fn change_files(pool: &Pool, seed: u64, stop: &AtomicBool) {
     let mut dice = Random(seed);
     while !stop.load(Ordering::Acquire) {
-        let all = dataset_names(held, "filesystem");
+        let all = dataset_names(pool, "filesystem");
         let name = &all[usize::try_from(dice.below(all.len() as u64)).unwrap()];
-        let Ok(live) = held.filesystem(name) else { continue };
+        let Ok(fs) = pool.filesystem(name) else { continue };
         for _ in 0..dice.below(20) {
             // what is destroyed or taken back meanwhile gives errors
-            let _ = change_file(&live, &mut dice);
+            let _ = change_file(&fs, &mut dice);
         }
     }
 }
 
-fn change_file(live: &OpenFileSystem, dice: &mut Random) -> engine::files::Result<()> {
-    let root = ObjectId::new(live.reader().root()?.ino());
+fn change_file(fs: &OpenFileSystem, dice: &mut Random) -> engine::files::Result<()> {
+    let root = ObjectId::new(fs.reader().root()?.ino());
     let name = format!("f{}", dice.below(12));
-    let found = live.reader().find(name.as_bytes())?;
+    let found = fs.reader().find(name.as_bytes())?;
     let Some(file) = found.map(|file| ObjectId::new(file.ino())) else {
-        return live.create(&credentials(), root, name.as_bytes(), &NewInode::default()).map(drop);
+        return fs.create(&credentials(), root, name.as_bytes(), &NewInode::default()).map(drop);
     };
     match dice.below(10) {
-        0 => live.unlink(&credentials(), root, name.as_bytes()),
-        1 => live.punch_hole(&credentials(), file, 0..dice.below(200_000)),
-        2..=4 => live.fsync(Some(file.get())),
+        0 => fs.unlink(&credentials(), root, name.as_bytes()),
+        1 => fs.punch_hole(&credentials(), file, 0..dice.below(200_000)),
+        2..=4 => fs.fsync(Some(file.get())),
         _ => {
             let byte = u8::try_from(dice.below(256)).unwrap();
             let length = usize::try_from(1 + dice.below(60_000)).unwrap();
             let at = WriteOffset::At(dice.below(300_000));
-            live.write(&credentials(), file, at, &vec![byte; length]).map(drop)
+            fs.write(&credentials(), file, at, &vec![byte; length]).map(drop)
         }
     }
 }
 
-fn dataset_names(held: &Pool, kind: &str) -> Vec<String> {
+fn dataset_names(pool: &Pool, kind: &str) -> Vec<String> {
     let wanted = DatasetQuery { kinds: vec![kind.to_owned()], ..DatasetQuery::default() };
     let mut names = Vec::new();
     let mut trouble = |event| panic!("what is listed is whole: {event:?}");
-    held.list_datasets("tank", &wanted, &mut |dataset| names.push(dataset.name), &mut trouble)
+    pool.list_datasets("tank", &wanted, &mut |dataset| names.push(dataset.name), &mut trouble)
         .unwrap();
     names
 }
 
 /// Changes datasets. What cannot be (it has clones, it is not the newest) is refused.
-fn change_dataset(held: &Pool, dice: &mut Random, round: u64) -> engine::Result<()> {
-    let (heads, snapshots) = (dataset_names(held, "filesystem"), dataset_names(held, "snapshot"));
+fn change_dataset(pool: &Pool, dice: &mut Random, round: u64) -> engine::Result<()> {
+    let (heads, snapshots) = (dataset_names(pool, "filesystem"), dataset_names(pool, "snapshot"));
     let mut any = |all: &[String]| {
         let index = usize::try_from(dice.below(all.len().max(1) as u64)).unwrap();
         all.get(index).cloned().unwrap_or_else(|| "tank/none".to_owned())
@@ -77,15 +77,15 @@ fn change_dataset(held: &Pool, dice: &mut Random, round: u64) -> engine::Result<
     let (head, snapshot) = (any(&heads), any(&snapshots));
     let new = NewDataset { name: format!("tank/n{round}"), properties: Vec::new() };
     match dice.below(12) {
-        0 => held.create_filesystem(&new),
-        1..=3 => held.create_snapshots(&[format!("{head}@s{round}")]),
-        4..=5 => held.clone_snapshot(&snapshot, &new),
-        6 => held.rollback_dataset(&head),
-        7 => held.promote_clone(&head),
-        8 if head != "tank" => held.rename_dataset(&head, &new.name, false),
-        9 if head != "tank" => held.destroy(&head),
-        10 => held.destroy(&snapshot),
-        _ => held.set_property(
+        0 => pool.create_filesystem(&new),
+        1..=3 => pool.create_snapshots(&[format!("{head}@s{round}")]),
+        4..=5 => pool.clone_snapshot(&snapshot, &new),
+        6 => pool.rollback_dataset(&head),
+        7 => pool.promote_clone(&head),
+        8 if head != "tank" => pool.rename_dataset(&head, &new.name, false),
+        9 if head != "tank" => pool.destroy(&head),
+        10 => pool.destroy(&snapshot),
+        _ => pool.set_property(
             &head,
             "compression",
             ["off", "lz4", "zstd"][usize::try_from(round % 3).unwrap()],
@@ -230,9 +230,9 @@ fn whoever_looks_while_a_group_is_written_sees_all_of_the_last_one() {
                 assert_eq!(dataset_names(&held, "filesystem").len(), 20);
                 assert!(held.pool_properties().is_ok());
                 assert_eq!(held.status().error, None);
-                let live = held.filesystem("tank/n2").unwrap();
+                let fs = held.filesystem("tank/n2").unwrap();
                 for file in ["first", "second"] {
-                    let found = live.reader().find(file.as_bytes()).unwrap().unwrap();
+                    let found = fs.reader().find(file.as_bytes()).unwrap().unwrap();
                     assert_eq!(found.stat().size, 300_000);
                 }
                 looks += 1;

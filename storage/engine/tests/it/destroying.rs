@@ -14,13 +14,13 @@ fn pool() -> (Pool, Arc<dyn Device>) {
     create_memory_pool(128 << 20, &environment())
 }
 
-fn make(held: &Pool, name: &str) {
+fn make(pool: &Pool, name: &str) {
     let new = NewDataset { name: name.to_owned(), properties: Vec::new() };
-    held.create_filesystem(&new).unwrap();
+    pool.create_filesystem(&new).unwrap();
 }
 
-fn snapshots(held: &Pool, filesystem: &str) -> Vec<String> {
-    let all = held.snapshots(filesystem).unwrap().into_iter();
+fn snapshots(pool: &Pool, filesystem: &str) -> Vec<String> {
+    let all = pool.snapshots(filesystem).unwrap().into_iter();
     all.map(|it| format!("{filesystem}@{}", it.name)).collect()
 }
 

@@ -10,9 +10,9 @@ fn new_dataset(name: &str, properties: &[(&str, &str)]) -> NewDataset {
     NewDataset { name: name.to_owned(), properties: properties.iter().map(pair).collect() }
 }
 
-fn dataset_names(held: &Pool) -> Vec<String> {
+fn dataset_names(pool: &Pool) -> Vec<String> {
     let (mut found, wanted) = (Vec::new(), DatasetQuery::default());
-    held.list_datasets("tank", &wanted, &mut |dataset| found.push(dataset.name), &mut |_| ())
+    pool.list_datasets("tank", &wanted, &mut |dataset| found.push(dataset.name), &mut |_| ())
         .unwrap();
     found
 }

@@ -14,8 +14,8 @@ fn import(paths: &[PathBuf]) -> Pool {
 }
 
 /// The paths of the duplicates that the user is told of.
-fn reported_duplicates(held: &Pool) -> Vec<PathBuf> {
-    let events = held.take_events().into_iter();
+fn reported_duplicates(pool: &Pool) -> Vec<PathBuf> {
+    let events = pool.take_events().into_iter();
     let paths = events.filter_map(|event| match event {
         Event::DuplicateDevice { path, .. } => Some(PathBuf::from(path)),
         _ => None,
@@ -146,15 +146,15 @@ fn a_pool_is_not_given_a_name_that_makes_others_too_long() {
     held.create_snapshots(&[format!("{dataset}@{}", "s".repeat(20))]).unwrap();
     export_pool(held);
     let import = |name: String, temporary| {
-        let how = ImportOptions { new_name: Some(name), temporary, ..ImportOptions::default() };
+        let options = ImportOptions { new_name: Some(name), temporary, ..ImportOptions::default() };
         let paths = [folder.path().to_owned()];
-        engine::pool::import_with(&paths, "tank", &how, &environment())
+        engine::pool::import_with(&paths, "tank", &options, &environment())
     };
     let image = fs::read(folder.path().join("d0.img")).unwrap();
     // 33 + 1 + 200 + 1 + 20 is 255
     for temporary in [true, false] {
-        let why = import("n".repeat(34), temporary).expect_err("a name that is too long");
-        assert!(why.to_string().contains("255 is the most"), "{why}");
+        let error = import("n".repeat(34), temporary).expect_err("a name that is too long");
+        assert!(error.to_string().contains("255 is the most"), "{error}");
     }
     assert!(image == fs::read(folder.path().join("d0.img")).unwrap(), "nothing was written");
     for temporary in [true, false] {
@@ -172,7 +172,7 @@ fn no_copy_is_used_while_the_image_itself_is_in_use() {
     copy_image(&folder.path().join("d0.img"), "a-copy");
     let held = import(&[folder.path().to_owned()]);
     let again = engine::pool::import(&[folder.path().to_owned()], "tank", false, &environment());
-    let why = again.expect_err("the image is in use");
-    assert!(why.to_string().contains("d0.img' is in use"), "{why}");
+    let error = again.expect_err("the image is in use");
+    assert!(error.to_string().contains("d0.img' is in use"), "{error}");
     export_pool(held);
 }

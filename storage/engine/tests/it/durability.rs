@@ -31,9 +31,9 @@ fn names_after(folder: &TempDir, name: &str, drives: usize, fs: &str) -> (TempDi
     (after, names)
 }
 
-fn file_object(held: &Pool, name: &str) -> ObjectId {
-    let live = held.filesystem("tank").unwrap();
-    ObjectId::new(live.reader().find(name.as_bytes()).unwrap().unwrap().ino())
+fn file_object(pool: &Pool, name: &str) -> ObjectId {
+    let fs = pool.filesystem("tank").unwrap();
+    ObjectId::new(fs.reader().find(name.as_bytes()).unwrap().unwrap().ino())
 }
 
 #[test]
@@ -45,19 +45,19 @@ fn with_sync_always_whatever_is_done_is_there_after_a_power_cut() {
     write_file(&held, "tank", "one", b"first");
     let before = held.txg();
     write_file(&held, "tank", "two", b"second");
-    let live = held.filesystem("tank").unwrap();
-    let root = ObjectId::new(live.reader().root_object());
-    live.write(&credentials(), file_object(&held, "two"), WriteOffset::End, b", and more").unwrap();
-    let how = engine::pool::RenameRequest {
+    let fs = held.filesystem("tank").unwrap();
+    let root = ObjectId::new(fs.reader().root_object());
+    fs.write(&credentials(), file_object(&held, "two"), WriteOffset::End, b", and more").unwrap();
+    let request = engine::pool::RenameRequest {
         from_dir: root,
         from: b"one",
         to_dir: root,
         to: b"renamed",
         mode: engine::pool::RenameMode::Replace,
     };
-    live.rename(&credentials(), &how).unwrap();
-    live.link(&credentials(), file_object(&held, "two"), root, b"three").unwrap();
-    live.unlink(&credentials(), root, b"two").unwrap();
+    fs.rename(&credentials(), &request).unwrap();
+    fs.link(&credentials(), file_object(&held, "two"), root, b"three").unwrap();
+    fs.unlink(&credentials(), root, b"two").unwrap();
     assert_eq!(held.txg(), before, "the log alone tells of it");
     let (after, names) = names_after(&folder, "always-cut", 1, "tank");
     assert_eq!(names, ["renamed", "three"]);
@@ -172,13 +172,13 @@ fn attributes_that_move_outlast_a_power_cut() {
     let held =
         engine::pool::create(&new_pool(&folder, VdevLayout::Single, 1), &environment()).unwrap();
     held.set_property("tank", "xattr", "sa").unwrap();
-    let live = held.filesystem("tank").unwrap();
+    let fs = held.filesystem("tank").unwrap();
     let make = |name: &str| {
         write_file(&held, "tank", name, b"x");
         file_object(&held, name)
     };
     let set = |file: ObjectId, name: &str, value: Option<&[u8]>| {
-        live.set_xattr(&credentials(), file, name.as_bytes(), value, XattrMode::Any).unwrap();
+        fs.set_xattr(&credentials(), file, name.as_bytes(), value, XattrMode::Any).unwrap();
     };
     let (small, large) = (vec![1; 100], vec![2; 20_000]);
     let files = ["moved", "moved at once", "back", "gone"].map(make);
@@ -190,7 +190,7 @@ fn attributes_that_move_outlast_a_power_cut() {
     }
     let [moved, at_once, back, gone] = files;
     set(moved, "user.k", Some(&small));
-    live.fsync(None).unwrap();
+    fs.fsync(None).unwrap();
     held.sync().unwrap();
     set(moved, "user.k", Some(&large));
     set(at_once, "user.k", Some(&small));
@@ -199,9 +199,9 @@ fn attributes_that_move_outlast_a_power_cut() {
     set(back, "user.k", Some(&small));
     set(gone, "user.k", Some(&large));
     set(gone, "user.k", None);
-    live.fsync(None).unwrap();
+    fs.fsync(None).unwrap();
     let after = copy_after_cut(&folder, "moving-xattrs-cut", 1);
-    drop((live, held));
+    drop((fs, held));
     let again = engine::pool::import(&after.drives(1), "tank", false, &environment()).unwrap();
     let wanted = [
         ("moved", Some(&large)),
@@ -227,27 +227,27 @@ fn an_fsync_keeps_attributes_that_are_files() {
     let held =
         engine::pool::create(&new_pool(&folder, VdevLayout::Single, 1), &environment()).unwrap();
     held.set_property("tank", "xattr", "dir").unwrap();
-    let live = held.filesystem("tank").unwrap();
+    let fs = held.filesystem("tank").unwrap();
     write_file(&held, "tank", "letter", b"x");
     let letter = file_object(&held, "letter");
     let set = |name: &str, value: Option<&[u8]>| {
-        live.set_xattr(&credentials(), letter, name.as_bytes(), value, XattrMode::Any).unwrap();
+        fs.set_xattr(&credentials(), letter, name.as_bytes(), value, XattrMode::Any).unwrap();
     };
     let (short, long) = (vec![1; 10], vec![2; 60_000]);
     for name in ["user.longer", "user.gone"] {
         set(name, Some(&short));
     }
     set("user.shorter", Some(&long));
-    live.fsync(None).unwrap();
+    fs.fsync(None).unwrap();
     held.sync().unwrap();
     set("user.new", Some(&long));
     set("user.longer", Some(&long));
     set("user.shorter", Some(&short));
     set("user.gone", Some(&long));
     set("user.gone", None);
-    live.fsync(Some(letter.get())).unwrap();
+    fs.fsync(Some(letter.get())).unwrap();
     let after = copy_after_cut(&folder, "kept-xattrs-cut", 1);
-    drop((live, held));
+    drop((fs, held));
     let again = engine::pool::import(&after.drives(1), "tank", false, &environment()).unwrap();
     let found = again.filesystem("tank").unwrap().reader().find(b"letter").unwrap().unwrap();
     let wanted = [("new", Some(&long)), ("longer", Some(&long)), ("shorter", Some(&short))];

@@ -120,19 +120,19 @@ fn what_makes_no_sense_is_refused() {
 
 /// The old key opens it no more, and the new one does.
 fn import_with_new_key(folder: &TempDir, root: &str, old: &[u8], new: &[u8]) -> Pool {
-    let held = import(folder);
-    let wrong = held.load_key(root, old);
+    let pool = import(folder);
+    let wrong = pool.load_key(root, old);
     assert!(matches!(wrong, Err(Error::WrongKey { .. } | Error::InvalidKey { .. })), "{wrong:?}");
-    held.load_key(root, new).unwrap();
-    held
+    pool.load_key(root, new).unwrap();
+    pool
 }
 
-fn encryption_roots(held: &Pool) -> Vec<(String, String)> {
-    let all = held.encryption_roots().unwrap();
+fn encryption_roots(pool: &Pool) -> Vec<(String, String)> {
+    let all = pool.encryption_roots().unwrap();
     all.into_iter().map(|root| (root.name, root.format)).collect()
 }
 
-fn property_value(held: &Pool, name: &str, property: &str) -> String {
+fn property_value(pool: &Pool, name: &str, property: &str) -> String {
     let wanted = engine::dataset::DatasetQuery {
         depth: Some(0),
         properties: vec![property.to_owned()],
@@ -142,7 +142,7 @@ fn property_value(held: &Pool, name: &str, property: &str) -> String {
     let mut show = |dataset: engine::dataset::Dataset| {
         dataset.property_value(property).unwrap_or_default().clone_into(&mut value);
     };
-    held.list_datasets(name, &wanted, &mut show, &mut |_| ()).unwrap();
+    pool.list_datasets(name, &wanted, &mut show, &mut |_| ()).unwrap();
     value
 }
 
@@ -245,27 +245,28 @@ fn promises_of_what_is_locked_need_its_key() {
     );
     let roots = engine::pool::encryption_roots(&paths, "tank", (false, Rewind::No)).unwrap();
     assert_eq!((roots[0].name.as_str(), roots[0].location.as_str()), ("tank/secret", "prompt"));
-    let how = |secret: &[u8]| engine::pool::ImportOptions {
+    let options = |secret: &[u8]| engine::pool::ImportOptions {
         keys: vec![("tank/secret".to_owned(), secret.to_vec())],
         new_name: Some("vault".to_owned()),
         ..engine::pool::ImportOptions::default()
     };
-    let wrong = engine::pool::import_with(&paths, "tank", &how(b"another phrase"), &environment());
+    let wrong =
+        engine::pool::import_with(&paths, "tank", &options(b"another phrase"), &environment());
     assert!(matches!(wrong.err(), Some(Error::WrongKey { .. })));
     let again = crate::test_pool::copy_after_cut(&after, "locked-log-again", 1);
-    let held = engine::pool::import_with(&paths, "tank", &how(SECRET), &environment()).unwrap();
+    let held = engine::pool::import_with(&paths, "tank", &options(SECRET), &environment()).unwrap();
     assert_eq!(read_file(&held, "vault/secret/inner", "two"), b"promised");
     held.export().unwrap();
     drop(held);
     assert_eq!(check_pool(&after, "vault"), Vec::<String>::new());
 
     // whoever had it before has the keys still
-    let how = engine::pool::ImportOptions {
+    let options = engine::pool::ImportOptions {
         loaded_keys: Some(known),
         ..engine::pool::ImportOptions::default()
     };
     let paths = [again.path().to_owned()];
-    let held = engine::pool::import_with(&paths, "tank", &how, &environment()).unwrap();
+    let held = engine::pool::import_with(&paths, "tank", &options, &environment()).unwrap();
     assert_eq!(read_file(&held, "tank/secret/inner", "two"), b"promised");
 }
 

@@ -59,9 +59,9 @@ fn changed(folder: &TempDir, change: impl FnOnce(&Pool)) {
 }
 
 fn destroy_all(folder: &TempDir, names: &[&str]) {
-    changed(folder, |held| {
+    changed(folder, |pool| {
         for name in names {
-            held.destroy(name).unwrap();
+            pool.destroy(name).unwrap();
         }
     });
 }
@@ -70,11 +70,11 @@ fn destroy_all(folder: &TempDir, names: &[&str]) {
 fn counts_datasets(name: &str, feature: &str, begin: impl FnOnce(&Pool)) {
     let folder = made(name, &[], begin);
     assert_uses(&folder, feature, 1);
-    changed(&folder, |held| held.create_snapshots(&["tank/a@s".to_owned()]).unwrap());
+    changed(&folder, |pool| pool.create_snapshots(&["tank/a@s".to_owned()]).unwrap());
     assert_uses(&folder, feature, 2);
-    changed(&folder, |held| {
+    changed(&folder, |pool| {
         let clone = NewDataset { name: "tank/c".to_owned(), properties: Vec::new() };
-        held.clone_snapshot("tank/a@s", &clone).unwrap();
+        pool.clone_snapshot("tank/a@s", &clone).unwrap();
     });
     assert_uses(&folder, feature, 3);
     destroy_all(&folder, &["tank/c", "tank/a@s"]);
@@ -83,24 +83,24 @@ fn counts_datasets(name: &str, feature: &str, begin: impl FnOnce(&Pool)) {
     assert_uses(&folder, feature, 0);
 }
 
-fn create(held: &Pool, all: &[(&str, &str)]) {
+fn create(pool: &Pool, all: &[(&str, &str)]) {
     let properties = properties(all);
-    held.create_filesystem(&NewDataset { name: "tank/a".to_owned(), properties }).unwrap();
+    pool.create_filesystem(&NewDataset { name: "tank/a".to_owned(), properties }).unwrap();
 }
 
 #[test]
 fn long_name_activates_longname() {
-    counts_datasets("longname", "longname", |held| {
-        create(held, &[("longname", "on")]);
-        write_file(held, "tank/a", &"n".repeat(256), b"x");
+    counts_datasets("longname", "longname", |pool| {
+        create(pool, &[("longname", "on")]);
+        write_file(pool, "tank/a", &"n".repeat(256), b"x");
     });
 }
 
 #[test]
 fn short_names_leave_longname_inactive() {
-    let folder = made("shortname", &[], |held| {
-        create(held, &[("longname", "on")]);
-        write_file(held, "tank/a", &"n".repeat(255), b"x");
+    let folder = made("shortname", &[], |pool| {
+        create(pool, &[("longname", "on")]);
+        write_file(pool, "tank/a", &"n".repeat(255), b"x");
     });
     assert_uses(&folder, "longname", 0);
 }
@@ -108,20 +108,20 @@ fn short_names_leave_longname_inactive() {
 #[test]
 fn rename_and_link_activate_longname() {
     for link in [false, true] {
-        let folder = made(&format!("longname-{link}"), &[], |held| {
-            create(held, &[("longname", "on")]);
-            write_file(held, "tank/a", "short", b"x");
-            held.sync().unwrap();
-            let live = held.filesystem("tank/a").unwrap();
-            let dir = ObjectId::new(live.reader().root().unwrap().ino());
-            let file = live.reader().find(b"short").unwrap().unwrap().ino();
+        let folder = made(&format!("longname-{link}"), &[], |pool| {
+            create(pool, &[("longname", "on")]);
+            write_file(pool, "tank/a", "short", b"x");
+            pool.sync().unwrap();
+            let fs = pool.filesystem("tank/a").unwrap();
+            let dir = ObjectId::new(fs.reader().root().unwrap().ino());
+            let file = fs.reader().find(b"short").unwrap().unwrap().ino();
             let to = "n".repeat(1000);
             if link {
-                live.link(&credentials(), ObjectId::new(file), dir, to.as_bytes()).unwrap();
+                fs.link(&credentials(), ObjectId::new(file), dir, to.as_bytes()).unwrap();
             } else {
                 let (from, to, kind) = (b"short".as_slice(), to.as_bytes(), RenameMode::NoReplace);
-                let how = RenameRequest { from_dir: dir, from, to_dir: dir, to, mode: kind };
-                live.rename(&credentials(), &how).unwrap();
+                let request = RenameRequest { from_dir: dir, from, to_dir: dir, to, mode: kind };
+                fs.rename(&credentials(), &request).unwrap();
             }
         });
         assert_uses(&folder, "longname", 1);
@@ -153,26 +153,26 @@ fn replay_of_intent_log_activates_longname() {
 
 #[test]
 fn large_dnode_activates_large_dnode() {
-    counts_datasets("dnodesize", "large_dnode", |held| {
-        create(held, &[]);
-        write_file(held, "tank/a", "small", b"x");
-        held.sync().unwrap();
-        let active = |held: &Pool| {
-            let all = held.pool_properties().unwrap();
+    counts_datasets("dnodesize", "large_dnode", |pool| {
+        create(pool, &[]);
+        write_file(pool, "tank/a", "small", b"x");
+        pool.sync().unwrap();
+        let active = |pool: &Pool| {
+            let all = pool.pool_properties().unwrap();
             all.into_iter().find(|p| p.name == "feature@large_dnode").unwrap().value
         };
-        held.set_property("tank/a", "dnodesize", "1k").unwrap();
-        assert_eq!(active(held), "enabled");
-        write_file(held, "tank/a", "large", b"x");
-        held.sync().unwrap();
-        assert_eq!(active(held), "active");
+        pool.set_property("tank/a", "dnodesize", "1k").unwrap();
+        assert_eq!(active(pool), "enabled");
+        write_file(pool, "tank/a", "large", b"x");
+        pool.sync().unwrap();
+        assert_eq!(active(pool), "active");
     });
 }
 
 #[test]
 fn enabled_label_feature_is_named_in_labels() {
     let disabled = [("feature@embedded_data", "disabled"), ("feature@hole_birth", "disabled")];
-    let folder = made("label-features", &disabled, |held| write_file(held, "tank", "a", b"x"));
+    let folder = made("label-features", &disabled, |pool| write_file(pool, "tank", "a", b"x"));
     let named = |folder: &TempDir| {
         let device = Arc::new(device::File::open(&folder.path().join("d0.img")).unwrap());
         let devices: Vec<Arc<dyn device::Device>> = vec![device];
@@ -180,7 +180,7 @@ fn enabled_label_feature_is_named_in_labels() {
         candidates[0].config().unwrap().pool.features_for_read.clone()
     };
     assert_eq!(named(&folder), ["com.klarasystems:vdev_zaps_v2"]);
-    changed(&folder, |held| held.set_pool_property("feature@embedded_data", "enabled").unwrap());
+    changed(&folder, |pool| pool.set_pool_property("feature@embedded_data", "enabled").unwrap());
     let mut now = named(&folder);
     now.sort();
     assert_eq!(now, ["com.delphix:embedded_data", "com.klarasystems:vdev_zaps_v2"]);
@@ -202,12 +202,12 @@ const BLOCKS: [(&str, &str, &str); 7] = [
 fn blocks_activate_the_feature_of_their_form() {
     let noise: Vec<u8> =
         (0..300_000_u32).flat_map(|n| (n.wrapping_mul(0x9e37_79b9) >> 9).to_le_bytes()).collect();
-    let folder = made("block-features", &[], |held| {
+    let folder = made("block-features", &[], |pool| {
         for (feature, property, value) in BLOCKS {
             let name = format!("tank/{feature}");
             let properties = properties(&[(property, value)]);
-            held.create_filesystem(&NewDataset { name: name.clone(), properties }).unwrap();
-            write_file(held, &name, "file", &noise);
+            pool.create_filesystem(&NewDataset { name: name.clone(), properties }).unwrap();
+            write_file(pool, &name, "file", &noise);
         }
     });
     for (feature, ..) in BLOCKS {
@@ -270,11 +270,11 @@ fn datasets_activate_features_of_the_pool() {
 
 #[test]
 fn encryption_counts_datasets() {
-    let folder = made("encryption-feature", &[], |held| {
+    let folder = made("encryption-feature", &[], |pool| {
         let secret = properties(&[("encryption", "on"), ("keyformat", "passphrase")]);
         let new = NewDataset { name: "tank/a".to_owned(), properties: secret };
-        held.create_filesystem_with(&new, Some(b"correct horse")).unwrap();
-        held.create_snapshots(&["tank/a@s".to_owned()]).unwrap();
+        pool.create_filesystem_with(&new, Some(b"correct horse")).unwrap();
+        pool.create_snapshots(&["tank/a@s".to_owned()]).unwrap();
     });
     assert_uses(&folder, "encryption", 2);
     destroy_all(&folder, &["tank/a@s", "tank/a"]);

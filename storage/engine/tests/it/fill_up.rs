@@ -89,7 +89,7 @@ impl FillTest {
             10 if self.rng.percent(10) => {
                 self.snapshot_count += 1;
                 let name = format!("tank@s{}", self.snapshot_count);
-                self.pool.create_snapshots(&[name]).map_err(|why| why.to_string()).map_or_else(
+                self.pool.create_snapshots(&[name]).map_err(|error| error.to_string()).map_or_else(
                     |why| if why.contains("space") { Ok(false) } else { Err(why) },
                     |()| Ok(true),
                 )
@@ -105,17 +105,17 @@ impl FillTest {
     fn as_refusal(done: engine::files::Result<impl Sized>) -> Result<bool, String> {
         match done {
             Ok(_) => Ok(true),
-            Err(why) if why.reason() == Reason::NoSpace => Ok(false),
-            Err(why) => Err(why.to_string()),
+            Err(error) if error.reason() == Reason::NoSpace => Ok(false),
+            Err(error) => Err(error.to_string()),
         }
     }
 
     fn create_file(&mut self) -> Result<bool, String> {
         self.file_count += 1;
-        let live = self.filesystem();
+        let fs = self.filesystem();
         let (root, name) =
-            (ObjectId::new(live.reader().root_object()), format!("f{}", self.file_count));
-        let id = match live.create(&credentials(), root, name.as_bytes(), &NewInode::default()) {
+            (ObjectId::new(fs.reader().root_object()), format!("f{}", self.file_count));
+        let id = match fs.create(&credentials(), root, name.as_bytes(), &NewInode::default()) {
             Ok(file) => ObjectId::new(file.ino()),
             refused => return Self::as_refusal(refused),
         };
@@ -123,7 +123,7 @@ impl FillTest {
         let most = choose(&mut self.rng, &[100, 600, 5000, 70_000]);
         let length = self.rng.below(most);
         let bytes = random_bytes(&mut self.rng, length);
-        Self::as_refusal(live.write(&credentials(), id, WriteOffset::End, &bytes))
+        Self::as_refusal(fs.write(&credentials(), id, WriteOffset::End, &bytes))
     }
 
     fn write_file(&mut self) -> Result<bool, String> {
@@ -131,10 +131,10 @@ impl FillTest {
         let most = choose(&mut self.rng, &[100, 5000, 300_000, 4 * MIB]);
         let (at, length) = (self.rng.below(8 * MIB), self.rng.below(most));
         let bytes = random_bytes(&mut self.rng, length);
-        let live = self.filesystem();
-        let done = live.write(&credentials(), id, WriteOffset::At(at), &bytes);
+        let fs = self.filesystem();
+        let done = fs.write(&credentials(), id, WriteOffset::At(at), &bytes);
         if self.rng.percent(5) && done.is_ok() {
-            return Self::as_refusal(live.fsync(Some(id.get())));
+            return Self::as_refusal(fs.fsync(Some(id.get())));
         }
         Self::as_refusal(done)
     }
@@ -166,9 +166,9 @@ impl FillTest {
         let Some((_, id)) = self.choose_file() else { return Ok(true) };
         self.file_count += 1;
         let name = format!("{}{}", "n".repeat(200), self.file_count);
-        let live = self.filesystem();
-        let root = ObjectId::new(live.reader().root_object());
-        let done = live.link(&credentials(), id, root, name.as_bytes());
+        let fs = self.filesystem();
+        let root = ObjectId::new(fs.reader().root_object());
+        let done = fs.link(&credentials(), id, root, name.as_bytes());
         if done.is_ok() {
             self.files.push((name, id));
         }
@@ -183,12 +183,12 @@ impl FillTest {
 
     /// Takes most away again, which a full pool lets anybody do.
     fn empty_pool(&mut self) {
-        let live = self.filesystem();
-        let root = ObjectId::new(live.reader().root_object());
+        let fs = self.filesystem();
+        let root = ObjectId::new(fs.reader().root_object());
         for (name, id) in std::mem::take(&mut self.files) {
             if self.rng.percent(80) {
-                let gone = live.unlink(&credentials(), root, name.as_bytes());
-                gone.unwrap_or_else(|why| panic!("{}: {why}", self.config));
+                let gone = fs.unlink(&credentials(), root, name.as_bytes());
+                gone.unwrap_or_else(|error| panic!("{}: {error}", self.config));
             } else {
                 self.files.push((name, id));
             }
@@ -199,12 +199,12 @@ impl FillTest {
         }
         if self.has_volume {
             let gone = self.pool.volume("tank/vol").unwrap().discard(0..512 * MIB);
-            gone.unwrap_or_else(|why| panic!("{}: {why}", self.config));
+            gone.unwrap_or_else(|error| panic!("{}: {error}", self.config));
         }
     }
 
     fn sync(&self, when: &str) {
-        self.pool.sync().unwrap_or_else(|why| panic!("{}: {when}: {why}", self.config));
+        self.pool.sync().unwrap_or_else(|error| panic!("{}: {when}: {error}", self.config));
     }
 }
 

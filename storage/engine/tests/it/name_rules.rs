@@ -13,10 +13,10 @@ fn new_dataset(name: &str, properties: &[(&str, &str)]) -> NewDataset {
     NewDataset { name: name.to_owned(), properties: properties.iter().map(pair).collect() }
 }
 
-fn create_error(held: &Pool, fs: &str, name: &[u8]) -> Option<Reason> {
-    let live = held.filesystem(fs).unwrap();
+fn create_error(pool: &Pool, fs: &str, name: &[u8]) -> Option<Reason> {
+    let live = pool.filesystem(fs).unwrap();
     let root = ObjectId::new(live.reader().root_object());
-    live.create(&credentials(), root, name, &NewInode::default()).err().map(|why| why.reason())
+    live.create(&credentials(), root, name, &NewInode::default()).err().map(|error| error.reason())
 }
 
 #[test]
@@ -52,16 +52,17 @@ fn names_are_compared_as_was_chosen() {
     for name in [&b"\xff"[..], b"a", b"A"] {
         assert_eq!(create_error(&held, "tank/exact", name), None);
     }
-    let live = held.filesystem("tank/any").unwrap();
-    let root = ObjectId::new(live.reader().root_object());
+    let fs = held.filesystem("tank/any").unwrap();
+    let root = ObjectId::new(fs.reader().root_object());
     for number in 0..3000 {
         let name = format!("Some longer name {number}");
-        live.create(&credentials(), root, name.as_bytes(), &NewInode::default()).unwrap();
+        fs.create(&credentials(), root, name.as_bytes(), &NewInode::default()).unwrap();
     }
     let (from, to) = ("caf\u{e9}".as_bytes(), b"some LONGER name 7".as_slice());
-    let how = RenameRequest { from_dir: root, from, to_dir: root, to, mode: RenameMode::Replace };
-    live.rename(&credentials(), &how).unwrap();
-    drop(live);
+    let request =
+        RenameRequest { from_dir: root, from, to_dir: root, to, mode: RenameMode::Replace };
+    fs.rename(&credentials(), &request).unwrap();
+    drop(fs);
     held.export().unwrap();
     drop(held);
     assert_eq!(check_pool(&folder, "tank"), Vec::<String>::new());

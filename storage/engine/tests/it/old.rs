@@ -52,9 +52,9 @@ fn filesystems(held: &Pool) -> Vec<String> {
 type Contents = BTreeMap<Vec<u8>, (u64, u32, Vec<u8>)>;
 
 /// What a file system holds: each file's owner, mode and bytes, by path.
-fn contents(held: &Pool, name: &str) -> Contents {
-    let live = held.filesystem(name).unwrap();
-    let (files, mut found) = (live.reader(), Contents::new());
+fn contents(pool: &Pool, name: &str) -> Contents {
+    let fs = pool.filesystem(name).unwrap();
+    let (files, mut found) = (fs.reader(), Contents::new());
     let mut waiting = vec![(Vec::new(), files.root().unwrap())];
     while let Some((path, file)) = waiting.pop() {
         let facts = file.stat();
@@ -80,18 +80,18 @@ fn noise(seed: u32, length: usize) -> Vec<u8> {
 
 fn import(folder: &TempDir, name: &str) -> Pool {
     pool::import(&[folder.path().into()], name, true, &environment())
-        .unwrap_or_else(|why| panic!("{name}: {why}"))
+        .unwrap_or_else(|error| panic!("{name}: {error}"))
 }
 
 /// Writes over the midst of a file.
-fn overwrite(held: &Pool, fs: &str, name: &str, bytes: &[u8]) {
-    let live = held.filesystem(fs).unwrap();
+fn overwrite(pool: &Pool, fs: &str, name: &str, bytes: &[u8]) {
+    let live = pool.filesystem(fs).unwrap();
     let file = live.reader().find(name.as_bytes()).unwrap().unwrap().ino();
     live.write(&credentials(), ObjectId::new(file), WriteOffset::At(100_000), bytes).unwrap();
 }
 
-fn snapshot(held: &Pool, name: &str) {
-    held.create_snapshots(&[name.to_owned()]).unwrap();
+fn snapshot(pool: &Pool, name: &str) {
+    pool.create_snapshots(&[name.to_owned()]).unwrap();
 }
 
 /// Files, snapshots, a clone, and all of them destroyed in another order; what is left is one file.

@@ -57,8 +57,9 @@ fn pools_have_properties_of_their_own() {
     drop(held);
     assert_eq!(check_pool(&folder, "tank"), Vec::<String>::new());
 
-    let how = ImportOptions { new_name: Some("vault".to_owned()), ..ImportOptions::default() };
-    let held = pool::import_with(&[folder.path().into()], "tank", &how, &environment()).unwrap();
+    let options = ImportOptions { new_name: Some("vault".to_owned()), ..ImportOptions::default() };
+    let held =
+        pool::import_with(&[folder.path().into()], "tank", &options, &environment()).unwrap();
     check(&held, "vault");
     held.set_pool_property("feature@draid", "enabled").unwrap();
     held.export().unwrap();
@@ -111,20 +112,20 @@ fn attributes_are_in_logs_where_the_pool_says_so() {
             (new_pool(&folder, VdevLayout::Single, 1), CreateOptions::parse(&wishes, false));
         let held = pool::create_with_options(&new, wishes.unwrap(), &environment()).unwrap();
         write_file(&held, "tank", "letter", b"dear");
-        let live = held.filesystem("tank").unwrap();
-        let letter = live.reader().find(b"letter").unwrap().unwrap().ino();
+        let fs = held.filesystem("tank").unwrap();
+        let letter = fs.reader().find(b"letter").unwrap().unwrap().ino();
         // the log comes to be with the first, and its group
-        live.fsync(Some(letter)).unwrap();
+        fs.fsync(Some(letter)).unwrap();
         let before = held.txg();
         let file = units::ObjectId::new(letter);
-        live.set_xattr(&credentials(), file, b"user.a", Some(b"b"), XattrMode::Any).unwrap();
-        live.fsync(Some(letter)).unwrap();
+        fs.set_xattr(&credentials(), file, b"user.a", Some(b"b"), XattrMode::Any).unwrap();
+        fs.fsync(Some(letter)).unwrap();
         let state = property(&held, "feature@zilsaxattr").0;
         let logged = held.txg() == before;
         let wanted = if feature == "enabled" { ("active", true) } else { ("disabled", false) };
         assert_eq!((&*state, logged), wanted);
         held.export().unwrap();
-        drop((live, held));
+        drop((fs, held));
         assert_eq!(check_pool(&folder, "tank"), Vec::<String>::new());
         // with the log its records are gone, and who knows nothing of them may have the pool
         let held = pool::import(&[folder.path().into()], "tank", false, &environment()).unwrap();
@@ -162,10 +163,10 @@ fn files_have_projects_where_the_pool_says_so() {
         let new = new_pool(&folder, VdevLayout::Single, 1);
         let held = pool::create_with_options(&new, wishes, &environment()).unwrap();
         write_file(&held, "tank", "letter", b"dear");
-        let live = held.filesystem("tank").unwrap();
-        let letter = live.reader().find(b"letter").unwrap().unwrap().ino();
+        let fs = held.filesystem("tank").unwrap();
+        let letter = fs.reader().find(b"letter").unwrap().unwrap().ino();
         let project = SetAttributes { project_id: Some(7), ..SetAttributes::default() };
-        let done = live.set_attributes(&credentials(), units::ObjectId::new(letter), &project);
+        let done = fs.set_attributes(&credentials(), units::ObjectId::new(letter), &project);
         assert_eq!(done.is_ok(), feature == "enabled", "{done:?}");
         for (property, allowed) in
             [("userquota@1", true), ("projectquota@7", feature == "enabled"), ("userused@1", false)]
@@ -177,7 +178,7 @@ fn files_have_projects_where_the_pool_says_so() {
             assert_eq!(made.is_ok(), allowed, "{property}");
         }
         held.export().unwrap();
-        drop((live, held));
+        drop((fs, held));
         assert_eq!(check_pool(&folder, "tank"), Vec::<String>::new());
     }
 }
@@ -209,8 +210,8 @@ fn a_destroyed_pool_comes_back_if_that_is_asked_for() {
     drop(held);
     let here = [folder.path().into()];
     assert!(pool::import(&here, "tank", true, &environment()).is_err(), "nobody asked for it");
-    let how = ImportOptions { destroyed: true, ..ImportOptions::default() };
-    let held = pool::import_with(&here, "tank", &how, &environment()).unwrap();
+    let options = ImportOptions { destroyed: true, ..ImportOptions::default() };
+    let held = pool::import_with(&here, "tank", &options, &environment()).unwrap();
     assert_eq!(read_file(&held, "tank", "letter"), b"not meant to go");
     held.export().unwrap();
 }

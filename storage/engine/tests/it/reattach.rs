@@ -16,10 +16,10 @@ fn open_device(path: &Path) -> Arc<dyn Device> {
     Arc::new(File::open_exclusive(path).unwrap())
 }
 
-fn resilver(held: &Pool) {
-    let mended = held.resilver(&ScanProgress::new()).unwrap();
+fn resilver(pool: &Pool) {
+    let mended = pool.resilver(&ScanProgress::new()).unwrap();
     assert!(mended.complete && mended.errors == 0, "{mended:?}");
-    assert!(!held.needs_resilver());
+    assert!(!pool.needs_resilver());
 }
 
 /// Takes a pool over without one drive, writes, takes the drive back, writes, mends, and reads all

@@ -5,7 +5,7 @@ use engine::pool::{NewDataset, Pool, VdevLayout};
 
 use crate::test_pool::{TempDir, check_pool, environment, new_pool};
 
-fn sizes_of(held: &Pool, name: &str) -> (u64, u64) {
+fn sizes_of(pool: &Pool, name: &str) -> (u64, u64) {
     let properties = ["volsize", "refreservation"].map(str::to_owned).to_vec();
     let wanted = DatasetQuery { depth: Some(0), properties, ..DatasetQuery::default() };
     let mut found = (0, 0);
@@ -14,7 +14,7 @@ fn sizes_of(held: &Pool, name: &str) -> (u64, u64) {
             |name: &str| dataset.property_value(name).and_then(|it| it.parse().ok()).unwrap_or(0);
         found = (number("volsize"), number("refreservation"));
     };
-    held.list_datasets(name, &wanted, &mut show, &mut |_| ()).unwrap();
+    pool.list_datasets(name, &wanted, &mut show, &mut |_| ()).unwrap();
     found
 }
 

@@ -33,25 +33,25 @@ fn zdb_after_cut(folder: &TempDir, name: &str) -> String {
     run_zdb(copy.path(), &["-bcc", "-C"])
 }
 
-fn fill_pool(held: &Pool) {
-    write_file(held, "tank", "one", &noise_bytes(1, 7 << 20));
-    held.create_snapshots(&["tank@one".to_owned()]).unwrap();
+fn fill_pool(pool: &Pool) {
+    write_file(pool, "tank", "one", &noise_bytes(1, 7 << 20));
+    pool.create_snapshots(&["tank@one".to_owned()]).unwrap();
     for number in 0..100 {
-        write_file(held, "tank", &format!("small{number}"), &noise_bytes(number, 900));
+        write_file(pool, "tank", &format!("small{number}"), &noise_bytes(number, 900));
     }
-    held.sync().unwrap();
+    pool.sync().unwrap();
 }
 
-fn compare_files(held: &Pool, name: &str) {
-    assert!(read_file(held, "tank", "one") == noise_bytes(1, 7 << 20), "{name}");
-    assert!(read_file(held, "tank", "small33") == noise_bytes(33, 900), "{name}");
+fn compare_files(pool: &Pool, name: &str) {
+    assert!(read_file(pool, "tank", "one") == noise_bytes(1, 7 << 20), "{name}");
+    assert!(read_file(pool, "tank", "small33") == noise_bytes(33, 900), "{name}");
 }
 
-fn resilver(held: &Pool, name: &str) {
-    assert!(held.needs_resilver(), "{name}");
-    let mended = held.resilver(&ScanProgress::new()).unwrap();
+fn resilver(pool: &Pool, name: &str) {
+    assert!(pool.needs_resilver(), "{name}");
+    let mended = pool.resilver(&ScanProgress::new()).unwrap();
     assert!(mended.complete && mended.errors == 0 && mended.written > 0, "{name}: {mended:?}");
-    assert!(!held.needs_resilver(), "{name}");
+    assert!(!pool.needs_resilver(), "{name}");
 }
 
 fn leaf_count(held: &Pool) -> usize {

@@ -52,42 +52,42 @@ fn check_clean(folder: &TempDir, name: &str) {
     assert_eq!(check_pool(folder, "tank"), Vec::<String>::new(), "{name}");
 }
 
-fn compare_files(held: &Pool, name: &str) {
+fn compare_files(pool: &Pool, name: &str) {
     for (fs, file, bytes) in [
         ("tank", "before", noise_bytes(1, 6 << 20)),
         ("tank", "while", noise_bytes(3, 9 << 20)),
         ("tank/child", "small7", noise_bytes(7, 700)),
         ("tank/clone", "while", noise_bytes(5, 900_000)),
     ] {
-        assert!(read_file(held, fs, file) == bytes, "{name}: {fs} {file}");
+        assert!(read_file(pool, fs, file) == bytes, "{name}: {fs} {file}");
     }
 }
 
 fn resilver_returned(name: &str, shape: VdevLayout, count: usize, away: usize) {
     let folder = TempDir::new(name, count, DRIVE_SIZE);
     create_with_outdated(&folder, shape, count, away);
-    let held = import(&folder.drives(count));
-    assert!(held.needs_resilver(), "{name}");
+    let pool = import(&folder.drives(count));
+    assert!(pool.needs_resilver(), "{name}");
     let watch = ScanProgress::new();
-    let mended = held.resilver(&watch).unwrap();
+    let mended = pool.resilver(&watch).unwrap();
     assert!(mended.complete && mended.damage.is_empty(), "{name}: {mended:?}");
     assert!(mended.written > 1 << 20 && mended.read > 1 << 20, "{name}: {mended:?}");
-    assert!(!held.needs_resilver());
-    compare_files(&held, name);
-    held.export().unwrap();
-    drop(held);
+    assert!(!pool.needs_resilver());
+    compare_files(&pool, name);
+    pool.export().unwrap();
+    drop(pool);
     check_clean(&folder, name);
     // as many others may go as there is redundancy for
     let drives = folder.drives(count);
-    let held = import(&drives[..count - away]);
-    compare_files(&held, name);
-    held.close().unwrap();
-    drop(held);
-    let held = import(&drives);
-    let again = held.resilver(&ScanProgress::new()).unwrap();
+    let pool = import(&drives[..count - away]);
+    compare_files(&pool, name);
+    pool.close().unwrap();
+    drop(pool);
+    let pool = import(&drives);
+    let again = pool.resilver(&ScanProgress::new()).unwrap();
     assert!(again.complete && again.errors == 0);
-    held.export().unwrap();
-    drop(held);
+    pool.export().unwrap();
+    drop(pool);
     check_clean(&folder, name);
 }
 
@@ -111,20 +111,19 @@ fn drives_of_a_draid_that_were_away_get_what_they_missed() {
 
 /// Makes, rewrites, renames and deletes files, and snapshots, until told to stop.
 pub(crate) fn churn_files(held: &Pool, stop: &AtomicBool) {
-    let live = held.filesystem("tank/child").unwrap();
-    let root = ObjectId::new(live.reader().root().unwrap().ino());
+    let fs = held.filesystem("tank/child").unwrap();
+    let root = ObjectId::new(fs.reader().root().unwrap().ino());
     for round in 0_u32.. {
         if stop.load(Ordering::Acquire) {
             return;
         }
         let name = format!("churn{}", round % 5);
         // near the end of room some are refused
-        let _ = live.unlink(&credentials(), root, name.as_bytes());
+        let _ = fs.unlink(&credentials(), root, name.as_bytes());
         let new = engine::pool::NewInode::default();
-        if let Ok(made) = live.create(&credentials(), root, name.as_bytes(), &new) {
+        if let Ok(made) = fs.create(&credentials(), root, name.as_bytes(), &new) {
             let id = ObjectId::new(made.ino());
-            let _ =
-                live.write(&credentials(), id, WriteOffset::At(0), &noise_bytes(round, 3 << 20));
+            let _ = fs.write(&credentials(), id, WriteOffset::At(0), &noise_bytes(round, 3 << 20));
         }
         if round % 7 == 3 {
             let _ = held.create_snapshots(&[format!("tank/child@churn{round}")]);
@@ -139,7 +138,7 @@ pub(crate) fn churn_files(held: &Pool, stop: &AtomicBool) {
                 to: b"moved",
                 mode: RenameMode::Replace,
             };
-            let _ = live.rename(&credentials(), &moved);
+            let _ = fs.rename(&credentials(), &moved);
         }
         held.sync().unwrap();
     }
@@ -148,19 +147,19 @@ pub(crate) fn churn_files(held: &Pool, stop: &AtomicBool) {
 /// Fills a pool until it has room for a few files only.
 fn fill_pool(held: &Pool) {
     held.create_filesystem(&new_dataset("tank/ballast")).unwrap();
-    let live = held.filesystem("tank/ballast").unwrap();
-    let root = ObjectId::new(live.reader().root().unwrap().ino());
+    let fs = held.filesystem("tank/ballast").unwrap();
+    let root = ObjectId::new(fs.reader().root().unwrap().ino());
     let name = |number: u32| format!("ballast{number}").into_bytes();
     let bytes = noise_bytes(9, 2 << 20);
     let put = |number: u32| {
-        let made = live
+        let made = fs
             .create(&credentials(), root, &name(number), &engine::pool::NewInode::default())
             .ok()?;
-        live.write(&credentials(), ObjectId::new(made.ino()), WriteOffset::At(0), &bytes).ok()
+        fs.write(&credentials(), ObjectId::new(made.ino()), WriteOffset::At(0), &bytes).ok()
     };
     let full = (0..1000).find(|number| put(*number).is_none()).unwrap();
     for number in full.saturating_sub(8)..full {
-        live.unlink(&credentials(), root, &name(number)).unwrap();
+        fs.unlink(&credentials(), root, &name(number)).unwrap();
     }
     held.sync().unwrap();
 }
@@ -172,29 +171,29 @@ fn a_pool_that_is_written_meanwhile_comes_to_no_harm() {
     {
         let folder = TempDir::new(name, count, DRIVE_SIZE);
         create_with_outdated(&folder, shape, count, 1);
-        let held = import(&folder.drives(count));
+        let pool = import(&folder.drives(count));
         // little room is left, so that what is freed is wanted soon
-        fill_pool(&held);
+        fill_pool(&pool);
         let stop = AtomicBool::new(false);
         let mended = std::thread::scope(|scope| {
-            scope.spawn(|| churn_files(&held, &stop));
-            let mended = held.resilver(&ScanProgress::new());
+            scope.spawn(|| churn_files(&pool, &stop));
+            let mended = pool.resilver(&ScanProgress::new());
             stop.store(true, Ordering::Release);
             mended.unwrap()
         });
         assert!(mended.complete && mended.damage.is_empty(), "{name}: {mended:?}");
         println!("{name}: {mended:?}");
-        assert!(!held.needs_resilver());
-        compare_kept(&held, name);
-        held.export().unwrap();
-        drop(held);
+        assert!(!pool.needs_resilver());
+        compare_kept(&pool, name);
+        pool.export().unwrap();
+        drop(pool);
         check_clean(&folder, name);
     }
 }
 
-fn compare_kept(held: &Pool, name: &str) {
-    assert!(read_file(held, "tank", "before") == noise_bytes(1, 6 << 20), "{name}");
-    assert!(read_file(held, "tank", "while") == noise_bytes(3, 9 << 20), "{name}");
+fn compare_kept(pool: &Pool, name: &str) {
+    assert!(read_file(pool, "tank", "before") == noise_bytes(1, 6 << 20), "{name}");
+    assert!(read_file(pool, "tank", "while") == noise_bytes(3, 9 << 20), "{name}");
 }
 
 #[test]
@@ -271,21 +270,21 @@ fn a_scrub_mends_what_is_wrong_while_the_pool_is_written() {
         let drives = folder.drives(count);
         corrupt_sectors(&drives[1]);
         assert!(!check_pool(&folder, "tank").is_empty());
-        let held = import(&drives);
+        let pool = import(&drives);
         let stop = AtomicBool::new(false);
         let mended = std::thread::scope(|scope| {
-            scope.spawn(|| churn_files(&held, &stop));
-            let mended = held.scrub(&ScanProgress::new());
+            scope.spawn(|| churn_files(&pool, &stop));
+            let mended = pool.scrub(&ScanProgress::new());
             stop.store(true, Ordering::Release);
             mended.unwrap()
         });
         assert!(mended.complete && mended.damage.is_empty(), "{name}: {mended:?}");
         assert!(mended.written > 0, "{name}: {mended:?}");
-        let again = held.scrub(&ScanProgress::new()).unwrap();
+        let again = pool.scrub(&ScanProgress::new()).unwrap();
         assert!(again.complete && again.written == 0, "{name}: {again:?}");
-        compare_kept(&held, name);
-        held.export().unwrap();
-        drop(held);
+        compare_kept(&pool, name);
+        pool.export().unwrap();
+        drop(pool);
         check_clean(&folder, name);
     }
 }
@@ -294,19 +293,19 @@ fn a_scrub_mends_what_is_wrong_while_the_pool_is_written() {
 fn one_that_is_stopped_begins_anew() {
     let folder = TempDir::new("resilver-stopped", 2, DRIVE_SIZE);
     create_with_outdated(&folder, VdevLayout::Mirror, 2, 1);
-    let held = import(&folder.drives(2));
+    let pool = import(&folder.drives(2));
     let watch = ScanProgress::new();
     watch.job.cancel.cancel();
-    let mended = held.resilver(&watch).unwrap();
-    assert!(!mended.complete && held.needs_resilver(), "{mended:?}");
+    let mended = pool.resilver(&watch).unwrap();
+    assert!(!mended.complete && pool.needs_resilver(), "{mended:?}");
     // as if the power went away: the note is still there
-    held.close().unwrap();
-    drop(held);
-    let held = import(&folder.drives(2));
-    assert!(held.needs_resilver());
-    let mended = held.resilver(&ScanProgress::new()).unwrap();
+    pool.close().unwrap();
+    drop(pool);
+    let pool = import(&folder.drives(2));
+    assert!(pool.needs_resilver());
+    let mended = pool.resilver(&ScanProgress::new()).unwrap();
     assert!(mended.complete && mended.errors == 0);
-    held.export().unwrap();
-    drop(held);
+    pool.export().unwrap();
+    drop(pool);
     check_clean(&folder, "resilver-stopped");
 }

@@ -16,8 +16,8 @@ use crate::test_pool::{TempDir, check_pool, environment, new_pool, read_file, wr
 const DATA_OFFSET: u64 = 4 << 20;
 
 fn import_rewound(folder: &TempDir, pool: &str, rewind: Rewind) -> engine::Result<Pool> {
-    let how = ImportOptions { rewind, force: true, ..ImportOptions::default() };
-    pool::import_with(&[folder.path().into()], pool, &how, &environment())
+    let options = ImportOptions { rewind, force: true, ..ImportOptions::default() };
+    pool::import_with(&[folder.path().into()], pool, &options, &environment())
 }
 
 fn import_with_keys(
@@ -26,9 +26,9 @@ fn import_with_keys(
     txg: u64,
     keys: Vec<(String, Vec<u8>)>,
 ) -> engine::Result<Pool> {
-    let how =
+    let options =
         ImportOptions { rewind: Rewind::Txg(txg), force: true, keys, ..ImportOptions::default() };
-    pool::import_with(&[folder.path().into()], pool, &how, &environment())
+    pool::import_with(&[folder.path().into()], pool, &options, &environment())
 }
 
 #[test]
@@ -36,11 +36,12 @@ fn the_reading_before_it_can_be_stopped() {
     let folder = TempDir::new("rewind-stopped", 2, 64 << 20);
     create_history(&folder);
     let before = uberblock_txgs(&folder);
-    let how = ImportOptions { rewind: Rewind::Recent, force: true, ..ImportOptions::default() };
-    how.rewind_probe.stop();
-    let stopped = pool::import_with(&[folder.path().into()], "tank", &how, &environment()).err();
+    let options = ImportOptions { rewind: Rewind::Recent, force: true, ..ImportOptions::default() };
+    options.rewind_probe.stop();
+    let stopped =
+        pool::import_with(&[folder.path().into()], "tank", &options, &environment()).err();
     assert!(matches!(stopped, Some(Error::RewindInterrupted { .. })), "{stopped:?}");
-    assert_eq!(how.rewind_probe.progress(), None);
+    assert_eq!(options.rewind_probe.progress(), None);
     assert_eq!(uberblock_txgs(&folder), before, "nothing was written");
     let held = import_rewound(&folder, "tank", Rewind::Recent).unwrap();
     assert_eq!(held.rewind_target(), None);
@@ -52,8 +53,8 @@ fn preview_rewind(
     pool: &str,
     rewind: Rewind,
 ) -> engine::Result<Option<RewindTarget>> {
-    let how = ImportOptions { rewind, force: true, ..ImportOptions::default() };
-    pool::preview_rewind(&[folder.path().into()], pool, &how, &environment())
+    let options = ImportOptions { rewind, force: true, ..ImportOptions::default() };
+    pool::preview_rewind(&[folder.path().into()], pool, &options, &environment())
 }
 
 fn candidates(drives: impl Iterator<Item = PathBuf>) -> Vec<spa::Candidate> {
@@ -101,8 +102,8 @@ fn destroy_root(folder: &TempDir, txg: u64) {
     }
 }
 
-fn file_names(held: &Pool) -> Vec<&'static str> {
-    let files = held.filesystem("tank").unwrap();
+fn file_names(pool: &Pool) -> Vec<&'static str> {
+    let files = pool.filesystem("tank").unwrap();
     let there = |name: &&str| files.reader().find(name.as_bytes()).unwrap().is_some();
     ["one", "two", "three", "four", "promised"].into_iter().filter(there).collect()
 }
@@ -115,26 +116,26 @@ fn a_damaged_newest_state_is_given_up() {
     for txg in uberblock_txgs(&folder).into_iter().filter(|txg| *txg > txgs[2]) {
         destroy_root(&folder, txg);
     }
-    let refused = import_rewound(&folder, "tank", Rewind::No).err().map(|why| why.to_string());
+    let refused = import_rewound(&folder, "tank", Rewind::No).err().map(|error| error.to_string());
     assert!(refused.is_some_and(|why| why.contains("`zpool import -F tank` takes it back")));
     let wanted = preview_rewind(&folder, "tank", Rewind::Extreme).unwrap().unwrap();
     assert_eq!(wanted.txg, txgs[2]);
     assert_eq!(uberblock_txgs(&folder)[0], newest, "so far nothing was done");
 
-    let held = import_rewound(&folder, "tank", Rewind::Extreme).unwrap();
-    assert_eq!(held.rewind_target(), Some(wanted));
-    assert!(held.txg() > newest, "no state that was given up is newer");
-    assert_eq!(file_names(&held), ["one", "two", "three"]);
-    assert_eq!(read_file(&held, "tank", "three"), "three".repeat(50_000).as_bytes());
-    assert_eq!(read_file(&held, "tank", "three-promised"), b"three");
-    write_file(&held, "tank", "promised", b"anew");
-    held.filesystem("tank").unwrap().fsync(None).unwrap();
-    drop(held);
-    let held = import_rewound(&folder, "tank", Rewind::No).unwrap();
-    assert_eq!(file_names(&held), ["one", "two", "three", "promised"]);
-    assert_eq!(read_file(&held, "tank", "promised"), b"anew");
-    held.export().unwrap();
-    drop(held);
+    let pool = import_rewound(&folder, "tank", Rewind::Extreme).unwrap();
+    assert_eq!(pool.rewind_target(), Some(wanted));
+    assert!(pool.txg() > newest, "no state that was given up is newer");
+    assert_eq!(file_names(&pool), ["one", "two", "three"]);
+    assert_eq!(read_file(&pool, "tank", "three"), "three".repeat(50_000).as_bytes());
+    assert_eq!(read_file(&pool, "tank", "three-promised"), b"three");
+    write_file(&pool, "tank", "promised", b"anew");
+    pool.filesystem("tank").unwrap().fsync(None).unwrap();
+    drop(pool);
+    let pool = import_rewound(&folder, "tank", Rewind::No).unwrap();
+    assert_eq!(file_names(&pool), ["one", "two", "three", "promised"]);
+    assert_eq!(read_file(&pool, "tank", "promised"), b"anew");
+    pool.export().unwrap();
+    drop(pool);
     assert_eq!(check_pool(&folder, "tank"), Vec::<String>::new());
 }
 
@@ -151,10 +152,10 @@ fn no_farther_than_needed_and_asked_for() {
     }
     let near = import_rewound(&folder, "tank", Rewind::Recent).err();
     assert!(matches!(near, Some(Error::RewindFailed { has_older_states: true, .. })), "{near:?}");
-    let held = import_rewound(&folder, "tank", Rewind::Txg(txgs[0])).unwrap();
-    assert_eq!(file_names(&held), ["one"]);
-    held.export().unwrap();
-    drop(held);
+    let pool = import_rewound(&folder, "tank", Rewind::Txg(txgs[0])).unwrap();
+    assert_eq!(file_names(&pool), ["one"]);
+    pool.export().unwrap();
+    drop(pool);
     assert_eq!(check_pool(&folder, "tank"), Vec::<String>::new());
 }
 
@@ -173,9 +174,10 @@ fn a_pool_that_was_taken_back_stays_so() {
     assert_eq!(check_pool(&folder, "tank"), Vec::<String>::new());
     // to be looked at only, it is left where it is
     let before = std::fs::read(&folder.drives(2)[0]).unwrap();
-    let how =
+    let options =
         ImportOptions { rewind: Rewind::Txg(txgs[3]), read_only: true, ..ImportOptions::default() };
-    let held = pool::import_with(&[folder.path().into()], "tank", &how, &environment()).unwrap();
+    let held =
+        pool::import_with(&[folder.path().into()], "tank", &options, &environment()).unwrap();
     assert_eq!(file_names(&held), ["one", "two", "three", "four"]);
     drop(held);
     assert!(before == std::fs::read(&folder.drives(2)[0]).unwrap());
@@ -215,10 +217,10 @@ fn a_pool_of_openzfs_goes_back_to_its_checkpoint() {
     assert_ne!(then, now, "something was changed since");
     let refused = import_rewound(&folder, "tank", Rewind::No).err();
     assert!(matches!(refused, Some(Error::NotWritable { .. })), "{refused:?}");
-    let held = import_rewound(&folder, "tank", Rewind::Checkpoint).unwrap();
-    write_file(&held, "tank", "written-here", &vec![7; 3_000_000]);
-    held.export().unwrap();
-    drop(held);
+    let pool = import_rewound(&folder, "tank", Rewind::Checkpoint).unwrap();
+    write_file(&pool, "tank", "written-here", &vec![7; 3_000_000]);
+    pool.export().unwrap();
+    drop(pool);
     assert_eq!(check_pool(&folder, "tank"), Vec::<String>::new());
     let mut after = read_content(
         &engine::search(&here).open("tank", &engine::OpenOptions::default()).unwrap(),

@@ -40,14 +40,14 @@ fn has_bytes(drive: &Path, at: u64, bytes: &[u8]) -> bool {
 }
 
 /// Does something while groups are written by a thread, and then waits for one turn of it.
-fn with_sync_thread(held: &Pool, work: impl FnOnce()) {
+fn with_sync_thread(pool: &Pool, work: impl FnOnce()) {
     let stop = AtomicBool::new(false);
     thread::scope(|scope| {
-        let server = scope.spawn(|| held.run_txg_sync(Duration::from_millis(20), &stop));
+        let server = scope.spawn(|| pool.run_txg_sync(Duration::from_millis(20), &stop));
         work();
         thread::sleep(Duration::from_millis(200));
         stop.store(true, Ordering::Release);
-        held.sync().unwrap();
+        pool.sync().unwrap();
         server.join().unwrap().unwrap();
     });
 }
@@ -76,8 +76,8 @@ fn create_corrupted(
     (drive, at)
 }
 
-fn checksum_errors(held: &Pool) -> u64 {
-    let vdevs = held.status().vdevs.into_iter();
+fn checksum_errors(pool: &Pool) -> u64 {
+    let vdevs = pool.status().vdevs.into_iter();
     vdevs.flat_map(|top| top.children).map(|leaf| leaf.checksum_errors).sum()
 }
 
@@ -94,18 +94,18 @@ fn who_reads_has_it_mended() {
         let (drive, at) = create_corrupted(&folder, shape, count, &content);
         let drives = folder.drives(count);
         let sector = &content[2 * SECTOR_SIZE..3 * SECTOR_SIZE];
-        let held = import(&drives);
-        with_sync_thread(&held, || {
-            assert!(read_file(&held, "tank", "film") == content, "{name}");
+        let pool = import(&drives);
+        with_sync_thread(&pool, || {
+            assert!(read_file(&pool, "tank", "film") == content, "{name}");
             let begun = Instant::now();
             while !has_bytes(&drives[drive], at, sector) && begun.elapsed() < TIMEOUT {
                 thread::sleep(Duration::from_millis(10));
             }
         });
-        assert_eq!(checksum_errors(&held), 1, "{name}: it is counted once");
+        assert_eq!(checksum_errors(&pool), 1, "{name}: it is counted once");
         assert!(has_bytes(&drives[drive], at, sector), "{name}: it is mended");
-        held.export().unwrap();
-        drop(held);
+        pool.export().unwrap();
+        drop(pool);
         assert_eq!(check_pool(&folder, "tank"), Vec::<String>::new(), "{name}");
     }
 }
@@ -139,24 +139,24 @@ fn what_is_not_there_any_more_is_left_alone() {
     let content = noise_bytes(8, 1 << 20);
     let (drive, at) = create_corrupted(&folder, VdevLayout::Raidz(1), 4, &content);
     let drives = folder.drives(4);
-    let held = import(&drives);
-    assert!(read_file(&held, "tank", "film") == content);
-    assert!(checksum_errors(&held) > 0);
+    let pool = import(&drives);
+    assert!(read_file(&pool, "tank", "film") == content);
+    assert!(checksum_errors(&pool) > 0);
     // nobody has mended yet: there was no thread for it
-    let live = held.filesystem("tank").unwrap();
-    let root = ObjectId::new(live.reader().root_object());
-    live.unlink(&credentials(), root, b"film").unwrap();
-    drop(live);
+    let fs = pool.filesystem("tank").unwrap();
+    let root = ObjectId::new(fs.reader().root_object());
+    fs.unlink(&credentials(), root, b"film").unwrap();
+    drop(fs);
     for _ in 0..3 {
-        held.sync().unwrap();
+        pool.sync().unwrap();
     }
-    with_sync_thread(&held, || ());
+    with_sync_thread(&pool, || ());
     assert!(
         has_bytes(&drives[drive], at, &noise_bytes(99, 4096)),
         "somebody else's by now, for all we know"
     );
-    held.export().unwrap();
-    drop(held);
+    pool.export().unwrap();
+    drop(pool);
     assert_eq!(check_pool(&folder, "tank"), Vec::<String>::new());
 }
 
@@ -168,33 +168,33 @@ fn a_rotten_drive_is_mended_by_who_reads_beside_others_who_write() {
         let folder = TempDir::new(name, count, DRIVE_SIZE);
         create_with_outdated(&folder, shape, count, 0);
         let drives = folder.drives(count);
-        let held = import(&drives);
+        let pool = import(&drives);
         let secret = [("encryption", "on"), ("keyformat", "raw")];
         let properties = secret.map(|(name, value)| (name.to_owned(), value.to_owned())).to_vec();
         let secret = NewDataset { name: "tank/secret".to_owned(), properties };
-        held.create_filesystem_with(&secret, Some(&[7; 32])).unwrap();
-        write_file(&held, "tank/secret", "letter", &noise_bytes(11, 2 << 20));
-        held.export().unwrap();
-        drop(held);
+        pool.create_filesystem_with(&secret, Some(&[7; 32])).unwrap();
+        write_file(&pool, "tank/secret", "letter", &noise_bytes(11, 2 << 20));
+        pool.export().unwrap();
+        drop(pool);
         corrupt_sectors(&drives[1]);
         // how many errors reading met
         let read = |beside: bool| {
-            let held = import(&drives);
-            held.load_key("tank/secret", &[7; 32]).unwrap();
-            let (before, stop) = (checksum_errors(&held), AtomicBool::new(!beside));
-            with_sync_thread(&held, || {
+            let pool = import(&drives);
+            pool.load_key("tank/secret", &[7; 32]).unwrap();
+            let (before, stop) = (checksum_errors(&pool), AtomicBool::new(!beside));
+            with_sync_thread(&pool, || {
                 thread::scope(|scope| {
-                    scope.spawn(|| churn_files(&held, &stop));
+                    scope.spawn(|| churn_files(&pool, &stop));
                     for (fs, file, bytes) in [
                         ("tank", "before", noise_bytes(1, 6 << 20)),
                         ("tank/clone", "while", noise_bytes(5, 900_000)),
                         ("tank/child", "small7", noise_bytes(7, 700)),
                         ("tank/secret", "letter", noise_bytes(11, 2 << 20)),
                     ] {
-                        assert!(read_file(&held, fs, file) == bytes, "{name}: {fs} {file}");
+                        assert!(read_file(&pool, fs, file) == bytes, "{name}: {fs} {file}");
                         thread::sleep(Duration::from_millis(200));
                     }
-                    let snapshot = held.synced_reader("tank/child@two").unwrap();
+                    let snapshot = pool.synced_reader("tank/child@two").unwrap();
                     let file = snapshot.find(b"before").unwrap().unwrap();
                     let mut bytes = vec![0; 1 << 20];
                     file.content().read(0, &mut bytes).unwrap();
@@ -202,17 +202,17 @@ fn a_rotten_drive_is_mended_by_who_reads_beside_others_who_write() {
                     stop.store(true, Ordering::Release);
                 });
             });
-            let met = checksum_errors(&held) - before;
-            held.export().unwrap();
+            let met = checksum_errors(&pool) - before;
+            pool.export().unwrap();
             met
         };
         let (first, second) = (read(true), read(false));
         assert!(first > 10 && second == 0, "{name}: {first} errors, then {second}");
-        let held = import(&drives);
-        let mended = held.scrub(&ScanProgress::new()).unwrap();
+        let pool = import(&drives);
+        let mended = pool.scrub(&ScanProgress::new()).unwrap();
         assert!(mended.complete && mended.damage.is_empty(), "{name}: {mended:?}");
-        held.export().unwrap();
-        drop(held);
+        pool.export().unwrap();
+        drop(pool);
         assert_eq!(check_pool(&folder, "tank"), Vec::<String>::new(), "{name}");
     }
 }

@@ -42,19 +42,19 @@ fn assert_consistent(folder: &TempDir, name: &str) {
 }
 
 /// All files of a dataset: their folder, name and size.
-fn list_files(held: &Pool, dataset: &str, entries: &serde_json::Value) -> Vec<(ObjectId, Vec<u8>)> {
-    let live = held.filesystem(dataset).unwrap();
+fn list_files(pool: &Pool, dataset: &str, entries: &serde_json::Value) -> Vec<(ObjectId, Vec<u8>)> {
+    let fs = pool.filesystem(dataset).unwrap();
     let files = entries.as_array().into_iter().flatten().filter(|entry| entry["type"] == "file");
     let mut found = Vec::new();
     for entry in files {
         let path = Path::new(entry["path"].as_str().unwrap());
         let parent = path.parent().unwrap().to_str().unwrap();
         let dir = match parent {
-            "" => live.reader().root().unwrap(),
-            parent => live.reader().find(parent.as_bytes()).unwrap().unwrap(),
+            "" => fs.reader().root().unwrap(),
+            parent => fs.reader().find(parent.as_bytes()).unwrap().unwrap(),
         };
         let name = path.file_name().unwrap().to_str().unwrap().as_bytes().to_vec();
-        if live.reader().lookup(&dir, &name).unwrap().is_some() {
+        if fs.reader().lookup(&dir, &name).unwrap().is_some() {
             found.push((ObjectId::new(dir.ino()), name));
         }
     }
@@ -65,23 +65,23 @@ fn list_files(held: &Pool, dataset: &str, entries: &serde_json::Value) -> Vec<(O
 /// all.
 fn churn_files(held: &Pool, dataset: &str, entries: &serde_json::Value, all: bool) {
     let files = list_files(held, dataset, entries);
-    let live = held.filesystem(dataset).unwrap();
+    let fs = held.filesystem(dataset).unwrap();
     for (index, (dir, name)) in files.iter().enumerate() {
         if all || index % 3 == 0 {
-            live.unlink(&credentials(), *dir, name).unwrap();
+            fs.unlink(&credentials(), *dir, name).unwrap();
             continue;
         }
-        let dir = live.reader().file(dir.get()).unwrap();
-        let file = live.reader().lookup(&dir, name).unwrap().unwrap();
+        let dir = fs.reader().file(dir.get()).unwrap();
+        let file = fs.reader().lookup(&dir, name).unwrap().unwrap();
         let (id, size) = (ObjectId::new(file.ino()), file.stat().size);
         if index % 3 == 1 {
             let noise: Vec<u8> = (0..9000_u32)
                 .flat_map(|n| (n.wrapping_mul(2_654_435_761) >> 7).to_le_bytes())
                 .collect();
-            live.write(&credentials(), id, WriteOffset::At(size / 3), &noise).unwrap();
+            fs.write(&credentials(), id, WriteOffset::At(size / 3), &noise).unwrap();
         } else {
             let half = engine::pool::SetAttributes { size: Some(size / 2), ..Default::default() };
-            live.set_attributes(&credentials(), id, &half).unwrap();
+            fs.set_attributes(&credentials(), id, &half).unwrap();
         }
     }
 }
@@ -237,20 +237,20 @@ fn what_is_alike_is_stored_once_where_the_property_says_so() {
     }
     held.sync().unwrap();
     assert!(held.status().allocated < before + (2 << 20), "{} {before}", held.status().allocated);
-    let live = held.filesystem("tank").unwrap();
-    let root = ObjectId::new(live.reader().root().unwrap().ino());
-    live.unlink(&credentials(), root, b"first").unwrap();
+    let fs = held.filesystem("tank").unwrap();
+    let root = ObjectId::new(fs.reader().root().unwrap().ino());
+    fs.unlink(&credentials(), root, b"first").unwrap();
     held.export().unwrap();
-    drop((live, held));
+    drop((fs, held));
     assert_consistent(&folder, "dedup");
     let held = engine::pool::import(&[folder.path().into()], "tank", true, &environment()).unwrap();
     assert_eq!(crate::test_pool::read_file(&held, "tank", "third"), bytes);
-    let live = held.filesystem("tank").unwrap();
+    let fs = held.filesystem("tank").unwrap();
     for name in [&b"second"[..], b"third"] {
-        live.unlink(&credentials(), root, name).unwrap();
+        fs.unlink(&credentials(), root, name).unwrap();
     }
     held.export().unwrap();
-    drop((live, held));
+    drop((fs, held));
     assert_consistent(&folder, "dedup");
 }
 
@@ -319,12 +319,12 @@ fn write_until_full(held: &Pool, fs: &str, seed: u32) -> (usize, String) {
     let new = engine::pool::NewInode::default();
     let file = match live.create(&credentials(), ObjectId::new(root), name.as_bytes(), &new) {
         Ok(file) => ObjectId::new(file.ino()),
-        Err(why) => return (0, format!("{why:?}")),
+        Err(error) => return (0, format!("{error:?}")),
     };
     for written in 0.. {
         let at = WriteOffset::At(written as u64 * (1 << 20));
-        if let Err(why) = live.write(&credentials(), file, at, &bytes) {
-            return (written << 20, format!("{why:?}"));
+        if let Err(error) = live.write(&credentials(), file, at, &bytes) {
+            return (written << 20, format!("{error:?}"));
         }
     }
     unreachable!("no pool is endless")
@@ -350,9 +350,9 @@ fn a_full_pool_is_emptied_and_filled_again() {
         assert!(why.contains("NoSpace"), "{why}");
         rounds.push(bytes);
         held.sync().unwrap();
-        let live = held.filesystem("tank").unwrap();
-        let root = ObjectId::new(live.reader().root().unwrap().ino());
-        live.unlink(&credentials(), root, format!("full{seed}").as_bytes()).unwrap();
+        let fs = held.filesystem("tank").unwrap();
+        let root = ObjectId::new(fs.reader().root().unwrap().ino());
+        fs.unlink(&credentials(), root, format!("full{seed}").as_bytes()).unwrap();
     }
     // half of so small a pool is kept back, as OpenZFS does, and 18 MiB of the rest are taken
     assert!(rounds[0] > 30 << 20 && rounds[1] >= rounds[0] - (8 << 20), "{rounds:?}");

@@ -10,18 +10,17 @@ use units::ObjectId;
 use crate::test_pool::{create_memory_pool, credentials, environment, verify_pool, write_file};
 
 /// Writes and has it promised, over and over.
-fn write_and_fsync(held: &Pool, name: &str, stop: &AtomicBool) {
-    write_file(held, "tank", name, b"begun");
-    let live = held.filesystem("tank").unwrap();
-    let file = live.reader().find(name.as_bytes()).unwrap().unwrap();
+fn write_and_fsync(pool: &Pool, name: &str, stop: &AtomicBool) {
+    write_file(pool, "tank", name, b"begun");
+    let fs = pool.filesystem("tank").unwrap();
+    let file = fs.reader().find(name.as_bytes()).unwrap().unwrap();
     let number = ObjectId::new(file.ino());
     for round in 0_u64.. {
         if stop.load(Ordering::Acquire) {
             return;
         }
-        live.write(&credentials(), number, WriteOffset::At(round % 100 * 4000), &[7; 4000])
-            .unwrap();
-        live.fsync(Some(number.get())).unwrap();
+        fs.write(&credentials(), number, WriteOffset::At(round % 100 * 4000), &[7; 4000]).unwrap();
+        fs.fsync(Some(number.get())).unwrap();
     }
 }
 
@@ -64,24 +63,24 @@ fn a_listing_that_takes_long_finds_all() {
 
 #[test]
 fn what_is_promised_meanwhile_does_no_harm_to_snapshots() {
-    let (held, drive) = create_pool(&environment());
+    let (pool, drive) = create_pool(&environment());
     let stop = AtomicBool::new(false);
     std::thread::scope(|scope| {
         for name in ["one", "two", "three"] {
-            scope.spawn(|| write_and_fsync(&held, name, &stop));
+            scope.spawn(|| write_and_fsync(&pool, name, &stop));
         }
         for round in 0..60 {
             let snapshot = format!("tank@{round}");
-            held.create_snapshots(std::slice::from_ref(&snapshot)).unwrap();
+            pool.create_snapshots(std::slice::from_ref(&snapshot)).unwrap();
             if round % 4 == 0 {
                 let name = format!("tank/{round}");
                 let new = NewDataset { name, properties: Vec::new() };
-                held.clone_snapshot(&snapshot, &new).unwrap();
+                pool.clone_snapshot(&snapshot, &new).unwrap();
             }
         }
         stop.store(true, Ordering::Release);
     });
-    held.export().unwrap();
-    drop(held);
+    pool.export().unwrap();
+    drop(pool);
     assert_eq!(verify_pool(&engine::search_devices(&[drive]), "tank"), Vec::<String>::new());
 }

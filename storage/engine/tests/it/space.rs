@@ -24,85 +24,90 @@ fn create_pool(folder: &TempDir) -> Pool {
     held
 }
 
-fn root_object(live: &OpenFileSystem) -> ObjectId {
-    ObjectId::new(live.reader().root_object())
+fn root_object(fs: &OpenFileSystem) -> ObjectId {
+    ObjectId::new(fs.reader().root_object())
 }
 
 /// Writes a file of MiBs until it is refused, everything being counted after each; gives how many
 /// it were, and why no more.
-fn write_until_refused(held: &Pool, fs: &str, by: &Credentials, name: &str) -> (u64, Reason) {
+fn write_until_refused(
+    held: &Pool,
+    fs: &str,
+    credentials: &Credentials,
+    name: &str,
+) -> (u64, Reason) {
     let live = held.filesystem(fs).unwrap();
-    let file = match live.create(by, root_object(&live), name.as_bytes(), &NewInode::default()) {
-        Ok(file) => ObjectId::new(file.ino()),
-        Err(why) => return (0, why.reason()),
-    };
+    let file =
+        match live.create(credentials, root_object(&live), name.as_bytes(), &NewInode::default()) {
+            Ok(file) => ObjectId::new(file.ino()),
+            Err(error) => return (0, error.reason()),
+        };
     for written in 0_u32.. {
         let bytes = noise_bytes(written + 1, 1 << 20);
         let at = WriteOffset::At(u64::from(written) * MIB);
-        if let Err(why) = live.write(by, file, at, &bytes) {
-            return (written.into(), why.reason());
+        if let Err(error) = live.write(credentials, file, at, &bytes) {
+            return (written.into(), error.reason());
         }
         held.sync().unwrap();
     }
     unreachable!("no pool is endless")
 }
 
-fn unlink_file(held: &Pool, fs: &str, name: &str) {
-    let live = held.filesystem(fs).unwrap();
+fn unlink_file(pool: &Pool, fs: &str, name: &str) {
+    let live = pool.filesystem(fs).unwrap();
     live.unlink(&credentials(), root_object(&live), name.as_bytes()).unwrap();
 }
 
-fn create_filesystem(held: &Pool, name: &str, properties: &[(&str, &str)]) {
+fn create_filesystem(pool: &Pool, name: &str, properties: &[(&str, &str)]) {
     let own = |(name, value): &(&str, &str)| ((*name).to_owned(), (*value).to_owned());
     let properties = properties.iter().map(own).collect();
-    held.create_filesystem(&NewDataset { name: name.to_owned(), properties }).unwrap();
+    pool.create_filesystem(&NewDataset { name: name.to_owned(), properties }).unwrap();
 }
 
 #[test]
 fn owners_may_use_what_their_quotas_say() {
     let folder = TempDir::new("owners-quotas", 1, 512 * MIB);
-    let held = create_pool(&folder);
+    let pool = create_pool(&folder);
     let other = Credentials { uid: 1001, gid: 101, ..credentials() };
-    held.set_property("tank", "userquota@1000", "3M").unwrap();
-    let (written, why) = write_until_refused(&held, "tank", &credentials(), "mine");
+    pool.set_property("tank", "userquota@1000", "3M").unwrap();
+    let (written, why) = write_until_refused(&pool, "tank", &credentials(), "mine");
     assert_eq!(why, Reason::OverQuota);
     // what is counted is what was written before: a limit is passed by the last that was let in
     assert!((2..=4).contains(&written), "{written} MiB");
-    write_file_as(&held, &other, "others");
+    write_file_as(&pool, &other, "others");
     // files are freed although nothing may be written
-    let live = held.filesystem("tank").unwrap();
-    let refused =
-        live.create(&credentials(), root_object(&live), b"one-more", &NewInode::default());
+    let fs = pool.filesystem("tank").unwrap();
+    let refused = fs.create(&credentials(), root_object(&fs), b"one-more", &NewInode::default());
     assert_eq!(refused.err().unwrap().reason(), Reason::OverQuota);
-    unlink_file(&held, "tank", "mine");
-    held.sync().unwrap();
-    write_file(&held, "tank", "mine-again", &noise_bytes(7, 1 << 20));
+    unlink_file(&pool, "tank", "mine");
+    pool.sync().unwrap();
+    write_file(&pool, "tank", "mine-again", &noise_bytes(7, 1 << 20));
 
-    held.set_property("tank", "groupquota@101", "2M").unwrap();
-    let (written, why) = write_until_refused(&held, "tank", &other, "of-the-group");
+    pool.set_property("tank", "groupquota@101", "2M").unwrap();
+    let (written, why) = write_until_refused(&pool, "tank", &other, "of-the-group");
     assert_eq!(why, Reason::OverQuota);
     assert!(written <= 2, "{written} MiB");
-    held.set_property("tank", "groupquota@101", "none").unwrap();
-    write_file_as(&held, &other, "of-the-group-again");
+    pool.set_property("tank", "groupquota@101", "none").unwrap();
+    write_file_as(&pool, &other, "of-the-group-again");
 
-    held.set_property("tank", "userobjquota@1001", "6").unwrap();
+    pool.set_property("tank", "userobjquota@1001", "6").unwrap();
     let mut made = 0;
     let why = loop {
         let name = format!("object-{made}");
-        match live.create(&other, root_object(&live), name.as_bytes(), &NewInode::default()) {
+        match fs.create(&other, root_object(&fs), name.as_bytes(), &NewInode::default()) {
             Ok(_) => made += 1,
-            Err(why) => break why.reason(),
+            Err(error) => break error.reason(),
         }
-        held.sync().unwrap();
+        pool.sync().unwrap();
         assert!(made < 10, "nothing ends it");
     };
     assert_eq!(why, Reason::OverQuota);
 
-    held.set_property("tank", "projectquota@7", "1M").unwrap();
-    let folder_of_seven = live
+    pool.set_property("tank", "projectquota@7", "1M").unwrap();
+    let folder_of_seven = fs
         .create(
             &credentials(),
-            root_object(&live),
+            root_object(&fs),
             b"seven",
             &NewInode {
                 kind: engine::files::FileType::Directory,
@@ -112,27 +117,27 @@ fn owners_may_use_what_their_quotas_say() {
         )
         .unwrap();
     let seven = ObjectId::new(folder_of_seven.ino());
-    live.set_attributes(
+    fs.set_attributes(
         &credentials(),
         seven,
         &SetAttributes { project_id: Some(7), ..SetAttributes::default() },
     )
     .unwrap();
-    let within = live.create(&credentials(), seven, b"within", &NewInode::default()).unwrap().ino();
+    let within = fs.create(&credentials(), seven, b"within", &NewInode::default()).unwrap().ino();
     let within = ObjectId::new(within);
-    live.set_attributes(
+    fs.set_attributes(
         &credentials(),
         within,
         &SetAttributes { project_id: Some(7), ..SetAttributes::default() },
     )
     .unwrap();
-    live.write(&credentials(), within, WriteOffset::At(0), &noise_bytes(3, 1 << 20)).unwrap();
-    held.sync().unwrap();
-    let refused = live.write(&credentials(), within, WriteOffset::At(MIB), b"more");
+    fs.write(&credentials(), within, WriteOffset::At(0), &noise_bytes(3, 1 << 20)).unwrap();
+    pool.sync().unwrap();
+    let refused = fs.write(&credentials(), within, WriteOffset::At(MIB), b"more");
     assert_eq!(refused.unwrap_err().reason(), Reason::OverQuota);
-    drop((live, folder_of_seven));
-    held.export().unwrap();
-    drop(held);
+    drop((fs, folder_of_seven));
+    pool.export().unwrap();
+    drop(pool);
     assert_eq!(check_pool(&folder, "tank"), Vec::<String>::new());
 }
 
@@ -144,15 +149,15 @@ fn what_takes_nothing_new_is_done_whatever_quotas_of_owners_say() {
     let held = create_pool(&folder);
     held.set_property("tank", "acltype", "posix").unwrap();
     let (mine, other) = (credentials(), Credentials { uid: 1001, gid: 101, ..credentials() });
-    let live = held.filesystem("tank").unwrap();
-    let top = root_object(&live);
+    let fs = held.filesystem("tank").unwrap();
+    let top = root_object(&fs);
     for (by, name) in [(&mine, "a"), (&mine, "b"), (&other, "others"), (&other, "gift")] {
         write_file_as(&held, by, name);
     }
     let number =
-        |name: &str| ObjectId::new(live.reader().find(name.as_bytes()).unwrap().unwrap().ino());
+        |name: &str| ObjectId::new(fs.reader().find(name.as_bytes()).unwrap().unwrap().ino());
     let set = |by: &Credentials, file, change: SetAttributes| {
-        live.set_attributes(by, file, &change).unwrap();
+        fs.set_attributes(by, file, &change).unwrap();
     };
     let (a, b, others, gift) = (number("a"), number("b"), number("others"), number("gift"));
     set(&mine, b, SetAttributes { project_id: Some(7), ..SetAttributes::default() });
@@ -163,12 +168,12 @@ fn what_takes_nothing_new_is_done_whatever_quotas_of_owners_say() {
     let over = |done: engine::files::Result<()>| {
         assert_eq!(done.unwrap_err().reason(), Reason::OverQuota);
     };
-    over(live.write(&mine, a, WriteOffset::End, b"more").map(drop));
-    over(live.create(&mine, top, b"new", &NewInode::default()).map(drop));
-    over(live.create_tmpfile(&mine, top, &NewInode::default()).map(drop));
+    over(fs.write(&mine, a, WriteOffset::End, b"more").map(drop));
+    over(fs.create(&mine, top, b"new", &NewInode::default()).map(drop));
+    over(fs.create_tmpfile(&mine, top, &NewInode::default()).map(drop));
     // what is a file of its own is a new file
     let xattr = |name: &[u8], value: Option<&[u8]>| {
-        live.set_xattr(&mine, a, name, value, engine::pool::XattrMode::Any)
+        fs.set_xattr(&mine, a, name, value, engine::pool::XattrMode::Any)
     };
     over(xattr(b"user.large", Some(&noise_bytes(1, 40_000))));
     for to in [
@@ -176,9 +181,9 @@ fn what_takes_nothing_new_is_done_whatever_quotas_of_owners_say() {
         SetAttributes { gid: Some(100), ..SetAttributes::default() },
         SetAttributes { project_id: Some(7), ..SetAttributes::default() },
     ] {
-        over(live.set_attributes(&other, others, &to));
+        over(fs.set_attributes(&other, others, &to));
     }
-    let how = |from, to, kind| engine::pool::RenameRequest {
+    let request = |from, to, kind| engine::pool::RenameRequest {
         from_dir: top,
         from,
         to_dir: top,
@@ -186,9 +191,9 @@ fn what_takes_nothing_new_is_done_whatever_quotas_of_owners_say() {
         mode: kind,
     };
     let replace = engine::pool::RenameMode::Replace;
-    live.rename(&mine, &how(b"a", b"renamed", replace)).unwrap();
-    over(live.rename(&mine, &how(b"renamed", b"a", engine::pool::RenameMode::Whiteout)));
-    live.link(&mine, a, top, b"linked").unwrap();
+    fs.rename(&mine, &request(b"a", b"renamed", replace)).unwrap();
+    over(fs.rename(&mine, &request(b"renamed", b"a", engine::pool::RenameMode::Whiteout)));
+    fs.link(&mine, a, top, b"linked").unwrap();
     let now = Some(credentials().now);
     set(&mine, a, SetAttributes { mode: Some(0o600), ..SetAttributes::default() });
     set(&mine, a, SetAttributes { atime: now, mtime: now, ..SetAttributes::default() });
@@ -198,9 +203,9 @@ fn what_takes_nothing_new_is_done_whatever_quotas_of_owners_say() {
     set(&mine, b, SetAttributes { project_id: Some(7), ..SetAttributes::default() });
     xattr(b"user.small", Some(b"value")).unwrap();
     xattr(b"user.small", None).unwrap();
-    live.extend(&mine, a, 5 * MIB).unwrap();
+    fs.extend(&mine, a, 5 * MIB).unwrap();
     set(&mine, a, SetAttributes { size: Some(6 * MIB), ..SetAttributes::default() });
-    live.punch_hole(&mine, a, 0..MIB).unwrap();
+    fs.punch_hole(&mine, a, 0..MIB).unwrap();
     // whoever else has room may be given it
     set(&other, b, SetAttributes { uid: Some(1001), ..SetAttributes::default() });
     set(&other, b, SetAttributes { gid: Some(101), ..SetAttributes::default() });
@@ -208,47 +213,48 @@ fn what_takes_nothing_new_is_done_whatever_quotas_of_owners_say() {
     held.export().unwrap();
 }
 
-fn write_file_as(held: &Pool, by: &Credentials, name: &str) {
-    let live = held.filesystem("tank").unwrap();
-    let file = live.create(by, root_object(&live), name.as_bytes(), &NewInode::default()).unwrap();
+fn write_file_as(pool: &Pool, credentials: &Credentials, name: &str) {
+    let fs = pool.filesystem("tank").unwrap();
+    let file =
+        fs.create(credentials, root_object(&fs), name.as_bytes(), &NewInode::default()).unwrap();
     let file = ObjectId::new(file.ino());
-    live.write(by, file, WriteOffset::At(0), &noise_bytes(5, 600_000)).unwrap();
-    held.sync().unwrap();
+    fs.write(credentials, file, WriteOffset::At(0), &noise_bytes(5, 600_000)).unwrap();
+    pool.sync().unwrap();
 }
 
 #[test]
 fn datasets_may_use_what_quotas_and_reservations_leave() {
     let folder = TempDir::new("limits", 1, 256 * MIB);
-    let held = create_pool(&folder);
-    create_filesystem(&held, "tank/quota", &[("quota", "8M")]);
-    create_filesystem(&held, "tank/refquota", &[("refquota", "8M")]);
+    let pool = create_pool(&folder);
+    create_filesystem(&pool, "tank/quota", &[("quota", "8M")]);
+    create_filesystem(&pool, "tank/refquota", &[("refquota", "8M")]);
     for (fs, least) in [("tank/quota", 0), ("tank/refquota", 6)] {
-        let (written, why) = write_until_refused(&held, fs, &credentials(), "first");
+        let (written, why) = write_until_refused(&pool, fs, &credentials(), "first");
         assert_eq!(why, Reason::OverQuota, "{fs}");
         assert!((6..=8).contains(&written), "{fs}: {written} MiB");
-        held.create_snapshots(&[format!("{fs}@kept")]).unwrap();
-        unlink_file(&held, fs, "first");
-        held.sync().unwrap();
+        pool.create_snapshots(&[format!("{fs}@kept")]).unwrap();
+        unlink_file(&pool, fs, "first");
+        pool.sync().unwrap();
         // what a snapshot keeps counts for the quota, and not for what is referred to
-        let (again, why) = write_until_refused(&held, fs, &credentials(), "second");
+        let (again, why) = write_until_refused(&pool, fs, &credentials(), "second");
         assert_eq!(why, Reason::OverQuota, "{fs}");
         assert!((least..=least + 2).contains(&again), "{fs}: {again} MiB");
     }
-    create_filesystem(&held, "tank/reserved", &[("reservation", "30M")]);
-    create_filesystem(&held, "tank/kept", &[("refreservation", "30M")]);
-    let (free, why) = write_until_refused(&held, "tank", &credentials(), "all");
+    create_filesystem(&pool, "tank/reserved", &[("reservation", "30M")]);
+    create_filesystem(&pool, "tank/kept", &[("refreservation", "30M")]);
+    let (free, why) = write_until_refused(&pool, "tank", &credentials(), "all");
     assert_eq!(why, Reason::NoSpace);
     // nothing is left but what is reserved: those have it
     for fs in ["tank/reserved", "tank/kept"] {
-        let (written, why) = write_until_refused(&held, fs, &credentials(), "mine");
+        let (written, why) = write_until_refused(&pool, fs, &credentials(), "mine");
         assert_eq!(why, Reason::NoSpace, "{fs}");
         assert!((28..=31).contains(&written), "{fs}: {written} MiB, {free} before");
     }
-    unlink_file(&held, "tank", "all");
-    held.sync().unwrap();
-    assert!(write_until_refused(&held, "tank", &credentials(), "all").0 + 4 >= free);
-    held.export().unwrap();
-    drop(held);
+    unlink_file(&pool, "tank", "all");
+    pool.sync().unwrap();
+    assert!(write_until_refused(&pool, "tank", &credentials(), "all").0 + 4 >= free);
+    pool.export().unwrap();
+    drop(pool);
     assert_eq!(check_pool(&folder, "tank"), Vec::<String>::new());
 }
 
@@ -261,12 +267,12 @@ fn what_is_stored_once_takes_the_room_of_one() {
     create_filesystem(&held, "tank/alike", &[("dedup", "on")]);
     write_file(&held, "tank", "film", &noise_bytes(1, FILE_SIZE));
     held.sync().unwrap();
-    let live = held.filesystem("tank").unwrap();
-    let film = ObjectId::new(live.reader().find(b"film").unwrap().unwrap().ino());
+    let fs = held.filesystem("tank").unwrap();
+    let film = ObjectId::new(fs.reader().find(b"film").unwrap().unwrap().ino());
     let before = held.space("tank").available;
     let share = |name: &str| {
-        let to = live
-            .create(&credentials(), root_object(&live), name.as_bytes(), &NewInode::default())
+        let to = fs
+            .create(&credentials(), root_object(&fs), name.as_bytes(), &NewInode::default())
             .unwrap()
             .ino();
         let (from, to) = (film, ObjectId::new(to));
@@ -277,7 +283,7 @@ fn what_is_stored_once_takes_the_room_of_one() {
             target_offset: 0,
             length: size,
         };
-        assert_eq!(live.clone_blocks(&credentials(), &stretch).unwrap(), size, "{name}");
+        assert_eq!(fs.clone_blocks(&credentials(), &stretch).unwrap(), size, "{name}");
         held.sync().unwrap();
     };
     // of either far more than the pool could hold
@@ -301,7 +307,7 @@ fn what_is_stored_once_takes_the_room_of_one() {
     let told = held.space("tank").available;
     assert!(before - told < size + 8 * MIB, "{before} before, {told} after");
     held.export().unwrap();
-    drop((live, held));
+    drop((fs, held));
     assert_eq!(check_pool(&folder, "tank"), Vec::<String>::new());
     let held =
         engine::pool::import(&[folder.path().into()], "tank", false, &environment()).unwrap();
@@ -326,28 +332,27 @@ fn what_is_stored_once_takes_the_room_of_one() {
 #[test]
 fn what_is_still_open_when_it_is_removed_is_waited_for_but_not_long() {
     let folder = TempDir::new("leaving", 1, 256 * MIB);
-    let held = create_pool(&folder);
-    create_filesystem(&held, "tank/quota", &[("quota", "8M")]);
+    let pool = create_pool(&folder);
+    create_filesystem(&pool, "tank/quota", &[("quota", "8M")]);
     assert_eq!(
-        write_until_refused(&held, "tank/quota", &credentials(), "film").1,
+        write_until_refused(&pool, "tank/quota", &credentials(), "film").1,
         Reason::OverQuota
     );
-    let live = held.filesystem("tank/quota").unwrap();
-    let film = ObjectId::new(live.reader().find(b"film").unwrap().unwrap().ino());
-    live.hold_file(film).unwrap();
-    unlink_file(&held, "tank/quota", "film");
+    let fs = pool.filesystem("tank/quota").unwrap();
+    let film = ObjectId::new(fs.reader().find(b"film").unwrap().unwrap().ino());
+    fs.hold_file(film).unwrap();
+    unlink_file(&pool, "tank/quota", "film");
     // somebody has it open for longer
-    let refused = live.create(&credentials(), root_object(&live), b"letter", &NewInode::default());
+    let refused = fs.create(&credentials(), root_object(&fs), b"letter", &NewInode::default());
     assert_eq!(refused.err().unwrap().reason(), Reason::OverQuota);
     thread::scope(|scope| {
-        let letter = scope.spawn(|| {
-            live.create(&credentials(), root_object(&live), b"letter", &NewInode::default())
-        });
+        let letter = scope
+            .spawn(|| fs.create(&credentials(), root_object(&fs), b"letter", &NewInode::default()));
         thread::sleep(Duration::from_millis(20));
-        live.release_file(film).unwrap();
+        fs.release_file(film).unwrap();
         letter.join().unwrap().unwrap();
     });
-    held.export().unwrap();
+    pool.export().unwrap();
 }
 
 #[test]
@@ -359,52 +364,48 @@ fn a_full_pool_takes_nothing_and_gives_back_everything() {
     let volume = NewDataset { name: "tank/volume".to_owned(), properties: Vec::new() };
     held.create_volume(&volume, 512 * MIB, 16 << 10, true).unwrap();
     let volume = held.volume("tank/volume").unwrap();
-    let live = held.filesystem("tank").unwrap();
+    let fs = held.filesystem("tank").unwrap();
     let mut rounds = Vec::new();
     for round in 0..4_u32 {
         let mut files = 0_u32;
         // files of many sizes, until neither a file nor a byte more goes in
-        let why = loop {
+        let error = loop {
             let bytes = noise_bytes(round * 1000 + files, 1 << (9 + files % 14));
             let name = format!("f{files}");
-            let made = live.create(
-                &credentials(),
-                root_object(&live),
-                name.as_bytes(),
-                &NewInode::default(),
-            );
+            let made =
+                fs.create(&credentials(), root_object(&fs), name.as_bytes(), &NewInode::default());
             let file = match made {
                 Ok(file) => ObjectId::new(file.ino()),
-                Err(why) => break why,
+                Err(error) => break error,
             };
             files += 1;
-            if let Err(why) = live.write(&credentials(), file, WriteOffset::At(0), &bytes) {
-                break why;
+            if let Err(error) = fs.write(&credentials(), file, WriteOffset::At(0), &bytes) {
+                break error;
             }
         };
-        assert_eq!(why.reason(), Reason::NoSpace, "{why}");
+        assert_eq!(error.reason(), Reason::NoSpace, "{error}");
         let block = noise_bytes(round, 1 << 20);
         let mut at = 0;
-        let why = loop {
+        let error = loop {
             match volume.write(at, &block) {
                 Ok(()) => at += MIB,
-                Err(why) => break why,
+                Err(error) => break error,
             }
         };
-        assert_eq!(why.reason(), Reason::NoSpace, "{why}");
+        assert_eq!(error.reason(), Reason::NoSpace, "{error}");
         held.sync().unwrap();
         held.create_snapshots(&["tank@full".to_owned()]).unwrap();
         rounds.push(files);
         volume.discard(0..512 * MIB).unwrap();
         for file in (0..files).rev() {
-            live.unlink(&credentials(), root_object(&live), format!("f{file}").as_bytes()).unwrap();
+            fs.unlink(&credentials(), root_object(&fs), format!("f{file}").as_bytes()).unwrap();
         }
         held.destroy("tank@full").unwrap();
         held.sync().unwrap();
     }
     let (least, most) = (rounds.iter().min().unwrap(), rounds.iter().max().unwrap());
     assert!(*least > 50 && most - least <= 14, "each time as much goes in: {rounds:?}");
-    drop((live, volume));
+    drop((fs, volume));
     held.export().unwrap();
     drop(held);
     assert_eq!(check_pool(&folder, "tank"), Vec::<String>::new());
@@ -414,31 +415,31 @@ fn a_full_pool_takes_nothing_and_gives_back_everything() {
 fn what_waits_is_counted_as_often_as_it_will_be_stored() {
     for (copies, size) in [("3", 60 << 10), ("1", 512)] {
         let folder = TempDir::new(&format!("copies-{copies}"), 1, 160 * MIB);
-        let held = create_pool(&folder);
-        held.set_property("tank", "copies", copies).unwrap();
-        let live = held.filesystem("tank").unwrap();
+        let pool = create_pool(&folder);
+        pool.set_property("tank", "copies", copies).unwrap();
+        let fs = pool.filesystem("tank").unwrap();
         let mut files = 0_u32;
-        let why = loop {
-            let made = live.create(
+        let error = loop {
+            let made = fs.create(
                 &credentials(),
-                root_object(&live),
+                root_object(&fs),
                 format!("f{files}").as_bytes(),
                 &NewInode::default(),
             );
             let file = match made {
                 Ok(file) => ObjectId::new(file.ino()),
-                Err(why) => break why,
+                Err(error) => break error,
             };
             files += 1;
-            if let Err(why) =
-                live.write(&credentials(), file, WriteOffset::At(0), &noise_bytes(files, size))
+            if let Err(error) =
+                fs.write(&credentials(), file, WriteOffset::At(0), &noise_bytes(files, size))
             {
-                break why;
+                break error;
             }
         };
-        assert_eq!(why.reason(), Reason::NoSpace, "{copies} of {size} bytes: {why}");
+        assert_eq!(error.reason(), Reason::NoSpace, "{copies} of {size} bytes: {error}");
         assert!(files > 100, "{files} files");
-        held.sync().unwrap();
+        pool.sync().unwrap();
     }
 }
 
@@ -459,8 +460,8 @@ fn pool_with_classes(folder: &TempDir) -> NewPool {
 }
 
 /// Bytes in use on the vdevs for data, metadata, dedup and logs.
-fn used_by_class(held: &Pool) -> [u64; 4] {
-    let mut found = held.status().vdevs.into_iter().map(|vdev| vdev.allocated);
+fn used_by_class(pool: &Pool) -> [u64; 4] {
+    let mut found = pool.status().vdevs.into_iter().map(|vdev| vdev.allocated);
     std::array::from_fn(|_| found.next().unwrap())
 }
 
@@ -505,17 +506,17 @@ fn metadata_small_blocks_and_tables_of_dedup_have_vdevs_of_their_own() {
 #[test]
 fn what_is_read_only_stays_as_it_is() {
     let folder = TempDir::new("readonly", 1, 128 * MIB);
-    let held = create_pool(&folder);
-    write_file(&held, "tank", "there", b"before");
-    held.set_property("tank", "readonly", "on").unwrap();
-    let live = held.filesystem("tank").unwrap();
-    let made = live.create(&credentials(), root_object(&live), b"new", &NewInode::default());
+    let pool = create_pool(&folder);
+    write_file(&pool, "tank", "there", b"before");
+    pool.set_property("tank", "readonly", "on").unwrap();
+    let fs = pool.filesystem("tank").unwrap();
+    let made = fs.create(&credentials(), root_object(&fs), b"new", &NewInode::default());
     assert_eq!(made.err().unwrap().reason(), Reason::ReadOnly);
-    let gone = live.unlink(&credentials(), root_object(&live), b"there");
+    let gone = fs.unlink(&credentials(), root_object(&fs), b"there");
     assert_eq!(gone.unwrap_err().reason(), Reason::ReadOnly);
-    held.set_property("tank", "readonly", "off").unwrap();
-    unlink_file(&held, "tank", "there");
-    held.export().unwrap();
+    pool.set_property("tank", "readonly", "off").unwrap();
+    unlink_file(&pool, "tank", "there");
+    pool.export().unwrap();
 }
 
 /// A block takes a sector at least, however small it is: what waits to be written takes more than it has
@@ -529,31 +530,30 @@ fn blocks_that_are_smaller_than_a_sector_are_not_let_in_without_room() {
         let held = engine::pool::create(&new_pool(&folder, shape, drives), &environment()).unwrap();
         held.set_property("tank", "compression", "off").unwrap();
         held.set_property("tank", "recordsize", "512").unwrap();
-        let live = held.filesystem("tank").unwrap();
-        let make = |name: &[u8]| {
-            live.create(&credentials(), root_object(&live), name, &NewInode::default())
-        };
+        let fs = held.filesystem("tank").unwrap();
+        let make =
+            |name: &[u8]| fs.create(&credentials(), root_object(&fs), name, &NewInode::default());
         let file = ObjectId::new(make(b"large").unwrap().ino());
-        let why = (0_u32..).find_map(|written| {
+        let error = (0_u32..).find_map(|written| {
             let at = WriteOffset::At(u64::from(written) * MIB);
-            live.write(&credentials(), file, at, &noise_bytes(written + 1, 1 << 20)).err()
+            fs.write(&credentials(), file, at, &noise_bytes(written + 1, 1 << 20)).err()
         });
-        assert_eq!(why.unwrap().reason(), Reason::NoSpace, "{name}");
+        assert_eq!(error.unwrap().reason(), Reason::NoSpace, "{name}");
         held.sync().unwrap();
         unlink_file(&held, "tank", "large");
         held.sync().unwrap();
         // small files have small blocks, whatever the records are
         held.set_property("tank", "recordsize", "128K").unwrap();
-        let why = (0_u32..).find_map(|number| {
+        let error = (0_u32..).find_map(|number| {
             let file = match make(format!("small-{number}").as_bytes()) {
                 Ok(file) => ObjectId::new(file.ino()),
-                Err(why) => return Some(why),
+                Err(error) => return Some(error),
             };
-            live.write(&credentials(), file, WriteOffset::End, &noise_bytes(number + 1, 300)).err()
+            fs.write(&credentials(), file, WriteOffset::End, &noise_bytes(number + 1, 300)).err()
         });
-        assert_eq!(why.unwrap().reason(), Reason::NoSpace, "{name}");
+        assert_eq!(error.unwrap().reason(), Reason::NoSpace, "{name}");
         held.sync().unwrap();
-        live.unlink(&credentials(), root_object(&live), b"small-0").unwrap();
+        fs.unlink(&credentials(), root_object(&fs), b"small-0").unwrap();
         held.sync().unwrap();
     }
 }

@@ -67,13 +67,13 @@ fn write_images(name: &str, drives: &[MemoryDevice]) -> TempDir {
     folder
 }
 
-fn check_suspended(held: &Pool) {
-    let live = held.filesystem("tank").unwrap();
-    let file = ObjectId::new(live.reader().find(b"kept").unwrap().unwrap().ino());
-    let refused = live.write(&credentials(), file, WriteOffset::End, b"more");
+fn check_suspended(pool: &Pool) {
+    let fs = pool.filesystem("tank").unwrap();
+    let file = ObjectId::new(fs.reader().find(b"kept").unwrap().unwrap().ino());
+    let refused = fs.write(&credentials(), file, WriteOffset::End, b"more");
     assert_eq!(refused.unwrap_err().reason(), Reason::Suspended);
-    assert_eq!(live.fsync(None).unwrap_err().reason(), Reason::Suspended);
-    let snapshot = held.create_snapshots(&["tank@now".to_owned()]);
+    assert_eq!(fs.fsync(None).unwrap_err().reason(), Reason::Suspended);
+    let snapshot = pool.create_snapshots(&["tank@now".to_owned()]);
     assert!(matches!(snapshot, Err(engine::Error::Suspended { .. })), "{snapshot:?}");
 }
 
@@ -93,12 +93,12 @@ fn suspend_and_clear(name: &str, shape: VdevLayout, drives: usize, fault: &Fault
             disk.add_fault(fault.clone());
         }
         // the thread that writes groups may have seen it already
-        let live = held.filesystem("tank").unwrap();
-        let root = ObjectId::new(live.reader().root_object());
-        let waits = live.create(&credentials(), root, b"waits", &engine::pool::NewInode::default());
+        let fs = held.filesystem("tank").unwrap();
+        let root = ObjectId::new(fs.reader().root_object());
+        let waits = fs.create(&credentials(), root, b"waits", &engine::pool::NewInode::default());
         let waits = waits.ok().map(|file| ObjectId::new(file.ino()));
         let written = waits.is_some_and(|file| {
-            live.write(&credentials(), file, WriteOffset::At(0), &noise_bytes(4, 500_000)).is_ok()
+            fs.write(&credentials(), file, WriteOffset::At(0), &noise_bytes(4, 500_000)).is_ok()
         });
         let failed = held.sync();
         assert!(matches!(failed, Err(engine::Error::Suspended { .. })), "{name}: {failed:?}");
@@ -147,10 +147,10 @@ fn suspend_and_clear(name: &str, shape: VdevLayout, drives: usize, fault: &Fault
     assert_eq!(check_pool(&folder, "tank"), Vec::<String>::new(), "{name}");
 }
 
-fn compare_files(held: &Pool, name: &str) {
-    assert!(read_file(held, "tank", "kept") == noise_bytes(1, 3 << 20), "{name}");
-    assert!(read_file(held, "tank", "fsynced") == noise_bytes(2, 100_000), "{name}");
-    assert!(read_file(held, "tank", "fsynced-too") == noise_bytes(3, 100_000), "{name}");
+fn compare_files(pool: &Pool, name: &str) {
+    assert!(read_file(pool, "tank", "kept") == noise_bytes(1, 3 << 20), "{name}");
+    assert!(read_file(pool, "tank", "fsynced") == noise_bytes(2, 100_000), "{name}");
+    assert!(read_file(pool, "tank", "fsynced-too") == noise_bytes(3, 100_000), "{name}");
 }
 
 fn compare_after_cut(name: &str, drives: &[MemoryDevice]) {
@@ -246,10 +246,11 @@ fn a_log_device_that_dies_takes_nothing_with_it() {
                 // nor is it needed any more
                 drives.truncate(1);
                 let devices = drives.into_iter().map(|drive| Arc::new(drive) as Arc<dyn Device>);
-                let how = ImportOptions { allow_missing_logs: true, ..ImportOptions::default() };
+                let options =
+                    ImportOptions { allow_missing_logs: true, ..ImportOptions::default() };
                 let devices: Vec<_> = devices.collect();
                 let again =
-                    engine::pool::import_devices_with(&devices, "tank", &how, &environment())
+                    engine::pool::import_devices_with(&devices, "tank", &options, &environment())
                         .unwrap();
                 compare_files(&again, &name);
             }
@@ -263,18 +264,18 @@ fn a_log_device_that_dies_takes_nothing_with_it() {
 #[test]
 fn what_another_flush_did_not_keep_is_not_said_to_be_there() {
     let storm = Storm::new(&[DRIVE_SIZE]);
-    let held = create_pool(&storm, VdevLayout::Single);
-    with_sync_thread(&held, || {
-        write_file(&held, "tank", "kept", &noise_bytes(1, 3 << 20));
-        held.filesystem("tank").unwrap().fsync(None).unwrap();
-        held.filesystem("tank").unwrap().fsync(None).unwrap();
-        write_file(&held, "tank", "lost", &noise_bytes(2, 100_000));
+    let pool = create_pool(&storm, VdevLayout::Single);
+    with_sync_thread(&pool, || {
+        write_file(&pool, "tank", "kept", &noise_bytes(1, 3 << 20));
+        pool.filesystem("tank").unwrap().fsync(None).unwrap();
+        pool.filesystem("tank").unwrap().fsync(None).unwrap();
+        write_file(&pool, "tank", "lost", &noise_bytes(2, 100_000));
         storm.disks()[0].add_fault(Fault::Flush);
         // it fails, and so does the group that it waits for then
-        assert!(held.filesystem("tank").unwrap().fsync(None).is_err());
+        assert!(pool.filesystem("tank").unwrap().fsync(None).is_err());
         storm.disks()[0].mend();
-        assert!(held.filesystem("tank").unwrap().fsync(None).is_err());
-        assert!(held.sync().is_err());
+        assert!(pool.filesystem("tank").unwrap().fsync(None).is_err());
+        assert!(pool.sync().is_err());
     });
 }
 
@@ -284,21 +285,21 @@ fn what_is_done_but_not_kept_is_told_as_such_and_kept_when_the_pool_goes_on() {
     let held = create_pool(&storm, VdevLayout::Single);
     held.set_property("tank", "sync", "always").unwrap();
     with_sync_thread(&held, || {
-        let live = held.filesystem("tank").unwrap();
+        let fs = held.filesystem("tank").unwrap();
         let (root, new) =
-            (ObjectId::new(live.reader().root_object()), engine::pool::NewInode::default());
+            (ObjectId::new(fs.reader().root_object()), engine::pool::NewInode::default());
         held.sync().unwrap();
         storm.disks()[0].add_fault(Fault::Write(0..DRIVE_SIZE));
-        let made = live.create(&credentials(), root, b"made", &new).map(drop);
+        let made = fs.create(&credentials(), root, b"made", &new).map(drop);
         assert_eq!(made.unwrap_err().reason(), Reason::NotCommitted);
-        assert_eq!(live.commit_if_sync_always().unwrap_err().reason(), Reason::NotCommitted);
-        let refused = live.create(&credentials(), root, b"refused", &new).map(drop);
+        assert_eq!(fs.commit_if_sync_always().unwrap_err().reason(), Reason::NotCommitted);
+        let refused = fs.create(&credentials(), root, b"refused", &new).map(drop);
         assert_eq!(refused.unwrap_err().reason(), Reason::Suspended);
         storm.disks()[0].mend();
         held.clear_errors(None).unwrap();
-        live.commit_if_sync_always().unwrap();
-        let again = live.create(&credentials(), root, b"made", &new).map(drop);
+        fs.commit_if_sync_always().unwrap();
+        let again = fs.create(&credentials(), root, b"made", &new).map(drop);
         assert_eq!(again.unwrap_err().reason(), Reason::Exists);
-        assert!(live.reader().find(b"refused").unwrap().is_none());
+        assert!(fs.reader().find(b"refused").unwrap().is_none());
     });
 }

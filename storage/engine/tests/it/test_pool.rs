@@ -106,8 +106,8 @@ pub(crate) fn write_file(held: &Pool, fs: &str, name: &str, bytes: &[u8]) {
     }
 }
 
-pub(crate) fn read_file(held: &Pool, fs: &str, name: &str) -> Vec<u8> {
-    let live = held.filesystem(fs).unwrap();
+pub(crate) fn read_file(pool: &Pool, fs: &str, name: &str) -> Vec<u8> {
+    let live = pool.filesystem(fs).unwrap();
     let file = live.reader().find(name.as_bytes()).unwrap().unwrap();
     let mut bytes = vec![0; usize::try_from(file.stat().size).unwrap()];
     file.content().read(0, &mut bytes).unwrap();
@@ -337,10 +337,10 @@ fn what_was_fsynced_outlasts_a_power_cut() {
     for round in 0..20_u32 {
         let name = format!("file-{round}");
         write_file(&held, "tank", &name, &vec![7; 1000 * round as usize]);
-        let live = held.filesystem("tank").unwrap();
-        let id = live.reader().find(name.as_bytes()).unwrap().unwrap().ino();
+        let fs = held.filesystem("tank").unwrap();
+        let id = fs.reader().find(name.as_bytes()).unwrap().unwrap().ino();
         let before = held.txg();
-        live.fsync(Some(id)).unwrap();
+        fs.fsync(Some(id)).unwrap();
         assert!(round == 0 || held.txg() == before, "a promise took a txg");
     }
     write_file(&held, "tank", "not-promised", &[1; 10]);

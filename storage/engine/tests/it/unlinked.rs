@@ -17,25 +17,25 @@ fn import(folder: &TempDir) -> Pool {
     engine::pool::import(&[folder.path().into()], "tank", false, &environment()).unwrap()
 }
 
-fn root_object(live: &OpenFileSystem) -> ObjectId {
-    ObjectId::new(live.reader().root_object())
+fn root_object(fs: &OpenFileSystem) -> ObjectId {
+    ObjectId::new(fs.reader().root_object())
 }
 
 /// A file that was removed while it is open.
-fn hold_and_unlink(live: &OpenFileSystem, name: &str) -> ObjectId {
-    let file = live.reader().find(name.as_bytes()).unwrap().unwrap().ino();
+fn hold_and_unlink(fs: &OpenFileSystem, name: &str) -> ObjectId {
+    let file = fs.reader().find(name.as_bytes()).unwrap().unwrap().ino();
     let file = ObjectId::new(file);
-    live.hold_file(file).unwrap();
-    live.unlink(&credentials(), root_object(live), name.as_bytes()).unwrap();
+    fs.hold_file(file).unwrap();
+    fs.unlink(&credentials(), root_object(fs), name.as_bytes()).unwrap();
     file
 }
 
-fn exists(held: &Pool, fs: &str, file: ObjectId) -> bool {
-    let live = held.filesystem(fs).unwrap();
+fn exists(pool: &Pool, fs: &str, file: ObjectId) -> bool {
+    let live = pool.filesystem(fs).unwrap();
     match live.reader().file(file.get()) {
         Ok(_) => true,
-        Err(why) => {
-            assert_eq!(why.reason(), Reason::NotFound);
+        Err(error) => {
+            assert_eq!(error.reason(), Reason::NotFound);
             false
         }
     }
@@ -44,49 +44,49 @@ fn exists(held: &Pool, fs: &str, file: ObjectId) -> bool {
 #[test]
 fn what_is_read_only_keeps_files_without_names_until_it_is_not() {
     let folder = TempDir::new("unlinked-readonly", 1, 128 << 20);
-    let held = create_pool(&folder);
-    write_file(&held, "tank", "open", b"still");
-    let live = held.filesystem("tank").unwrap();
-    let file = hold_and_unlink(&live, "open");
-    held.create_snapshots(&["tank@one".to_owned()]).unwrap();
+    let pool = create_pool(&folder);
+    write_file(&pool, "tank", "open", b"still");
+    let fs = pool.filesystem("tank").unwrap();
+    let file = hold_and_unlink(&fs, "open");
+    pool.create_snapshots(&["tank@one".to_owned()]).unwrap();
     let properties = vec![("readonly".to_owned(), "on".to_owned())];
     let new = NewDataset { name: "tank/clone".to_owned(), properties };
-    held.clone_snapshot("tank@one", &new).unwrap();
-    assert!(exists(&held, "tank/clone", file), "it is opened, and nothing changes in it");
-    held.set_property("tank/clone", "readonly", "off").unwrap();
-    assert!(!exists(&held, "tank/clone", file));
-    live.release_file(file).unwrap();
-    assert!(!exists(&held, "tank", file));
-    drop(live);
-    held.export().unwrap();
-    drop(held);
+    pool.clone_snapshot("tank@one", &new).unwrap();
+    assert!(exists(&pool, "tank/clone", file), "it is opened, and nothing changes in it");
+    pool.set_property("tank/clone", "readonly", "off").unwrap();
+    assert!(!exists(&pool, "tank/clone", file));
+    fs.release_file(file).unwrap();
+    assert!(!exists(&pool, "tank", file));
+    drop(fs);
+    pool.export().unwrap();
+    drop(pool);
     assert_eq!(check_pool(&folder, "tank"), Vec::<String>::new());
 }
 
 #[test]
 fn a_pool_whose_read_only_file_system_has_a_log_and_files_without_names_is_taken_over() {
     let folder = TempDir::new("unlinked-log", 1, 128 << 20);
-    let held = create_pool(&folder);
-    write_file(&held, "tank", "open", b"still");
-    let live = held.filesystem("tank").unwrap();
-    let file = hold_and_unlink(&live, "open");
-    held.set_property("tank", "readonly", "on").unwrap();
-    held.set_property("tank", "readonly", "off").unwrap();
+    let pool = create_pool(&folder);
+    write_file(&pool, "tank", "open", b"still");
+    let fs = pool.filesystem("tank").unwrap();
+    let file = hold_and_unlink(&fs, "open");
+    pool.set_property("tank", "readonly", "on").unwrap();
+    pool.set_property("tank", "readonly", "off").unwrap();
     // the first promise of a log comes with a group
     for name in ["first", "second"] {
-        write_file(&held, "tank", name, b"letter");
-        live.fsync(None).unwrap();
+        write_file(&pool, "tank", name, b"letter");
+        fs.fsync(None).unwrap();
     }
-    held.set_property("tank", "readonly", "on").unwrap();
+    pool.set_property("tank", "readonly", "on").unwrap();
     let after = copy_after_cut(&folder, "unlinked-log-cut", 1);
-    drop((live, held));
-    let held = import(&after);
-    assert!(exists(&held, "tank", file));
-    assert!(held.filesystem("tank").unwrap().reader().find(b"second").unwrap().is_some());
-    held.set_property("tank", "readonly", "off").unwrap();
-    assert!(!exists(&held, "tank", file));
-    held.export().unwrap();
-    drop(held);
+    drop((fs, pool));
+    let pool = import(&after);
+    assert!(exists(&pool, "tank", file));
+    assert!(pool.filesystem("tank").unwrap().reader().find(b"second").unwrap().is_some());
+    pool.set_property("tank", "readonly", "off").unwrap();
+    assert!(!exists(&pool, "tank", file));
+    pool.export().unwrap();
+    drop(pool);
     assert_eq!(check_pool(&after, "tank"), Vec::<String>::new());
 }
 
@@ -94,34 +94,34 @@ fn a_pool_whose_read_only_file_system_has_a_log_and_files_without_names_is_taken
 #[test]
 fn attributes_of_files_without_names_do_not_keep_a_log_from_being_replayed() {
     let folder = TempDir::new("unlinked-xattrs", 1, 128 << 20);
-    let held = create_pool(&folder);
-    let live = held.filesystem("tank").unwrap();
+    let pool = create_pool(&folder);
+    let fs = pool.filesystem("tank").unwrap();
     for name in ["open", "first"] {
-        write_file(&held, "tank", name, b"letter");
-        live.fsync(None).unwrap();
+        write_file(&pool, "tank", name, b"letter");
+        fs.fsync(None).unwrap();
     }
-    held.sync().unwrap();
+    pool.sync().unwrap();
     let big = |file| {
         let value = vec![7; 40_000];
-        live.set_xattr(&credentials(), file, b"user.big", Some(&value), XattrMode::Any).unwrap();
+        fs.set_xattr(&credentials(), file, b"user.big", Some(&value), XattrMode::Any).unwrap();
     };
-    big(hold_and_unlink(&live, "open"));
+    big(hold_and_unlink(&fs, "open"));
     let unnamed =
-        live.create_tmpfile(&credentials(), root_object(&live), &NewInode::default()).unwrap();
+        fs.create_tmpfile(&credentials(), root_object(&fs), &NewInode::default()).unwrap();
     big(ObjectId::new(unnamed.ino));
-    write_file(&held, "tank", "later", b"letter");
-    let before = held.txg();
-    live.fsync(None).unwrap();
-    assert_eq!(held.txg(), before, "a promise took a group");
+    write_file(&pool, "tank", "later", b"letter");
+    let before = pool.txg();
+    fs.fsync(None).unwrap();
+    assert_eq!(pool.txg(), before, "a promise took a group");
     let after = copy_after_cut(&folder, "unlinked-xattrs-cut", 1);
-    drop((live, held));
-    let held = import(&after);
-    assert_eq!(held.take_replay_failures(), []);
-    let live = held.filesystem("tank").unwrap();
-    let find = |name: &str| live.reader().find(name.as_bytes()).unwrap();
+    drop((fs, pool));
+    let pool = import(&after);
+    assert_eq!(pool.take_replay_failures(), []);
+    let fs = pool.filesystem("tank").unwrap();
+    let find = |name: &str| fs.reader().find(name.as_bytes()).unwrap();
     assert!(find("later").is_some() && find("open").is_none());
-    drop(live);
-    held.export().unwrap();
-    drop(held);
+    drop(fs);
+    pool.export().unwrap();
+    drop(pool);
     assert_eq!(check_pool(&after, "tank"), Vec::<String>::new());
 }

@@ -30,13 +30,13 @@ fn new_dataset(name: &str, properties: &[(&str, &str)]) -> NewDataset {
     NewDataset { name: name.to_owned(), properties: properties.iter().map(pair).collect() }
 }
 
-fn object_of(held: &Pool, set: &str, name: &str) -> ObjectId {
-    let found = held.filesystem(set).unwrap().reader().find(name.as_bytes()).unwrap();
+fn object_of(pool: &Pool, set: &str, name: &str) -> ObjectId {
+    let found = pool.filesystem(set).unwrap().reader().find(name.as_bytes()).unwrap();
     ObjectId::new(found.unwrap().ino())
 }
 
-fn truncate(live: &OpenFileSystem, file: ObjectId, size: u64) {
-    live.set_attributes(
+fn truncate(fs: &OpenFileSystem, file: ObjectId, size: u64) {
+    fs.set_attributes(
         &credentials(),
         file,
         &SetAttributes { size: Some(size), ..SetAttributes::default() },
@@ -57,91 +57,91 @@ fn import(folder: &TempDir) -> Pool {
 
 #[test]
 fn it_takes_its_room_at_once_and_is_there_afterwards() {
-    let (folder, held) = create_pool("early");
-    held.sync().unwrap();
-    let before = held.status().allocated;
+    let (folder, pool) = create_pool("early");
+    pool.sync().unwrap();
+    let before = pool.status().allocated;
     let mut bytes = noise_bytes(1, 5 << 20);
-    write_file(&held, "tank", "file", &bytes);
-    assert!(held.status().allocated >= before + 7 * MIB, "it waits for its group");
-    assert!(read_file(&held, "tank", "file") == bytes);
+    write_file(&pool, "tank", "file", &bytes);
+    assert!(pool.status().allocated >= before + 7 * MIB, "it waits for its group");
+    assert!(read_file(&pool, "tank", "file") == bytes);
     // within the group: written over in part and as a whole, punched, cut off, made longer
-    let (live, file) = (held.filesystem("tank").unwrap(), object_of(&held, "tank", "file"));
+    let (fs, file) = (pool.filesystem("tank").unwrap(), object_of(&pool, "tank", "file"));
     let mut put = |at: u64, with: &[u8]| {
-        live.write(&credentials(), file, WriteOffset::At(at), with).unwrap();
+        fs.write(&credentials(), file, WriteOffset::At(at), with).unwrap();
         let start = usize::try_from(at).unwrap();
         bytes[start..start + with.len()].copy_from_slice(with);
     };
     put(3 * MIB + 77, b"in the midst of a block");
     put(MIB, &noise_bytes(2, 1 << 20));
     put(2 * MIB + 5, &noise_bytes(3, 1 << 20));
-    live.punch_hole(&credentials(), file, MIB / 2..MIB).unwrap();
+    fs.punch_hole(&credentials(), file, MIB / 2..MIB).unwrap();
     bytes[1 << 19..1 << 20].fill(0);
-    truncate(&live, file, 4 * MIB + 99);
+    truncate(&fs, file, 4 * MIB + 99);
     bytes.truncate((4 << 20) + 99);
-    assert!(read_file(&held, "tank", "file") == bytes);
-    write_file(&held, "tank", "gone", &noise_bytes(4, 2 << 20));
-    let root = ObjectId::new(live.reader().root_object());
-    live.unlink(&credentials(), root, b"gone").unwrap();
-    drop(live);
-    export_and_check(&folder, held);
-    let held = import(&folder);
-    assert!(read_file(&held, "tank", "file") == bytes);
+    assert!(read_file(&pool, "tank", "file") == bytes);
+    write_file(&pool, "tank", "gone", &noise_bytes(4, 2 << 20));
+    let root = ObjectId::new(fs.reader().root_object());
+    fs.unlink(&credentials(), root, b"gone").unwrap();
+    drop(fs);
+    export_and_check(&folder, pool);
+    let pool = import(&folder);
+    assert!(read_file(&pool, "tank", "file") == bytes);
     // in a later group, over what is on the drives
-    let (live, file) = (held.filesystem("tank").unwrap(), object_of(&held, "tank", "file"));
+    let (fs, file) = (pool.filesystem("tank").unwrap(), object_of(&pool, "tank", "file"));
     let fresh = noise_bytes(5, 2 << 20);
-    live.write(&credentials(), file, WriteOffset::At(MIB), &fresh).unwrap();
+    fs.write(&credentials(), file, WriteOffset::At(MIB), &fresh).unwrap();
     bytes[1 << 20..3 << 20].copy_from_slice(&fresh);
-    held.create_snapshots(&["tank@one".to_owned()]).unwrap();
-    truncate(&live, file, 0);
-    live.write(&credentials(), file, WriteOffset::At(0), &fresh).unwrap();
-    drop(live);
-    assert!(read_file(&held, "tank", "file") == fresh);
-    held.rollback_dataset("tank").unwrap();
-    assert!(read_file(&held, "tank", "file") == bytes);
-    export_and_check(&folder, held);
+    pool.create_snapshots(&["tank@one".to_owned()]).unwrap();
+    truncate(&fs, file, 0);
+    fs.write(&credentials(), file, WriteOffset::At(0), &fresh).unwrap();
+    drop(fs);
+    assert!(read_file(&pool, "tank", "file") == fresh);
+    pool.rollback_dataset("tank").unwrap();
+    assert!(read_file(&pool, "tank", "file") == bytes);
+    export_and_check(&folder, pool);
 }
 
 /// As OpenZFS counts it: the space of parity is no part of a file, nor of what its owner has.
 #[test]
 fn a_file_takes_what_it_has_without_parity() {
-    let (folder, held) = create_pool("early-space");
-    write_file(&held, "tank", "file", &noise_bytes(1, 128 << 10));
-    write_file(&held, "tank", "small", &noise_bytes(2, 3000));
-    held.sync().unwrap();
+    let (folder, pool) = create_pool("early-space");
+    write_file(&pool, "tank", "file", &noise_bytes(1, 128 << 10));
+    write_file(&pool, "tank", "small", &noise_bytes(2, 3000));
+    pool.sync().unwrap();
     let space = |name: &str| {
-        let live = held.filesystem("tank").unwrap();
-        live.reader().find(name.as_bytes()).unwrap().unwrap().allocated()
+        let fs = pool.filesystem("tank").unwrap();
+        fs.reader().find(name.as_bytes()).unwrap().unwrap().allocated()
     };
     // 384 sectors of 512 bytes with parity, each of which stands for 341 bytes, and the dnode
     assert_eq!(space("file"), 384 * 341 + 512);
     // a sector of 4 KiB and its parity
     assert_eq!(space("small"), 16 * 341 + 512);
-    export_and_check(&folder, held);
+    export_and_check(&folder, pool);
 }
 
 #[test]
 fn what_is_destroyed_before_its_group_gives_its_room_up() {
-    let (folder, held) = create_pool("early-destroyed");
-    held.create_filesystem(&new_dataset("tank/gone", &[])).unwrap();
-    held.create_volume(&new_dataset("tank/vol", &[]), 8 << 20, 16 << 10, true).unwrap();
-    held.sync().unwrap();
-    let open = held.filesystem("tank/gone").unwrap();
-    write_file(&held, "tank/gone", "file", &noise_bytes(1, 3 << 20));
-    held.volume("tank/vol").unwrap().write(MIB, &noise_bytes(2, 2 << 20)).unwrap();
-    held.destroy("tank/gone").unwrap();
-    held.destroy("tank/vol").unwrap();
+    let (folder, pool) = create_pool("early-destroyed");
+    pool.create_filesystem(&new_dataset("tank/gone", &[])).unwrap();
+    pool.create_volume(&new_dataset("tank/vol", &[]), 8 << 20, 16 << 10, true).unwrap();
+    pool.sync().unwrap();
+    let open = pool.filesystem("tank/gone").unwrap();
+    write_file(&pool, "tank/gone", "file", &noise_bytes(1, 3 << 20));
+    pool.volume("tank/vol").unwrap().write(MIB, &noise_bytes(2, 2 << 20)).unwrap();
+    pool.destroy("tank/gone").unwrap();
+    pool.destroy("tank/vol").unwrap();
     // what is written while its dataset goes is lost, but not its room
-    held.create_filesystem(&new_dataset("tank/back", &[])).unwrap();
-    held.create_snapshots(&["tank/back@one".to_owned()]).unwrap();
-    write_file(&held, "tank/back", "file", &noise_bytes(3, 3 << 20));
-    held.rollback_dataset("tank/back").unwrap();
+    pool.create_filesystem(&new_dataset("tank/back", &[])).unwrap();
+    pool.create_snapshots(&["tank/back@one".to_owned()]).unwrap();
+    write_file(&pool, "tank/back", "file", &noise_bytes(3, 3 << 20));
+    pool.rollback_dataset("tank/back").unwrap();
     drop(open);
-    export_and_check(&folder, held);
+    export_and_check(&folder, pool);
 }
 
 #[test]
 fn it_is_stored_as_the_dataset_wants_it() {
-    let (folder, held) = create_pool("early-kinds");
+    let (folder, pool) = create_pool("early-kinds");
     let kinds = [
         ("twice", &[("copies", "2")][..]),
         ("strong", &[("checksum", "blake3"), ("compression", "zstd")]),
@@ -159,24 +159,24 @@ fn it_is_stored_as_the_dataset_wants_it() {
     };
     for (seed, (name, properties)) in (0..).zip(kinds) {
         let name = format!("tank/{name}");
-        held.create_filesystem(&new_dataset(&name, properties)).unwrap();
-        write_file(&held, &name, "file", &bytes(seed));
-        write_file(&held, &name, "again", &bytes(seed));
+        pool.create_filesystem(&new_dataset(&name, properties)).unwrap();
+        write_file(&pool, &name, "file", &bytes(seed));
+        write_file(&pool, &name, "again", &bytes(seed));
     }
-    held.create_volume(&new_dataset("tank/vol", &[]), 8 << 20, 16 << 10, true).unwrap();
-    held.volume("tank/vol").unwrap().write(5000, &bytes(9)).unwrap();
-    held.volume("tank/vol").unwrap().write(MIB, &bytes(8)[..400_000]).unwrap();
-    export_and_check(&folder, held);
-    let held = import(&folder);
+    pool.create_volume(&new_dataset("tank/vol", &[]), 8 << 20, 16 << 10, true).unwrap();
+    pool.volume("tank/vol").unwrap().write(5000, &bytes(9)).unwrap();
+    pool.volume("tank/vol").unwrap().write(MIB, &bytes(8)[..400_000]).unwrap();
+    export_and_check(&folder, pool);
+    let pool = import(&folder);
     for (seed, (name, _)) in (0..).zip(kinds) {
         for file in ["file", "again"] {
-            assert!(read_file(&held, &format!("tank/{name}"), file) == bytes(seed), "{name}");
+            assert!(read_file(&pool, &format!("tank/{name}"), file) == bytes(seed), "{name}");
         }
     }
     let mut wanted = vec![0; 4 << 20];
     wanted[5000..5000 + (3 << 20)].copy_from_slice(&bytes(9));
     wanted[1 << 20..(1 << 20) + 400_000].copy_from_slice(&bytes(8)[..400_000]);
     let mut found = vec![1; 4 << 20];
-    held.volume("tank/vol").unwrap().read(0, &mut found).unwrap();
+    pool.volume("tank/vol").unwrap().read(0, &mut found).unwrap();
     assert!(found == wanted);
 }

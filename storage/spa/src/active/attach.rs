@@ -92,13 +92,13 @@ impl ActivePool {
         self.check_attach(old, &new, stay)?;
         let blank = Leaf::new(old, String::new(), Some(Arc::clone(&new.device)), Txg::ZERO);
         commit::clear_leaf_labels(&blank).map_err(|_| Error::NoDeviceWritten)?;
-        self.run_sync_task(move |owned, change| owned.attach_child_sync(change, old, &new, stay))?
+        self.run_sync_task(move |active, change| active.attach_child_sync(change, old, &new, stay))?
     }
 
     /// Takes a side of a mirror away; gives its device, if it was there.
     pub fn detach(&self, leaf: Guid) -> Result<(), Error> {
         let gone = self.tree.leaf(leaf);
-        self.run_sync_task(move |owned, change| owned.detach_child_sync(change, leaf))??;
+        self.run_sync_task(move |active, change| active.detach_child_sync(change, leaf))??;
         // nobody is to take it for part of the pool
         if let Some(gone) = gone.filter(|gone| gone.is_writable()) {
             let _ = commit::clear_leaf_labels(&gone);

@@ -69,8 +69,8 @@ impl ActivePool {
         // a drive that the pool does not name yet is nobody's
         new.iter().try_for_each(AuxiliaryLabel::write)?;
         let named: Vec<AuxiliaryEntry> = new.iter().map(|each| each.entry.clone()).collect();
-        self.run_sync_task(move |owned, change| {
-            owned.update_auxiliary(change, |known| known.extend(named))
+        self.run_sync_task(move |active, change| {
+            active.update_auxiliary(change, |known| known.extend(named))
         })??;
         for each in new {
             self.open_auxiliary(each.entry.guid, each.device);
@@ -85,8 +85,8 @@ impl ActivePool {
             let why = "it is in use: it holds what a drive of the pool is to hold".to_owned();
             return Err(Error::Auxiliary { why });
         }
-        self.run_sync_task(move |owned, change| {
-            owned.update_auxiliary(change, |known| known.retain(|named| named.guid != guid))
+        self.run_sync_task(move |active, change| {
+            active.update_auxiliary(change, |known| known.retain(|named| named.guid != guid))
         })??;
         let device = self.auxiliary.lock().open_devices.remove(&guid);
         self.l2arc.remove_device(guid);

@@ -35,18 +35,18 @@ impl ActivePool {
 
     /// Writes down with the next group that the pool was taken over.
     pub fn log_import(&self, how: &'static str) {
-        self.queue_sync_task(move |owned, change| {
+        self.queue_sync_task(move |active, change| {
             let (pool, own) = (change.version, env!("CARGO_PKG_VERSION"));
             let detail = format!("pool version {pool}; software version poolhouse {own}");
-            owned.log_history(change, &Entry::Event { name: how, detail: &detail, dataset: None });
+            active.log_history(change, &Entry::Event { name: how, detail: &detail, dataset: None });
         });
     }
 
     /// Writes a command down with the next group; nobody waits for that.
     pub fn log_command(&self, line: &str, user: u64) {
         let line = line.to_owned();
-        self.queue_sync_task(move |owned, change| {
-            owned.log_history(change, &Entry::Command { line: &line, user });
+        self.queue_sync_task(move |active, change| {
+            active.log_history(change, &Entry::Command { line: &line, user });
         });
     }
 }

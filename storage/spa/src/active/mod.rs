@@ -268,9 +268,9 @@ impl ActivePool {
         capacity::fill_biases(&mut pool);
         let mos = pool.mos.to_writable();
         let space = PoolSpace::open_read_only(&pool, &mos);
-        let owned = Self { is_read_only: true, ..Self::assemble(pool, mos, space, world)? };
-        owned.txgs.stop();
-        Ok(owned)
+        let active = Self { is_read_only: true, ..Self::assemble(pool, mos, space, world)? };
+        active.txgs.stop();
+        Ok(active)
     }
 
     fn assemble(

@@ -21,18 +21,18 @@ use crate::{Error, read_labels};
 impl ActivePool {
     /// Takes a drive back that was missing. Refused if it is another, or was written elsewhere since.
     pub fn reattach_device(&self, guid: Guid, device: Arc<dyn Device>) -> Result<(), Error> {
-        self.run_sync_task(move |owned, _| owned.reattach_device_sync(guid, &device))?
+        self.run_sync_task(move |active, _| active.reattach_device_sync(guid, &device))?
     }
 
     /// Says where drives are now, if that is not where the pool's configuration has them.
     pub fn set_device_paths(&self, places: Vec<(Guid, String)>) -> Result<(), Error> {
-        self.run_sync_task(move |owned, _| {
-            let mut config = owned.config();
+        self.run_sync_task(move |active, _| {
+            let mut config = active.config();
             let Some(root) = config.tree.as_mut() else { return };
             for (guid, path) in places {
                 edit_vdev(root, guid, &mut |entry| entry.path = Some(path.clone()));
             }
-            owned.set_vdev_tree(root.clone());
+            active.set_vdev_tree(root.clone());
         })
     }
 

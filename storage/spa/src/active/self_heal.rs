@@ -94,26 +94,26 @@ fn is_block_referenced(
     mos: &Objset,
     source: &Arc<dyn Source>,
     block: &Regular,
-    place: Zbookmark,
+    zbookmark: Zbookmark,
 ) -> Result<bool, Error> {
-    let set = if place.objset == ObjsetId::MOS {
+    let set = if zbookmark.objset == ObjsetId::MOS {
         mos.clone()
     } else {
-        let Some(root) = scan::dataset_root(mos, place.objset)? else { return Ok(false) };
-        Objset::open(Arc::clone(source), place.objset, &root, None)?
+        let Some(root) = scan::dataset_root(mos, zbookmark.objset)? else { return Ok(false) };
+        Objset::open(Arc::clone(source), zbookmark.objset, &root, None)?
     };
     let is_it = |found: &Blkptr| matches!(found, Blkptr::Regular(found) if **found == *block);
-    let object = if place.object == ObjectId::META {
+    let object = if zbookmark.object == ObjectId::META {
         if is_it(set.root()) {
             return Ok(true);
         }
         set.special_object(SpecialObject::Meta)
     } else {
-        Some(set.object(place.object)?)
+        Some(set.object(zbookmark.object)?)
     };
     let Some(object) = object else { return Ok(false) };
-    if place.block == dmu::SPILL_BLOCK {
+    if zbookmark.block == dmu::SPILL_BLOCK {
         return Ok(object.dnode().spill.as_ref().is_some_and(is_it));
     }
-    Ok(is_it(&object.pointer(place.level, place.block)?))
+    Ok(is_it(&object.pointer(zbookmark.level, zbookmark.block)?))
 }

@@ -98,8 +98,8 @@ impl zio::SuspendGate for Suspension {
         self.current_clear_count()
     }
 
-    fn wait_for_clear(&self, why: &zio::Error, tries: u64) -> bool {
-        self.wait_until_cleared(why, tries)
+    fn wait_for_clear(&self, error: &zio::Error, tries: u64) -> bool {
+        self.wait_until_cleared(error, tries)
     }
 }
 

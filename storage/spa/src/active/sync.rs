@@ -283,11 +283,11 @@ impl ActivePool {
         let uberblock = Uberblock { multihost, checkpoint_txg, guid_sum, ..uberblock };
         loop {
             let tries = self.suspension.current_clear_count();
-            let Err(why) = self.try_commit(&uberblock, config.as_ref()) else { break };
+            let Err(error) = self.try_commit(&uberblock, config.as_ref()) else { break };
             // labels and uberblocks can be written again; what was not kept cannot
-            let again = matches!(why, Error::VdevNotWritten { .. } | Error::NoDeviceWritten);
-            if !again || !self.suspension.wait_until_cleared(&why, tries) {
-                return Err(why);
+            let again = matches!(error, Error::VdevNotWritten { .. } | Error::NoDeviceWritten);
+            if !again || !self.suspension.wait_until_cleared(&error, tries) {
+                return Err(error);
             }
         }
         *self.uberblock.write() = uberblock;

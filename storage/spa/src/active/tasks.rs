@@ -83,7 +83,7 @@ impl ActivePool {
         let result = Arc::new(Mutex::new(None));
         let answer = Arc::clone(&result);
         let task =
-            self.queue_sync_task(move |owned, change| *answer.lock() = Some(work(owned, change)));
+            self.queue_sync_task(move |active, change| *answer.lock() = Some(work(active, change)));
         self.sync().inspect_err(|_| self.tasks.cancel(task))?;
         let done = result.lock().take();
         done.ok_or(Error::Closed)

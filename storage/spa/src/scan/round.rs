@@ -108,8 +108,8 @@ impl<'a> Scan<'a> {
         let source = Arc::clone(&self.reader) as Arc<dyn Source>;
         let (pin, txg, mos) = self.pool.open_pinned_mos(&source)?;
         let queue = Queue::new(MAX_QUEUED_BATCHES);
-        let mut lose = |why: Error| {
-            self.record_error(Zbookmark::root(ObjsetId::MOS), &why, (Txg::ZERO, txg));
+        let mut lose = |error: Error| {
+            self.record_error(Zbookmark::root(ObjsetId::MOS), &error, (Txg::ZERO, txg));
         };
         queue.add(list_targets(&mos, &self.coverage.lock(), &mut lose));
         let round = Round { scan: self, queue, txg, pin };
@@ -137,11 +137,11 @@ impl<'a> Scan<'a> {
     /// Something of these txgs could not be mended.
     pub(super) fn record_error(
         &self,
-        place: Zbookmark,
+        zbookmark: Zbookmark,
         why: &dyn std::fmt::Display,
         births: (Txg, Txg),
     ) {
-        self.errors.lock().add(place, why.to_string(), births);
+        self.errors.lock().add(zbookmark, why.to_string(), births);
         self.progress.errors.fetch_add(1, Relaxed);
     }
 

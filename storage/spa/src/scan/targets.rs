@@ -140,8 +140,8 @@ fn destroyed_targets(mos: &Objset) -> Result<Vec<ScanTarget>, Error> {
         let [objset, object, level, block] = entry.resume;
         let level = Level::new(u8::try_from(level).unwrap_or(0));
         let id = ObjsetId::new(objset);
-        let place = Zbookmark::new(id, ObjectId::new(object), level, BlockId::new(block));
-        let from = (entry.resume != [0; 4]).then_some(place);
+        let zbookmark = Zbookmark::new(id, ObjectId::new(object), level, BlockId::new(block));
+        let from = (entry.resume != [0; 4]).then_some(zbookmark);
         ScanTarget {
             start: from,
             is_destroyed: true,

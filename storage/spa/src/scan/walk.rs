@@ -51,8 +51,8 @@ impl Round<'_> {
         let mut upto = None;
         if !task.is_walked {
             let plan = self.walk_plan(task.since_txg, task.start);
-            if let Err(place) = self.walk_range(&objset, &plan, &mut gathered) {
-                upto = Some(place);
+            if let Err(zbookmark) = self.walk_range(&objset, &plan, &mut gathered) {
+                upto = Some(zbookmark);
             }
         }
         // before anybody reads what was done: it is done when the round's batches are
@@ -76,12 +76,12 @@ impl Round<'_> {
         gathered: &mut BlockBatch,
     ) -> Result<(), Zbookmark> {
         let mut stopped = Ok(());
-        let _ = objset.walk(plan, &mut |place, found| {
+        let _ = objset.walk(plan, &mut |zbookmark, found| {
             if self.is_stopping() {
-                stopped = Err(place);
+                stopped = Err(zbookmark);
                 return WalkControl::Stop;
             }
-            self.visit_block(place, &found, gathered)
+            self.visit_block(zbookmark, &found, gathered)
         });
         stopped
     }
@@ -131,7 +131,7 @@ impl Round<'_> {
     }
 
     /// What is below a place cannot be walked: anything may be lost there.
-    fn record_subtree_error(&self, place: Zbookmark, error: &dmu::Error) {
-        self.scan.record_error(place, error, (Txg::ZERO, self.txg));
+    fn record_subtree_error(&self, zbookmark: Zbookmark, error: &dmu::Error) {
+        self.scan.record_error(zbookmark, error, (Txg::ZERO, self.txg));
     }
 }

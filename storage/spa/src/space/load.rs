@@ -415,7 +415,7 @@ impl SpaceMaps {
             match own.map(|free| self.apply_log(free, (vdev, metaslab), as_of)) {
                 Ok(Some(free)) => return Ok((free, as_of)),
                 // what was being read may have been given up by the groups that came meanwhile
-                Err(why) if self.synced_txg() == as_of => return Err(why),
+                Err(error) if self.synced_txg() == as_of => return Err(error),
                 _ => {}
             }
         }

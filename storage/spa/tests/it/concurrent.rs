@@ -84,17 +84,17 @@ fn comments(device: &Arc<dyn Device>) -> [Option<String>; 2] {
 #[test]
 fn a_configuration_that_is_changed_while_a_group_is_written_comes_with_the_next() {
     let folder = TestDir::new("meanwhile");
-    let (owned, device, watch) = create_hooked_pool(&folder);
-    let late = Arc::clone(&owned);
-    let change = move |owned: &ActivePool, _: &dsl::write::SyncTaskContext<'_>| {
-        owned.set_comment(Some("early".to_owned()));
+    let (active, device, watch) = create_hooked_pool(&folder);
+    let late = Arc::clone(&active);
+    let change = move |active: &ActivePool, _: &dsl::write::SyncTaskContext<'_>| {
+        active.set_comment(Some("early".to_owned()));
         watch.set_hook(move || late.set_comment(Some("late".to_owned())));
     };
-    owned.run_sync_task(change).unwrap();
+    active.run_sync_task(change).unwrap();
     let both = |comment: &str| [(); 2].map(|()| Some(comment.to_owned()));
     assert_eq!(comments(&device), both("early"));
-    assert!(owned.is_dirty());
-    owned.sync().unwrap();
+    assert!(active.is_dirty());
+    active.sync().unwrap();
     assert_eq!(comments(&device), both("late"));
 }
 
@@ -102,7 +102,7 @@ fn a_configuration_that_is_changed_while_a_group_is_written_comes_with_the_next(
 fn nothing_is_committed_once_another_host_may_have_the_pool() {
     let (folder, made) = create_test_pool("given-up", VdevLayout::Mirror, 2, 12);
     let before = made.pool.txgs().synced_txg();
-    let given_up = made.pool.run_sync_task(|owned, _| owned.stop_writes());
+    let given_up = made.pool.run_sync_task(|active, _| active.stop_writes());
     assert!(matches!(given_up, Err(spa::Error::HeartbeatLost)), "{given_up:?}");
     drop(made);
     assert_eq!(open_pool(&folder).txg(), before);
@@ -112,11 +112,11 @@ fn nothing_is_committed_once_another_host_may_have_the_pool() {
 fn nothing_is_written_to_drives_that_another_host_may_have() {
     let writes = |gives_up: bool| {
         let folder = TestDir::new(&format!("retired-{gives_up}"));
-        let (owned, _, watch) = create_hooked_pool(&folder);
-        let (late, before) = (Arc::clone(&owned), watch.writes.load(Ordering::SeqCst));
+        let (active, _, watch) = create_hooked_pool(&folder);
+        let (late, before) = (Arc::clone(&active), watch.writes.load(Ordering::SeqCst));
         let watched = Arc::clone(&watch);
-        let done = owned.run_sync_task(move |owned, _| {
-            owned.set_comment(Some("given up".to_owned()));
+        let done = active.run_sync_task(move |active, _| {
+            active.set_comment(Some("given up".to_owned()));
             if gives_up {
                 watched.set_hook(move || late.stop_writes());
             }

@@ -171,8 +171,8 @@ fn what_uses_features_that_nobody_knows_is_looked_at_only() {
     // one that is enabled, and not in use, does no harm
     made.pool.run_sync_task(strange(0)).unwrap();
     drop(made);
-    let owned = ActivePool::new(open_pool(&folder), environment()).unwrap();
-    drop(owned);
+    let active = ActivePool::new(open_pool(&folder), environment()).unwrap();
+    drop(active);
 
     let (folder, made) = create_test_pool("stranger", VdevLayout::Mirror, 2, 12);
     made.pool.run_sync_task(strange(1)).unwrap();

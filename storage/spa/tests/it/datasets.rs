@@ -89,8 +89,8 @@ impl RandomRun {
         }
         self.pool.sync().unwrap();
         // what is refused changes nothing
-        if let Err(why) = self.run_operation() {
-            assert!(why.zbookmark().is_none(), "{why}");
+        if let Err(error) = self.run_operation() {
+            assert!(error.zbookmark().is_none(), "{error}");
         }
     }
 
@@ -110,12 +110,12 @@ impl RandomRun {
             (0, _) => {
                 let name = part('/');
                 let (source, settings) = (self.pool.source(), spa::StorageSettings::default());
-                let make = move |owned: &ActivePool, change: &SyncTaskContext<'_>| {
+                let make = move |active: &ActivePool, change: &SyncTaskContext<'_>| {
                     let id = write::create_dataset(change, &name)?;
                     let kind = ondisk::objset::Kind::Filesystem;
                     let objset = Objset::new_empty(source, id, kind, None);
                     objset.create(change.tx, &new_file()).unwrap();
-                    owned.open_dataset(objset, settings);
+                    active.open_dataset(objset, settings);
                     Ok::<_, dsl::Error>(())
                 };
                 self.pool.run_sync_task(make).unwrap()?;
@@ -260,9 +260,9 @@ fn a_clone_has_no_part_of_the_log_of_its_origin() {
         dataset.objset(None).unwrap().header().log.clone()
     };
     assert_eq!(log("made@s").replay_seq, 7);
-    let make = |owned: &ActivePool, change: &SyncTaskContext<'_>| {
+    let make = |active: &ActivePool, change: &SyncTaskContext<'_>| {
         let id = write::create_clone(change, "made/c", "made@s").unwrap();
-        owned.clear_log_header(change, id, None).unwrap();
+        active.clear_log_header(change, id, None).unwrap();
     };
     run.pool.run_sync_task(make).unwrap();
     assert_eq!(log("made/c"), ondisk::objset::LogHeader::default());

@@ -22,14 +22,14 @@ fn dtl_block(pool: &Pool) -> Blkptr {
 
 #[test]
 fn a_drive_whose_note_is_damaged_may_have_missed_anything() {
-    let (folder, drives, owned) = create_mirror("note", 9);
+    let (folder, drives, active) = create_mirror("note", 9);
     // so many that they are not kept in the pointer
     let many = (0..300_u64).map(|n| (Txg::new(1000 + n * n), Txg::new(1000 + n * n + n)));
-    let leaf = owned.tree().leaves().remove(0);
+    let leaf = active.tree().leaves().remove(0);
     leaf.set_dtl(TxgRanges::new(many));
-    owned.export(PoolState::Exported).unwrap();
+    active.export(PoolState::Exported).unwrap();
     let guid = leaf.guid();
-    drop((leaf, owned));
+    drop((leaf, active));
     assert!(open_pool(&folder).tree().leaf(guid).unwrap().dtl().contains(Txg::new(1001)));
 
     let pointer = dtl_block(&open_pool(&folder));
@@ -44,9 +44,9 @@ fn a_drive_whose_note_is_damaged_may_have_missed_anything() {
     drop(pool);
 
     // it got everything
-    let owned = import_pool(&drives);
-    owned.tree().leaf(guid).unwrap().set_dtl(TxgRanges::default());
-    owned.export(PoolState::Exported).unwrap();
-    drop(owned);
+    let active = import_pool(&drives);
+    active.tree().leaf(guid).unwrap().set_dtl(TxgRanges::default());
+    active.export(PoolState::Exported).unwrap();
+    drop(active);
     assert!(open_pool(&folder).tree().leaves().iter().all(|leaf| leaf.dtl().is_empty()));
 }

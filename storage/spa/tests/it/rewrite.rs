@@ -20,11 +20,16 @@ struct Recorder {
 }
 
 impl Source for Recorder {
-    fn read(&self, pointer: &Blkptr, place: Zbookmark, key: Option<&Key>) -> Result<Block, Error> {
+    fn read(
+        &self,
+        pointer: &Blkptr,
+        zbookmark: Zbookmark,
+        key: Option<&Key>,
+    ) -> Result<Block, Error> {
         if let Blkptr::Regular(regular) = pointer {
             self.blocks.lock().unwrap().push(Regular::clone(regular));
         }
-        self.below.read(pointer, place, key)
+        self.below.read(pointer, zbookmark, key)
     }
 }
 

@@ -24,11 +24,11 @@ fn a_walk_that_is_pressed_for_room_again_and_again_comes_to_its_end() {
     made.pool.export(ondisk::label::PoolState::Exported).unwrap();
     drop(made);
 
-    let owned = import_pool(&drives[1..]);
-    owned
-        .run_sync_task(|owned, change| {
+    let active = import_pool(&drives[1..]);
+    active
+        .run_sync_task(|active, change| {
             let new = NewObject::new(ObjectType::PLAIN_OTHER, 4096);
-            let object = owned.mos().create(change.tx, &new).unwrap();
+            let object = active.mos().create(change.tx, &new).unwrap();
             for block in 0_u32..2000 {
                 let noise = |n: u32| (n.wrapping_mul(2_654_435_761) ^ block).to_le_bytes();
                 let bytes: Vec<u8> = (0..1024_u32).flat_map(noise).collect();
@@ -36,11 +36,11 @@ fn a_walk_that_is_pressed_for_room_again_and_again_comes_to_its_end() {
             }
         })
         .unwrap();
-    owned.export(ondisk::label::PoolState::Exported).unwrap();
-    drop(owned);
+    active.export(ondisk::label::PoolState::Exported).unwrap();
+    drop(active);
 
-    let owned = import_pool(&drives);
-    assert!(owned.needs_resilver());
+    let active = import_pool(&drives);
+    assert!(active.needs_resilver());
     let watch = ScanProgress::new();
     let done = AtomicBool::new(false);
     let mended = std::thread::scope(|scope| {
@@ -53,20 +53,20 @@ fn a_walk_that_is_pressed_for_room_again_and_again_comes_to_its_end() {
                 if done.load(Ordering::Acquire) {
                     return;
                 }
-                owned.reclaim_freed_space();
+                active.reclaim_freed_space();
                 // each time it may come a little further
                 std::thread::sleep(std::time::Duration::from_millis(round));
             }
         });
-        let mended = owned.resilver(&watch);
+        let mended = active.resilver(&watch);
         done.store(true, Ordering::Release);
         mended.unwrap()
     });
     assert!(mended.is_complete && mended.errors == 0, "{mended:?}");
     println!("{mended:?}");
-    assert!(!owned.needs_resilver());
-    owned.export(ondisk::label::PoolState::Exported).unwrap();
-    drop(owned);
+    assert!(!active.needs_resilver());
+    active.export(ondisk::label::PoolState::Exported).unwrap();
+    drop(active);
     let report = crate::test_pool::check_pool(folder.path());
     assert!(report.is_clean(), "{report:?}");
 }

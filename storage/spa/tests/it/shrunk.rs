@@ -20,12 +20,12 @@ fn a_drive_that_became_too_small_is_not_written() {
     file.set_len(96 << 20).unwrap();
     let before = std::fs::read(&drives[1].path).unwrap();
 
-    let owned = import_pool(&drives);
-    owned.sync().unwrap();
-    let leaves = owned.tree().leaves();
+    let active = import_pool(&drives);
+    active.sync().unwrap();
+    let leaves = active.tree().leaves();
     let missing = leaves.iter().filter(|leaf| leaf.device().is_none());
     let missing: Vec<Guid> = missing.map(|leaf| leaf.guid()).collect();
-    owned.export(PoolState::Exported).unwrap();
+    active.export(PoolState::Exported).unwrap();
     assert!(std::fs::read(&drives[1].path).unwrap() == before, "labels went where blocks are");
     assert_eq!(missing, [leaves[1].guid()]);
 }

@@ -267,10 +267,10 @@ fn deflated_size(tree: &vdev::VdevTree, pointer: &Blkptr) -> u64 {
 /// The blocks of an object, as its dnode is to count them.
 fn deflated_object_size(pool: &spa::Pool, objset: &dmu::Objset, id: ObjectId) -> u64 {
     let mut sum = 0;
-    objset.object(id).unwrap().walk(&WalkOptions::default(), &mut |place, found| {
+    objset.object(id).unwrap().walk(&WalkOptions::default(), &mut |zbookmark, found| {
         match found {
             BlockVisit::Pointer(pointer) => sum += deflated_size(pool.tree(), pointer),
-            BlockVisit::Error(error) => panic!("{place}: {error}"),
+            BlockVisit::Error(error) => panic!("{zbookmark}: {error}"),
         }
         WalkControl::Descend
     });

@@ -60,7 +60,7 @@ impl<'a> FatWriter<'a> {
         let block = read_block(object, zero)?;
         let order = block.order();
         let header =
-            Header::parse(&block, order).map_err(|why| corrupt_error(object, zero, why))?;
+            Header::parse(&block, order).map_err(|error| corrupt_error(object, zero, error))?;
         Ok(Self { object, tx, header, order, is_header_dirty: false })
     }
 
@@ -171,7 +171,7 @@ impl<'a> FatWriter<'a> {
         let number = self.leaf_pointer(ondisk::zap::hash::index(hash, self.header.table_shift))?;
         let block = read_block(self.object, number)?;
         let leaf = Leaf::parse(&block, block.order());
-        let leaf = leaf.map_err(|why| corrupt_error(self.object, number, why))?;
+        let leaf = leaf.map_err(|error| corrupt_error(self.object, number, error))?;
         if leaf.covers(hash) && leaf.prefix_bits <= self.header.table_shift {
             return Ok((number, block));
         }
@@ -185,7 +185,8 @@ impl<'a> FatWriter<'a> {
         key: &Key<'_>,
     ) -> Result<Option<LeafEntry>> {
         let leaf = Leaf::parse(block, block.order());
-        leaf.and_then(|leaf| leaf.find(key)).map_err(|why| corrupt_error(self.object, number, why))
+        leaf.and_then(|leaf| leaf.find(key))
+            .map_err(|error| corrupt_error(self.object, number, error))
     }
 
     /// Changes a leaf where it is.
@@ -200,7 +201,7 @@ impl<'a> FatWriter<'a> {
             done = Some(LeafMut::open(bytes, order).and_then(|mut leaf| edit(&mut leaf)));
         })?;
         let missing = Error::MissingBlock { zbookmark: self.object.zbookmark(number) };
-        done.ok_or(missing)?.map_err(|why| corrupt_error(self.object, number, why))
+        done.ok_or(missing)?.map_err(|error| corrupt_error(self.object, number, error))
     }
 
     /// Puts a whole block where there may have been none.

@@ -65,7 +65,7 @@ impl Zap {
         for index in 0..=source.max_block().get() {
             let at = BlockId::new(index);
             let Some(block) = source.block(at)? else { continue };
-            let told = |why| corrupt_error(source, at, why);
+            let told = |error| corrupt_error(source, at, error);
             let (mut bytes, order) = (block.to_vec(), block.order());
             match zap::block_kind(&bytes, order) {
                 Ok(zap::MICRO) => {

@@ -19,7 +19,7 @@ impl FatWriter<'_> {
     /// Splits the leaf of a hash in two by the next bit.
     pub(super) fn split_leaf(&mut self, hash: u64) -> Result<()> {
         let (number, block) = self.find_leaf(hash)?;
-        let told = |why| corrupt_error(self.object, number, why);
+        let told = |error| corrupt_error(self.object, number, error);
         let leaf = Leaf::parse(&block, block.order()).map_err(told)?;
         let (prefix, bits) = (leaf.prefix, leaf.prefix_bits);
         let (mut lower, mut upper) = (block.to_vec(), vec![0; block.len()]);
@@ -57,7 +57,7 @@ impl FatWriter<'_> {
         };
         let block = read_block(self.object, number)?;
         pointers::pointer(&block, block.order(), word)
-            .map_err(|why| corrupt_error(self.object, number, why))
+            .map_err(|error| corrupt_error(self.object, number, error))
     }
 
     fn embedded_word(&self, index: u64) -> usize {

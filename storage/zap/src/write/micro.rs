@@ -162,7 +162,7 @@ impl Zap {
         let mut done = Ok(());
         self.object().change_block(tx, zero, &mut |bytes| match MicroMut::open(bytes, order) {
             Ok(mut table) => edit(&mut table),
-            Err(why) => done = Err(corrupt_error(self.object(), zero, why)),
+            Err(error) => done = Err(corrupt_error(self.object(), zero, error)),
         })?;
         done
     }

@@ -21,7 +21,7 @@ impl FatWriter<'_> {
     pub(super) fn join_empty_leaves(&mut self, hash: u64) -> Result<()> {
         let (number, block) = self.find_leaf(hash)?;
         let leaf = Leaf::parse(&block, block.order());
-        let leaf = leaf.map_err(|why| corrupt_error(self.object, number, why))?;
+        let leaf = leaf.map_err(|error| corrupt_error(self.object, number, error))?;
         let mut seat =
             LeafRange { block: number, prefix: leaf.prefix, prefix_bits: leaf.prefix_bits };
         drop(block);
@@ -61,7 +61,7 @@ impl FatWriter<'_> {
         }
         let block = read_block(self.object, number)?;
         let leaf = Leaf::parse(&block, block.order());
-        let leaf = leaf.map_err(|why| corrupt_error(self.object, number, why))?;
+        let leaf = leaf.map_err(|error| corrupt_error(self.object, number, error))?;
         let is =
             leaf.entry_count == 0 && leaf.prefix == prefix && leaf.prefix_bits == seat.prefix_bits;
         Ok(is.then_some(LeafRange { block: number, prefix, prefix_bits: seat.prefix_bits }))

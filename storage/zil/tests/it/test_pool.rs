@@ -192,9 +192,9 @@ impl CrashImage {
         let objset = self.objset();
         let writer = Arc::new(self.drives().writer());
         let first = Txg::new(self.synced_txg.get() + 1);
-        objset.walk(&dmu::WalkOptions::default(), &mut |place, found| {
+        objset.walk(&dmu::WalkOptions::default(), &mut |zbookmark, found| {
             if let dmu::BlockVisit::Pointer(Blkptr::Regular(block)) = found {
-                writer.claim(block, first, place).unwrap();
+                writer.claim(block, first, zbookmark).unwrap();
             }
             dmu::WalkControl::Descend
         });

@@ -79,6 +79,6 @@ fn a_file_system_is_no_volume() {
     let fixture = fixtures::load("mirror-2");
     let (_, tree) = pool(&fixture);
     let objset = tree.find("tank").expect("a dataset").open_objset().expect("an object set");
-    let why = Volume::open(&objset, None).map(drop);
-    assert_eq!(why, Err(Error::NotVolume { objset: objset.id() }));
+    let error = Volume::open(&objset, None).map(drop);
+    assert_eq!(error, Err(Error::NotVolume { objset: objset.id() }));
 }

@@ -189,9 +189,9 @@ impl TestPool {
         let writer = Arc::new(open_drives(&storm).writer());
         writer.set_shared_blocks(Arc::new(ShareCounts::default()));
         let early = Txg::new(1);
-        objset.walk(&dmu::WalkOptions::default(), &mut |place, found| {
+        objset.walk(&dmu::WalkOptions::default(), &mut |zbookmark, found| {
             if let dmu::BlockVisit::Pointer(Blkptr::Regular(block)) = found {
-                writer.claim(block, early, place).unwrap();
+                writer.claim(block, early, zbookmark).unwrap();
             }
             dmu::WalkControl::Descend
         });

@@ -12,8 +12,8 @@ const MOST: usize = 4 << 20;
 /// have not comes to lie there. Gives how many blocks came from them: none of them was wrong.
 pub(super) fn read_all(held: &Pool, filesystems: &[String]) -> Result<u64, Trouble> {
     for name in filesystems {
-        let live = held.filesystem(name).map_err(|why| format!("{name}: {why}"))?;
-        read_below(held, live.reader()).map_err(|why| format!("{name}: {why}"))?;
+        let fs = held.filesystem(name).map_err(|error| format!("{name}: {error}"))?;
+        read_below(held, fs.reader()).map_err(|error| format!("{name}: {error}"))?;
     }
     match held.status().caches.iter().find(|cache| cache.checksum_errors > 0) {
         Some(cache) => Err(format!("{} gave what is wrong: {cache:?}", cache.name)),
@@ -21,7 +21,7 @@ pub(super) fn read_all(held: &Pool, filesystems: &[String]) -> Result<u64, Troub
     }
 }
 
-fn read_below(held: &Pool, files: &FileSystemReader) -> engine::files::Result<()> {
+fn read_below(pool: &Pool, files: &FileSystemReader) -> engine::files::Result<()> {
     let mut left = vec![files.root()?];
     while let Some(dir) = left.pop() {
         for name in files.read_dir_sorted(&dir)? {
@@ -30,7 +30,7 @@ fn read_below(held: &Pool, files: &FileSystemReader) -> engine::files::Result<()
                 FileType::File => read(&files.file(name.ino)?)?,
                 _ => {}
             }
-            held.feed_l2arc(u64::MAX);
+            pool.feed_l2arc(u64::MAX);
         }
     }
     Ok(())

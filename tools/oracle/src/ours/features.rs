@@ -80,7 +80,7 @@ impl Features {
 
     /// Of a pool.
     pub(super) fn of(held: &Pool) -> Result<Self, Trouble> {
-        let all = held.pool_properties().map_err(|why| format!("properties: {why}"))?;
+        let all = held.pool_properties().map_err(|error| format!("properties: {error}"))?;
         let here = all.iter().filter(|property| property.value != "disabled");
         let names = here.filter_map(|property| property.name.strip_prefix("feature@"));
         Ok(Self(names.map(str::to_owned).collect()))

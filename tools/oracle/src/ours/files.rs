@@ -55,11 +55,11 @@ type Done = engine::files::Result<()>;
 
 impl<'a> Churn<'a> {
     /// On what is there.
-    pub(super) fn of(live: OpenFileSystem, chance: &'a mut Seed) -> Result<Self, Trouble> {
-        let root = live.reader().root().map_err(|why| format!("root: {why}"))?;
+    pub(super) fn of(fs: OpenFileSystem, chance: &'a mut Seed) -> Result<Self, Trouble> {
+        let root = fs.reader().root().map_err(|error| format!("root: {error}"))?;
         let now = i64::try_from(START).unwrap_or(0);
         let (dirs, names) = (vec![ObjectId::new(root.ino())], Vec::new());
-        let mut churn = Self { live, chance, dirs, names, now };
+        let mut churn = Self { live: fs, chance, dirs, names, now };
         churn.look(&root)?;
         Ok(churn)
     }
@@ -70,11 +70,11 @@ impl<'a> Churn<'a> {
         while let Some(dir) = left.pop() {
             let files = self.live.reader().clone();
             let told = |why: &dyn std::fmt::Display| format!("directory {}: {why}", dir.ino());
-            for name in files.read_dir_sorted(&dir).map_err(|why| told(&why))? {
+            for name in files.read_dir_sorted(&dir).map_err(|error| told(&error))? {
                 let id = ObjectId::new(name.ino);
                 if name.kind == FileType::Directory {
                     self.dirs.push(id);
-                    left.push(files.file(name.ino).map_err(|why| told(&why))?);
+                    left.push(files.file(name.ino).map_err(|error| told(&error))?);
                 }
                 let dir = ObjectId::new(dir.ino());
                 self.names.push(Named { dir, name: name.name, id, kind: name.kind });
@@ -87,10 +87,10 @@ impl<'a> Churn<'a> {
         for _ in 0..count {
             self.now += 1;
             let done = self.step();
-            if let Err(why) = done {
+            if let Err(error) = done {
                 let bad = [Reason::Unreadable, Reason::Locked, Reason::ReadOnly];
-                if bad.contains(&why.reason()) {
-                    return Err(why.to_string());
+                if bad.contains(&error.reason()) {
+                    return Err(error.to_string());
                 }
             }
         }

@@ -123,7 +123,7 @@ fn old_key(format: &str) -> Vec<u8> {
 
 /// The keys of a pool, a line each.
 pub(super) fn keys(held: &Pool) -> Result<Vec<fixtures::Key>, Trouble> {
-    let roots = held.encryption_roots().map_err(|why| format!("encryption roots: {why}"))?;
+    let roots = held.encryption_roots().map_err(|error| format!("encryption roots: {error}"))?;
     let key = |root: engine::EncryptionRoot| {
         let secret = secret(&root.format);
         fixtures::Key { dataset: root.name, format: root.format, secret }
@@ -150,7 +150,7 @@ impl<'a> History<'a> {
         let (filesystems, volumes, snapshots) = Default::default();
         for key in keys(held)? {
             let loaded = held.load_key(&key.dataset, &key.file_content());
-            loaded.map_err(|why| format!("load-key {}: {why}", key.dataset))?;
+            loaded.map_err(|error| format!("load-key {}: {error}", key.dataset))?;
         }
         let features = Features::of(held)?;
         let mut all = Self { held, chance, features, filesystems, volumes, snapshots, named };
@@ -175,7 +175,7 @@ impl<'a> History<'a> {
         let listed = self.held.list_datasets(POOL, &wanted, &mut show, &mut |event| {
             wrong = Some(format!("{event:?}"));
         });
-        listed.map_err(|why| format!("list: {why}"))?;
+        listed.map_err(|error| format!("list: {error}"))?;
         wrong.map_or(Ok(()), Err)
     }
 
@@ -211,23 +211,23 @@ impl<'a> History<'a> {
         let told = |name: &str, why: &dyn std::fmt::Display| format!("{name}: promise: {why}");
         for name in &filesystems {
             // the first promise takes a group, in which the log comes to be
-            let live = self.held.filesystem(name).map_err(|why| told(name, &why))?;
-            live.fsync(None).map_err(|why| told(name, &why))?;
+            let fs = self.held.filesystem(name).map_err(|error| told(name, &error))?;
+            fs.fsync(None).map_err(|error| told(name, &error))?;
             self.churn(name, 1)?;
-            live.fsync(None).map_err(|why| told(name, &why))?;
+            fs.fsync(None).map_err(|error| told(name, &error))?;
         }
-        self.held.sync().map_err(|why| format!("sync: {why}"))?;
+        self.held.sync().map_err(|error| format!("sync: {error}"))?;
         for name in &filesystems {
             let steps = one(self.chance, &[10, 25, 50]);
             self.churn(name, steps)?;
-            let live = self.held.filesystem(name).map_err(|why| told(name, &why))?;
-            live.fsync(None).map_err(|why| told(name, &why))?;
+            let fs = self.held.filesystem(name).map_err(|error| told(name, &error))?;
+            fs.fsync(None).map_err(|error| told(name, &error))?;
         }
         for name in volumes.iter().filter(|name| keeps.contains(name)) {
             self.volumes = vec![name.clone()];
             self.scribble()?;
-            let volume = self.held.volume(name).map_err(|why| told(name, &why))?;
-            volume.flush().map_err(|why| told(name, &why))?;
+            let volume = self.held.volume(name).map_err(|error| told(name, &error))?;
+            volume.flush().map_err(|error| told(name, &error))?;
         }
         Ok(())
     }
@@ -243,7 +243,7 @@ impl<'a> History<'a> {
         let wanted =
             DatasetQuery { properties: vec![property.to_owned()], ..DatasetQuery::default() };
         let listed = self.held.list_datasets(POOL, &wanted, &mut show, &mut |_| ());
-        listed.map_err(|why| format!("list: {why}")).map(|()| found)
+        listed.map_err(|error| format!("list: {error}")).map(|()| found)
     }
 
     fn steps(&mut self, least: u64, most: u64) -> Result<(), Trouble> {
@@ -267,7 +267,7 @@ impl<'a> History<'a> {
             8 | 9 => self.set(&name),
             10 => self.new_filesystem(),
             11 => self.scribble(),
-            12 => self.held.sync().map_err(|why| format!("sync: {why}")),
+            12 => self.held.sync().map_err(|error| format!("sync: {error}")),
             _ => {
                 let steps = one(self.chance, &[15, 30, 60]);
                 self.churn(&name, steps)
@@ -285,8 +285,8 @@ impl<'a> History<'a> {
     }
 
     fn churn(&mut self, name: &str, steps: u64) -> Result<(), Trouble> {
-        let live = self.held.filesystem(name).map_err(|why| format!("{name}: {why}"))?;
-        let done = Churn::of(live, self.chance).and_then(|mut churn| churn.steps(steps));
+        let fs = self.held.filesystem(name).map_err(|error| format!("{name}: {error}"))?;
+        let done = Churn::of(fs, self.chance).and_then(|mut churn| churn.steps(steps));
         done.map_err(|why| format!("{name}: {why}"))
     }
 
@@ -307,7 +307,7 @@ impl<'a> History<'a> {
         let new = NewDataset { name: name.clone(), properties };
         let first = self.first_key(&new, secret);
         let made = self.held.create_filesystem_with(&new, first.as_deref());
-        made.map_err(|why| format!("create {new:?}: {why}"))?;
+        made.map_err(|error| format!("create {new:?}: {error}"))?;
         self.rekey(&new, first.as_deref())?;
         self.filesystems.push(name.clone());
         let steps = one(self.chance, &[15, 30, 60]);
@@ -332,7 +332,7 @@ impl<'a> History<'a> {
         let block = one(self.chance, &[4096, 8192, 16384, 32768, 131_072]);
         let (size, sparse) = (one(self.chance, &[1, 2, 5]) << 20, self.chance.percent(40));
         let made = self.held.create_volume_with(&new, (size, block), sparse, first.as_deref());
-        made.map_err(|why| format!("create {new:?} of {size} in {block}: {why}"))?;
+        made.map_err(|error| format!("create {new:?} of {size} in {block}: {error}"))?;
         self.rekey(&new, first.as_deref())?;
         self.volumes.push(name);
         self.scribble()
@@ -365,7 +365,7 @@ impl<'a> History<'a> {
             secret: secret(format),
         };
         let done = self.held.change_key(&new.name, &properties, &key.file_content());
-        done.map_err(|why| format!("change-key {}: {why}", new.name))
+        done.map_err(|error| format!("change-key {}: {error}", new.name))
     }
 
     /// Those that have a key of their own below others that are encrypted may lose it.
@@ -376,7 +376,7 @@ impl<'a> History<'a> {
     /// Random writes to a volume.
     fn scribble(&mut self) -> Result<(), Trouble> {
         let Some(name) = pick(self.chance, &self.volumes) else { return Ok(()) };
-        let volume = self.held.volume(&name).map_err(|why| format!("{name}: {why}"))?;
+        let volume = self.held.volume(&name).map_err(|error| format!("{name}: {error}"))?;
         for _ in 0..20 {
             let at = self.chance.below(volume.size() / 512) * 512;
             let most = usize::try_from(volume.size() - at).unwrap_or(0);
@@ -389,14 +389,14 @@ impl<'a> History<'a> {
             };
             // small pools keep half of their space back
             let full = [Reason::NoSpace, Reason::OverQuota];
-            if let Err(why) = done
-                && !full.contains(&why.reason())
+            if let Err(error) = done
+                && !full.contains(&error.reason())
             {
-                return Err(format!("{name}: {why}"));
+                return Err(format!("{name}: {error}"));
             }
         }
         if self.chance.percent(30) {
-            volume.flush().map_err(|why| format!("{name}: flush: {why}"))?;
+            volume.flush().map_err(|error| format!("{name}: flush: {error}"))?;
         }
         Ok(())
     }
@@ -409,7 +409,7 @@ impl<'a> History<'a> {
         }
         let names: Vec<String> = of.iter().map(|name| format!("{name}@{part}")).collect();
         let done = self.held.create_snapshots(&names);
-        done.map_err(|why| format!("snapshot {names:?}: {why}"))?;
+        done.map_err(|error| format!("snapshot {names:?}: {error}"))?;
         self.churn(&of[0], 15)
     }
 
@@ -425,7 +425,7 @@ impl<'a> History<'a> {
         self.features.keep_allowed(&mut properties);
         let new = NewDataset { name: name.clone(), properties };
         let done = self.held.clone_snapshot(&snapshot, &new);
-        done.map_err(|why| format!("clone {snapshot} {new:?}: {why}"))?;
+        done.map_err(|error| format!("clone {snapshot} {new:?}: {error}"))?;
         self.churn(&name, 20)?;
         if self.chance.percent(40) {
             // where two encryption roots would change places it is refused
@@ -488,8 +488,8 @@ fn pick(chance: &mut Seed, of: &[String]) -> Option<String> {
 fn refused_or_done(what: &str, done: engine::Result<()>) -> Result<(), Trouble> {
     use engine::Error::{DamagedPool, Suspended, Unreadable};
     match done {
-        Err(why @ (DamagedPool { .. } | Suspended { .. } | Unreadable { .. })) => {
-            Err(format!("{what}: {why}"))
+        Err(error @ (DamagedPool { .. } | Suspended { .. } | Unreadable { .. })) => {
+            Err(format!("{what}: {error}"))
         }
         _ => Ok(()),
     }

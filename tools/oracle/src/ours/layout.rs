@@ -36,7 +36,7 @@ impl Images<'_> {
             let path = self.folder.join(format!("d{}.img", self.count));
             std::fs::File::create(&path)
                 .and_then(|file| file.set_len(size))
-                .map_err(|why| format!("{}: {why}", path.display()))?;
+                .map_err(|error| format!("{}: {error}", path.display()))?;
             self.count += 1;
             made.push(path);
         }

@@ -67,7 +67,8 @@ impl Round {
     pub fn make(&self, folder: &Path) -> Result<String, Trouble> {
         let mut chance = self.chance(1);
         let own = self.own();
-        let wishes = CreateOptions::parse(&own, false).map_err(|why| format!("{own:?}: {why}"))?;
+        let wishes =
+            CreateOptions::parse(&own, false).map_err(|error| format!("{own:?}: {error}"))?;
         let features = Features::wished(&wishes);
         let layout = layout::choose(&mut chance, &features, folder)?;
         let told_of: Vec<_> = own.iter().map(|(name, value)| format!(", {name}={value}")).collect();
@@ -75,10 +76,10 @@ impl Round {
         let told = |why: &dyn std::fmt::Display| format!("{about}: {why}");
         let made =
             create_encrypted(&layout.new, wishes, layout.secret.as_deref(), &world(&mut chance));
-        let mut held = made.map_err(|why| told(&why))?;
+        let mut held = made.map_err(|error| told(&error))?;
         if own.iter().any(|(name, _)| name.starts_with("feature@")) {
             // OpenZFS says so each time
-            std::fs::write(folder.join("fewer"), "").map_err(|why| told(&why))?;
+            std::fs::write(folder.join("fewer"), "").map_err(|error| told(&error))?;
         }
         History::of(&held, &mut chance)
             .and_then(|mut all| all.begin())
@@ -102,7 +103,8 @@ impl Round {
         let again = |held: Pool| {
             leave(&held, folder)?;
             drop(held);
-            import(&[folder.to_owned()], POOL, false, &world).map_err(|why| format!("hold: {why}"))
+            import(&[folder.to_owned()], POOL, false, &world)
+                .map_err(|error| format!("hold: {error}"))
         };
         // what was just written is in memory: only what is read from drives is offered to the cache
         held = again(held)?;
@@ -110,7 +112,7 @@ impl Round {
         held = again(held)?;
         let path = folder.join(LOGGED);
         let written = std::fs::write(&path, cached::logged(&held).to_string());
-        written.map_err(|why| format!("{}: {why}", path.display()))?;
+        written.map_err(|error| format!("{}: {error}", path.display()))?;
         Ok(held)
     }
 
@@ -120,7 +122,7 @@ impl Round {
         let world = world(&mut self.chance(4));
         let how = ImportOptions { keys: keys(folder), ..ImportOptions::default() };
         let held = import_with(&[folder.to_owned()], POOL, &how, &world);
-        let held = held.map_err(|why| format!("hold: {why}"))?;
+        let held = held.map_err(|error| format!("hold: {error}"))?;
         match held.take_replay_failures().first() {
             Some(log) => Err(log.to_string()),
             None => leave(&held, folder),
@@ -132,7 +134,7 @@ impl Round {
         let mut chance = self.chance(2);
         let world = world(&mut chance);
         let paths = [folder.to_owned()];
-        let held = import(&paths, POOL, false, &world).map_err(|why| format!("hold: {why}"))?;
+        let held = import(&paths, POOL, false, &world).map_err(|error| format!("hold: {error}"))?;
         let mut history = History::of(&held, &mut chance)?;
         // OpenZFS's log of a cache drive leads to what is there, and that is right
         let told = cached::logged(&held);
@@ -158,7 +160,7 @@ fn cut(held: &Pool, chance: &mut Seed, folder: &Path) -> Result<(), Trouble> {
     let mut history = History::of(held, chance)?;
     history.promise()?;
     let whole = folder.join(WHOLE);
-    let told = |why: std::io::Error| format!("{}: {why}", whole.display());
+    let told = |error: std::io::Error| format!("{}: {error}", whole.display());
     std::fs::create_dir_all(&whole).map_err(told)?;
     let drives = held.drives();
     for drive in &drives {
@@ -201,8 +203,8 @@ fn copy_sparse(from: &Path, to: &Path) -> std::io::Result<()> {
 fn leave(held: &Pool, folder: &Path) -> Result<(), Trouble> {
     let line = |key: fixtures::Key| format!("{} {} {}\n", key.dataset, key.format, key.secret);
     let keys: String = history::keys(held)?.into_iter().map(line).collect();
-    std::fs::write(folder.join("keys"), keys).map_err(|why| format!("keys: {why}"))?;
-    held.export().map_err(|why| format!("export: {why}"))
+    std::fs::write(folder.join("keys"), keys).map_err(|error| format!("keys: {error}"))?;
+    held.export().map_err(|error| format!("export: {error}"))
 }
 
 /// The keys of a pool's datasets, as the folder's list has them: what their files hold.

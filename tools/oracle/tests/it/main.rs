@@ -64,7 +64,7 @@ fn random_pools_are_as_openzfs_shows_them() {
         match oracle::judge(&poolhouse(), &scratch.join(&name)) {
             Ok(lines) if lines.is_empty() => println!("{name}: agrees"),
             Ok(lines) => wrong.extend(lines.iter().take(20).map(|line| format!("{name}: {line}"))),
-            Err(why) => wrong.push(format!("{name}: {why}")),
+            Err(error) => wrong.push(format!("{name}: {error}")),
         }
     }
     assert!(wrong.is_empty(), "SEED={seed} ROUNDS={rounds}:\n{}", wrong.join("\n"));
