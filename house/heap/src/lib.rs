@@ -10,7 +10,7 @@
 pub use mimalloc::MiMalloc as Allocator;
 
 #[allow(unsafe_code, reason = "declares one function of the C library")]
-mod library {
+mod ffi {
     // SAFETY: this is mimalloc's `void mi_collect(bool force)`. It takes no pointer and may be called by any
     // thread at any time; where mimalloc is not the process's allocator it finds nothing to free.
     unsafe extern "C" {
@@ -20,7 +20,7 @@ mod library {
 
 /// Returns the pages that hold nothing any more to the system: those of this thread and of threads that have ended.
 pub fn return_free_memory() {
-    library::mi_collect(true);
+    ffi::mi_collect(true);
 }
 
 #[cfg(test)]

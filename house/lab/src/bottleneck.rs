@@ -8,13 +8,13 @@ use serde::Serialize;
 use serde_json::Value;
 
 use crate::Error;
-use crate::number::float;
-use crate::present::{aligned, figure, percent};
-use crate::record::{Kind, Measure, Record, Unit};
+use crate::bench_result::{BenchKind, BenchResult, Measure, Unit};
+use crate::formatting::{align_columns, format_value, percent};
+use crate::number::to_f64;
 
 /// What a plan expects; the figures of whoever plans.
 #[derive(Clone, Debug)]
-pub struct Expected {
+pub struct ExpectedRates {
     /// The layout, in words.
     pub layout: String,
     /// Sequential writes, bytes a second.
@@ -26,15 +26,15 @@ pub struct Expected {
     /// Random writes of a block, operations a second.
     pub random_writes: f64,
     /// The block, bytes.
-    pub block: u64,
+    pub block_size: u64,
     /// The part of what is written to drives that is parity or copies.
-    pub redundant: f64,
+    pub redundant_fraction: f64,
 }
 
 /// What may limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Limit {
+pub enum Bottleneck {
     /// The drives themselves.
     Drives,
     /// Something that the drives share on the way.
@@ -49,8 +49,8 @@ pub enum Limit {
     Unknown,
 }
 
-impl Limit {
-    fn words(self) -> &'static str {
+impl Bottleneck {
+    fn description(self) -> &'static str {
         match self {
             Self::Drives => "the drives",
             Self::Bus => "the bus that the drives share",
@@ -64,7 +64,7 @@ impl Limit {
 
 /// One kind of work.
 #[derive(Clone, Debug, Serialize)]
-pub struct Judged {
+pub struct BottleneckRow {
     /// What was done.
     pub what: String,
     /// What the figures are.
@@ -76,23 +76,23 @@ pub struct Judged {
     /// The least that anything allows.
     pub allowed: f64,
     /// What that is.
-    pub limit: Limit,
+    pub limit: Bottleneck,
     /// In a sentence.
     pub sentence: String,
 }
 
 /// All kinds of work.
 #[derive(Clone, Debug, Serialize)]
-pub struct Judgement {
+pub struct BottleneckReport {
     /// The layout, in words.
     pub layout: String,
     /// Each kind of work that was measured.
-    pub rows: Vec<Judged>,
+    pub rows: Vec<BottleneckRow>,
 }
 
 /// What a result of drives says for a plan.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct DriveFigures {
+pub struct DriveRates {
     /// Sequential reads of one drive in the mean of its zones and of all drives, bytes a second.
     pub bytes_per_second: f64,
     /// Random reads of one drive, operations a second; of many at a time.
@@ -100,12 +100,13 @@ pub struct DriveFigures {
 }
 
 /// From where on the measured figure is explained by what is allowed.
-const EXPLAINED: f64 = 0.7;
-const BUSY: f64 = 0.9;
+const EXPLAINED_FRACTION: f64 = 0.7;
+const CPU_BOUND_THRESHOLD: f64 = 0.9;
 
 /// What one of the drives of a result does.
-pub fn drive_figures(disk: &Record) -> Result<DriveFigures, Error> {
-    let no = |what: &str| Error::asked(format!("'{}' has no {what} of drives", disk.label));
+pub fn drive_rates(disk: &BenchResult) -> Result<DriveRates, Error> {
+    let no =
+        |what: &str| Error::invalid_request(format!("'{}' has no {what} of drives", disk.label));
     let zones = disk.facts.get("zones").and_then(Value::as_array);
     let points = zones.into_iter().flatten().filter_map(|zone| zone.get("points")?.as_array());
     let rates: Vec<f64> = points.flatten().filter_map(|point| point.get(1)?.as_f64()).collect();
@@ -113,18 +114,18 @@ pub fn drive_figures(disk: &Record) -> Result<DriveFigures, Error> {
         .filter(|measure| measure.id.ends_with("/random-read-4k-q32"))
         .filter_map(|measure| Some(measure.summary?.mean))
         .collect();
-    Ok(DriveFigures {
+    Ok(DriveRates {
         bytes_per_second: mean(&rates).ok_or_else(|| no("zones"))?,
         operations_per_second: mean(&operations).ok_or_else(|| no("random reads"))?,
     })
 }
 
 fn mean(values: &[f64]) -> Option<f64> {
-    (!values.is_empty()).then(|| values.iter().sum::<f64>() / float(values.len() as u64))
+    (!values.is_empty()).then(|| values.iter().sum::<f64>() / to_f64(values.len() as u64))
 }
 
 /// The part of the drives' speed that is left when all are read at once.
-fn together(disk: &Record) -> Option<f64> {
+fn shared_bus_fraction(disk: &BenchResult) -> Option<f64> {
     let groups = disk.facts.get("together")?.as_array()?;
     let all = groups.iter().find(|group| group.get("controller").is_some_and(Value::is_null))?;
     let rates = all.get("bytes_per_second")?.as_array()?.iter().filter_map(Value::as_f64);
@@ -135,93 +136,105 @@ fn together(disk: &Record) -> Option<f64> {
 }
 
 /// The best of some measures.
-fn best(record: &Record, fits: impl Fn(&str) -> bool) -> Option<&Measure> {
+fn best_measure(record: &BenchResult, fits: impl Fn(&str) -> bool) -> Option<&Measure> {
     let mean = |measure: &&Measure| measure.summary.map_or(0.0, |summary| summary.mean);
     let of = record.measures.iter().filter(|measure| fits(&measure.id));
     of.filter(|measure| measure.summary.is_some()).max_by(|a, b| mean(a).total_cmp(&mean(b)))
 }
 
 /// Judges a measured folder or array; drives and network, if they were measured too, say more.
-pub fn judge(
-    expected: &Expected,
-    path: &Record,
-    disk: Option<&Record>,
-    net: Option<&Record>,
-) -> Result<Judgement, Error> {
-    let fits: [(Option<&Record>, &[Kind]); 3] =
-        [(Some(path), &[Kind::Path, Kind::Array]), (disk, &[Kind::Disk]), (net, &[Kind::Net])];
+pub fn find_bottlenecks(
+    expected: &ExpectedRates,
+    path: &BenchResult,
+    disk: Option<&BenchResult>,
+    net: Option<&BenchResult>,
+) -> Result<BottleneckReport, Error> {
+    let fits: [(Option<&BenchResult>, &[BenchKind]); 3] = [
+        (Some(path), &[BenchKind::Path, BenchKind::Array]),
+        (disk, &[BenchKind::Disk]),
+        (net, &[BenchKind::Net]),
+    ];
     for (record, kinds) in fits {
         if let Some(record) = record.filter(|record| !kinds.contains(&record.kind)) {
             let wanted: Vec<&str> = kinds.iter().map(|kind| kind.name()).collect();
             let (found, wanted) = (record.kind.name(), wanted.join(" or "));
             let what = format!("'{}' measures a {found}; a {wanted} is wanted", record.label);
-            return Err(Error::asked(what));
+            return Err(Error::invalid_request(what));
         }
     }
-    let scene = Scene { expected, bus: disk.and_then(together), net };
+    let scene = BottleneckInputs {
+        expected,
+        bus_fraction: disk.and_then(shared_bus_fraction),
+        net_result: net,
+    };
     let random = |verb: &str| {
         // the largest block that one record holds: each operation then moves one record
         let size = |id: &str| {
             let text = id.strip_prefix(verb)?.strip_suffix("-q32")?;
-            units::parse_bytes(text).filter(|size| *size <= expected.block)
+            units::parse_bytes(text).filter(|size| *size <= expected.block_size)
         };
         let of = path.measures.iter().filter_map(|measure| Some((size(&measure.id)?, measure)));
         of.max_by_key(|(size, _)| *size).map(|(_, measure)| measure)
     };
     let work = [
         (
-            best(path, |id| id.starts_with("write-") || id.starts_with("rewrite-")),
+            best_measure(path, |id| id.starts_with("write-") || id.starts_with("rewrite-")),
             expected.write,
-            Work::Write,
+            Direction::Write,
         ),
-        (best(path, |id| id.starts_with("read-")), expected.read, Work::Read),
-        (random("random-read-"), expected.random_reads, Work::Read),
-        (random("random-write-"), expected.random_writes, Work::Write),
+        (best_measure(path, |id| id.starts_with("read-")), expected.read, Direction::Read),
+        (random("random-read-"), expected.random_reads, Direction::Read),
+        (random("random-write-"), expected.random_writes, Direction::Write),
     ];
-    let rows: Vec<Judged> = (work.into_iter())
-        .filter_map(|(measure, figure, work)| scene.judge(measure?, figure, work))
+    let rows: Vec<BottleneckRow> = (work.into_iter())
+        .filter_map(|(measure, figure, work)| scene.compare_measure(measure?, figure, work))
         .collect();
     if rows.is_empty() {
         let what = format!("'{}' has neither reads nor writes to compare", path.label);
-        return Err(Error::asked(what));
+        return Err(Error::invalid_request(what));
     }
-    Ok(Judgement { layout: expected.layout.clone(), rows })
+    Ok(BottleneckReport { layout: expected.layout.clone(), rows })
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Work {
+enum Direction {
     Read,
     Write,
 }
 
-struct Scene<'a> {
-    expected: &'a Expected,
+struct BottleneckInputs<'a> {
+    expected: &'a ExpectedRates,
     /// The part of the drives' speed that their bus leaves them.
-    bus: Option<f64>,
-    net: Option<&'a Record>,
+    bus_fraction: Option<f64>,
+    net_result: Option<&'a BenchResult>,
 }
 
-impl Scene<'_> {
-    fn judge(&self, measure: &Measure, expected: f64, work: Work) -> Option<Judged> {
+impl BottleneckInputs<'_> {
+    fn compare_measure(
+        &self,
+        measure: &Measure,
+        expected: f64,
+        work: Direction,
+    ) -> Option<BottleneckRow> {
         let measured = measure.summary?.mean;
-        let mut allowed = vec![(Limit::Drives, expected)];
-        if measure.unit == Unit::Rate {
-            allowed.extend(self.bus.map(|part| (Limit::Bus, expected * part)));
-            allowed.extend(self.network(work).map(|rate| (Limit::Network, rate)));
+        let mut allowed = vec![(Bottleneck::Drives, expected)];
+        if measure.unit == Unit::BytesPerSecond {
+            allowed.extend(self.bus_fraction.map(|part| (Bottleneck::Bus, expected * part)));
+            allowed.extend(self.network_rate(work).map(|rate| (Bottleneck::Network, rate)));
         }
         let (least, most) = allowed.into_iter().min_by(|a, b| a.1.total_cmp(&b.1))?;
-        let busy = measure.processors_busy.is_some_and(|part| part > BUSY);
-        let limit = if measured >= EXPLAINED * most {
+        let busy = measure.processors_busy.is_some_and(|part| part > CPU_BOUND_THRESHOLD);
+        let limit = if measured >= EXPLAINED_FRACTION * most {
             least
-        } else if busy && work == Work::Write && self.expected.redundant > 0.0 {
-            Limit::Parity
+        } else if busy && work == Direction::Write && self.expected.redundant_fraction > 0.0 {
+            Bottleneck::Parity
         } else if busy {
-            Limit::Processors
+            Bottleneck::Processors
         } else {
-            Limit::Unknown
+            Bottleneck::Unknown
         };
-        let sentence = self.sentence(measure, measured, (expected, most), limit);
-        Some(Judged {
+        let sentence = self.describe(measure, measured, (expected, most), limit);
+        Some(BottleneckRow {
             what: measure.what.clone(),
             unit: measure.unit,
             expected,
@@ -233,20 +246,20 @@ impl Scene<'_> {
     }
 
     /// What the network carries, bytes a second: reads come from the other end.
-    fn network(&self, work: Work) -> Option<f64> {
-        let way = if work == Work::Read { "down-" } else { "up-" };
+    fn network_rate(&self, work: Direction) -> Option<f64> {
+        let way = if work == Direction::Read { "down-" } else { "up-" };
         let is_plain = |id: &str| id.starts_with(way) && !id.contains("buffer");
-        Some(best(self.net?, is_plain)?.summary?.mean / 8.0)
+        Some(best_measure(self.net_result?, is_plain)?.summary?.mean / 8.0)
     }
 
-    fn sentence(
+    fn describe(
         &self,
         measure: &Measure,
         measured: f64,
         (expected, allowed): (f64, f64),
-        limit: Limit,
+        limit: Bottleneck,
     ) -> String {
-        let shown = |value| figure(value, measure.unit);
+        let shown = |value| format_value(value, measure.unit);
         let mut text = format!(
             "{}: {} measured, {} of the {} that the drives should give.",
             measure.what,
@@ -255,41 +268,41 @@ impl Scene<'_> {
             shown(expected)
         );
         text += &match limit {
-            Limit::Unknown => format!(
+            Bottleneck::Unknown => format!(
                 " Nothing that is known explains it ({} are allowed): caches, fragments, record \
                  sizes, other users, or figures of the drives that are too good.",
                 shown(allowed)
             ),
-            Limit::Drives if measured > 1.3 * expected => {
+            Bottleneck::Drives if measured > 1.3 * expected => {
                 " More than expected: caches, compression, or drives better than supposed.".into()
             }
-            limit => format!(" The limit is {}.", limit.words()),
+            limit => format!(" The limit is {}.", limit.description()),
         };
-        let redundant = self.expected.redundant;
-        if measure.id.contains("write") && redundant > 0.0 && limit == Limit::Drives {
+        let redundant = self.expected.redundant_fraction;
+        if measure.id.contains("write") && redundant > 0.0 && limit == Bottleneck::Drives {
             text += &format!(" {} of what they write is parity or copies.", percent(redundant));
         }
         text
     }
 }
 
-impl Judgement {
+impl BottleneckReport {
     /// For a terminal.
-    pub fn text(&self) -> String {
+    pub fn to_text(&self) -> String {
         let head = ["", "expected", "measured", "of it", "limit"].map(str::to_owned).to_vec();
         let mut rows = vec![head];
         for row in &self.rows {
             rows.push(vec![
                 row.what.clone(),
-                figure(row.expected, row.unit),
-                figure(row.measured, row.unit),
+                format_value(row.expected, row.unit),
+                format_value(row.measured, row.unit),
                 percent(row.measured / row.expected.max(f64::MIN_POSITIVE)),
-                row.limit.words().to_owned(),
+                row.limit.description().to_owned(),
             ]);
         }
-        let mut out = format!("{}\n\n{}\n", self.layout, aligned(&rows));
+        let mut out = format!("{}\n\n{}\n", self.layout, align_columns(&rows));
         for row in &self.rows {
-            out.push_str(&crate::present::wrapped(&row.sentence));
+            out.push_str(&crate::formatting::wrap_list_item(&row.sentence));
         }
         out
     }
@@ -299,30 +312,35 @@ impl Judgement {
 mod tests {
     use serde_json::json;
 
-    use super::{Expected, Limit, drive_figures, judge};
-    use crate::record::{Kind, Measure, Record, Unit};
+    use super::{Bottleneck, ExpectedRates, drive_rates, find_bottlenecks};
+    use crate::bench_result::{BenchKind, BenchResult, Measure, Unit};
 
-    const EXPECTED: fn() -> Expected = || Expected {
+    const EXPECTED: fn() -> ExpectedRates = || ExpectedRates {
         layout: "raidz2 6".into(),
         write: 720e6,
         read: 720e6,
         random_reads: 150.0,
         random_writes: 90.0,
-        block: 128 << 10,
-        redundant: 1.0 / 3.0,
+        block_size: 128 << 10,
+        redundant_fraction: 1.0 / 3.0,
     };
 
-    fn path(figures: &[(&str, f64)], busy: f64) -> Record {
-        let unit = |id: &str| if id.starts_with("random") { Unit::Operations } else { Unit::Rate };
+    fn path_result(figures: &[(&str, f64)], busy: f64) -> BenchResult {
+        let unit = |id: &str| {
+            if id.starts_with("random") { Unit::OperationsPerSecond } else { Unit::BytesPerSecond }
+        };
         let measure = |(id, value): &(&str, f64)| Measure {
             processors_busy: Some(busy),
             ..Measure::new(id, id, "g", unit(id)).with_runs(vec![*value, *value], 10.0)
         };
-        Record { measures: figures.iter().map(measure).collect(), ..Record::empty("tank") }
+        BenchResult {
+            measures: figures.iter().map(measure).collect(),
+            ..BenchResult::empty("tank")
+        }
     }
 
-    fn disk() -> Record {
-        let mut record = path(
+    fn disk_result() -> BenchResult {
+        let mut record = path_result(
             &[
                 ("sda/read-1m-outer", 180e6),
                 ("sdb/read-1m-outer", 180e6),
@@ -336,41 +354,51 @@ mod tests {
             "together": [{ "controller": null, "bytes_per_second": [90e6, 90e6] }],
         });
         record.facts = facts.as_object().unwrap().clone();
-        record.kind = Kind::Disk;
+        record.kind = BenchKind::Disk;
         record
     }
 
-    fn limits(record: &Record, disk: Option<&Record>, net: Option<&Record>) -> Vec<Limit> {
-        let judgement = judge(&EXPECTED(), record, disk, net).unwrap();
-        assert!(judgement.text().contains("raidz2 6"));
+    fn bottlenecks(
+        record: &BenchResult,
+        disk: Option<&BenchResult>,
+        net: Option<&BenchResult>,
+    ) -> Vec<Bottleneck> {
+        let judgement = find_bottlenecks(&EXPECTED(), record, disk, net).unwrap();
+        assert!(judgement.to_text().contains("raidz2 6"));
         judgement.rows.iter().map(|row| row.limit).collect()
     }
 
     #[test]
-    fn what_limits_is_named() {
-        let good = path(
+    fn bottleneck_is_identified() {
+        let good = path_result(
             &[("write-1m-q1", 650e6), ("read-1m-q8", 700e6), ("random-read-128k-q32", 140.0)],
             0.3,
         );
-        assert_eq!(limits(&good, None, None), [Limit::Drives; 3]);
-        let half = path(&[("write-1m-q1", 330e6), ("read-1m-q8", 340e6)], 0.3);
-        assert_eq!(limits(&half, Some(&disk()), None), [Limit::Bus; 2]);
-        assert_eq!(limits(&half, None, None), [Limit::Unknown; 2]);
-        let busy = path(&[("write-1m-q1", 330e6), ("read-1m-q8", 340e6)], 0.97);
-        assert_eq!(limits(&busy, None, None), [Limit::Parity, Limit::Processors]);
-        let mut net = path(&[("up-1", 940e6), ("down-4", 941e6)], 0.1);
-        net.kind = Kind::Net;
-        let share = path(&[("write-1m-q1", 105e6), ("read-1m-q8", 112e6)], 0.1);
-        assert_eq!(limits(&share, None, Some(&net)), [Limit::Network; 2]);
+        assert_eq!(bottlenecks(&good, None, None), [Bottleneck::Drives; 3]);
+        let half = path_result(&[("write-1m-q1", 330e6), ("read-1m-q8", 340e6)], 0.3);
+        assert_eq!(bottlenecks(&half, Some(&disk_result()), None), [Bottleneck::Bus; 2]);
+        assert_eq!(bottlenecks(&half, None, None), [Bottleneck::Unknown; 2]);
+        let busy = path_result(&[("write-1m-q1", 330e6), ("read-1m-q8", 340e6)], 0.97);
+        assert_eq!(bottlenecks(&busy, None, None), [Bottleneck::Parity, Bottleneck::Processors]);
+        let mut net = path_result(&[("up-1", 940e6), ("down-4", 941e6)], 0.1);
+        net.kind = BenchKind::Net;
+        let share = path_result(&[("write-1m-q1", 105e6), ("read-1m-q8", 112e6)], 0.1);
+        assert_eq!(bottlenecks(&share, None, Some(&net)), [Bottleneck::Network; 2]);
     }
 
     #[test]
-    fn drives_of_a_result_are_taken_for_the_plan() {
-        let figures = drive_figures(&disk()).unwrap();
+    fn drive_rates_come_from_disk_result() {
+        let figures = drive_rates(&disk_result()).unwrap();
         assert!((figures.bytes_per_second - 140e6).abs() < 1.0);
         assert!((figures.operations_per_second - 190.0).abs() < 1e-9);
-        assert!(drive_figures(&path(&[], 0.0)).is_err());
-        assert!(judge(&EXPECTED(), &disk(), None, None).is_err(), "drives are no folder");
-        assert!(judge(&EXPECTED(), &path(&[], 0.0), None, None).is_err(), "nothing to judge");
+        assert!(drive_rates(&path_result(&[], 0.0)).is_err());
+        assert!(
+            find_bottlenecks(&EXPECTED(), &disk_result(), None, None).is_err(),
+            "drives are no folder"
+        );
+        assert!(
+            find_bottlenecks(&EXPECTED(), &path_result(&[], 0.0), None, None).is_err(),
+            "nothing to judge"
+        );
     }
 }

@@ -6,8 +6,8 @@ use serde::Serialize;
 use serde_json::Value;
 
 use crate::Error;
-use crate::present::{aligned, figure, percent, plus_minus};
-use crate::record::{Record, Unit};
+use crate::bench_result::{BenchResult, Unit};
+use crate::formatting::{align_columns, format_plus_minus, format_value, percent};
 use crate::statistics::{Change, Summary};
 
 /// Several results side by side; the first is what the others are compared with.
@@ -59,13 +59,13 @@ pub struct Cell {
 }
 
 /// Puts results side by side.
-pub fn compare(records: &[Record]) -> Result<Comparison, Error> {
+pub fn compare(records: &[BenchResult]) -> Result<Comparison, Error> {
     let Some((first, others)) = records.split_first().filter(|(_, others)| !others.is_empty())
     else {
-        return Err(Error::asked("two results or more are compared"));
+        return Err(Error::invalid_request("two results or more are compared"));
     };
     if let Some(other) = others.iter().find(|other| other.kind != first.kind) {
-        return Err(Error::asked(format!(
+        return Err(Error::invalid_request(format!(
             "'{}' measures a {} and '{}' a {}: there is nothing to compare",
             first.label,
             first.kind.name(),
@@ -81,21 +81,24 @@ pub fn compare(records: &[Record]) -> Result<Comparison, Error> {
                 what: measure.what.clone(),
                 group: measure.group.clone(),
                 unit: measure.unit,
-                cells: records.iter().map(|record| cell(record, first, &measure.id)).collect(),
+                cells: records
+                    .iter()
+                    .map(|record| build_cell(record, first, &measure.id))
+                    .collect(),
             });
         }
     }
-    let columns = labels(records).into_iter().zip(records);
+    let columns = unique_labels(records).into_iter().zip(records);
     let columns = columns.map(|(label, record)| Column {
         label,
         subject: record.subject.clone(),
         started: record.started.clone(),
-        machine: record.machine.sentence(),
+        machine: record.machine.description(),
     });
     Ok(Comparison { columns: columns.collect(), rows, warnings: warnings(records) })
 }
 
-fn cell(record: &Record, first: &Record, id: &str) -> Option<Cell> {
+fn build_cell(record: &BenchResult, first: &BenchResult, id: &str) -> Option<Cell> {
     let measure = record.measure(id)?;
     let before = first.measure(id).filter(|_| !std::ptr::eq(record, first));
     let change = before.and_then(|before| Change::between(&before.runs, &measure.runs));
@@ -103,9 +106,9 @@ fn cell(record: &Record, first: &Record, id: &str) -> Option<Cell> {
 }
 
 /// The results' labels, told apart where two are alike.
-fn labels(records: &[Record]) -> Vec<String> {
+fn unique_labels(records: &[BenchResult]) -> Vec<String> {
     let alike = |label: &str| records.iter().filter(|other| other.label == label).count() > 1;
-    let label = |(index, record): (usize, &Record)| {
+    let label = |(index, record): (usize, &BenchResult)| {
         if alike(&record.label) {
             format!("{} ({})", record.label, index + 1)
         } else {
@@ -116,7 +119,7 @@ fn labels(records: &[Record]) -> Vec<String> {
 }
 
 /// Settings that differ, and results that are not whole.
-fn warnings(records: &[Record]) -> Vec<String> {
+fn warnings(records: &[BenchResult]) -> Vec<String> {
     let mut all = Vec::new();
     let mut names: Vec<&String> =
         records.iter().flat_map(|record| record.settings.keys()).collect();
@@ -125,7 +128,9 @@ fn warnings(records: &[Record]) -> Vec<String> {
     for name in names {
         let values = records.iter().map(|record| record.settings.get(name));
         let words: Vec<String> = values
-            .map(|value| value.map_or_else(|| "unknown".to_owned(), |value| shown(name, value)))
+            .map(|value| {
+                value.map_or_else(|| "unknown".to_owned(), |value| format_setting(name, value))
+            })
             .collect();
         if words.windows(2).any(|pair| pair[0] != pair[1]) {
             all.push(format!("not the same {}: {}", name.replace('_', " "), words.join(", ")));
@@ -137,7 +142,7 @@ fn warnings(records: &[Record]) -> Vec<String> {
     all
 }
 
-fn shown(name: &str, value: &Value) -> String {
+fn format_setting(name: &str, value: &Value) -> String {
     match value {
         Value::String(text) => text.clone(),
         Value::Number(number) if name.ends_with("bytes") => {
@@ -149,7 +154,7 @@ fn shown(name: &str, value: &Value) -> String {
 
 impl Change {
     /// In percent, with what it is worth: `+12 %`, `+1.2 % ~` within the noise, `?` not known.
-    pub fn text(&self) -> String {
+    pub fn to_text(&self) -> String {
         let mark = match self.is_noise {
             Some(false) => "",
             Some(true) => " ~",
@@ -161,21 +166,21 @@ impl Change {
 }
 
 /// What the marks of [`Change::text`] mean.
-pub(crate) const MARKS: &str =
+pub(crate) const CHANGE_LEGEND: &str =
     "~ is within the noise (95 %); ? cannot be told, as there is one run only";
 
 impl Comparison {
     /// For a terminal.
-    pub fn text(&self) -> String {
+    pub fn to_text(&self) -> String {
         let mut head = vec![String::new()];
         for (index, column) in self.columns.iter().enumerate() {
             head.extend([column.label.clone(), "95 %".to_owned()]);
             head.extend((index > 0).then(|| "change".to_owned()));
         }
         let mut rows = vec![head];
-        rows.extend(self.rows.iter().map(Row::cells));
-        let mut out = aligned(&rows);
-        let _ = writeln!(out, "\n{MARKS}");
+        rows.extend(self.rows.iter().map(Row::text_cells));
+        let mut out = align_columns(&rows);
+        let _ = writeln!(out, "\n{CHANGE_LEGEND}");
         for warning in &self.warnings {
             let _ = writeln!(out, "careful: {warning}");
         }
@@ -185,15 +190,15 @@ impl Comparison {
 
 impl Row {
     /// Its words: the name, then mean, confidence and (from the second on) change.
-    pub(crate) fn cells(&self) -> Vec<String> {
+    pub(crate) fn text_cells(&self) -> Vec<String> {
         let mut words = vec![self.what.clone()];
         for (index, cell) in self.cells.iter().enumerate() {
-            let mean = cell.map(|cell| figure(cell.summary.mean, self.unit));
+            let mean = cell.map(|cell| format_value(cell.summary.mean, self.unit));
             words.push(mean.unwrap_or_else(|| "-".to_owned()));
-            words.push(cell.map(|cell| plus_minus(&cell.summary)).unwrap_or_default());
+            words.push(cell.map(|cell| format_plus_minus(&cell.summary)).unwrap_or_default());
             if index > 0 {
                 let change = cell.and_then(|cell| cell.change);
-                words.push(change.map(|change| change.text()).unwrap_or_default());
+                words.push(change.map(|change| change.to_text()).unwrap_or_default());
             }
         }
         words
@@ -203,23 +208,27 @@ impl Row {
 #[cfg(test)]
 mod tests {
     use super::compare;
-    use crate::record::{Kind, Measure, Record, Unit};
+    use crate::bench_result::{BenchKind, BenchResult, Measure, Unit};
     use crate::statistics::Change;
 
-    fn record(label: &str, runs: &[f64]) -> Record {
-        let measure = Measure::new("read-1m-q1", "sequential read 1M", "sequential", Unit::Rate);
-        Record { measures: vec![measure.with_runs(runs.to_vec(), 10.0)], ..Record::empty(label) }
+    fn result(label: &str, runs: &[f64]) -> BenchResult {
+        let measure =
+            Measure::new("read-1m-q1", "sequential read 1M", "sequential", Unit::BytesPerSecond);
+        BenchResult {
+            measures: vec![measure.with_runs(runs.to_vec(), 10.0)],
+            ..BenchResult::empty(label)
+        }
     }
 
     #[test]
-    fn changes_stand_beside_the_figures() {
+    fn comparison_shows_changes_per_column() {
         let records = [
-            record("ashift 9", &[100e6, 101e6, 99e6]),
-            record("ashift 12", &[120e6, 121e6, 119e6]),
-            record("ashift 12", &[100e6, 102e6, 98e6]),
+            result("ashift 9", &[100e6, 101e6, 99e6]),
+            result("ashift 12", &[120e6, 121e6, 119e6]),
+            result("ashift 12", &[100e6, 102e6, 98e6]),
         ];
         let comparison = compare(&records).unwrap();
-        let text = comparison.text();
+        let text = comparison.to_text();
         for part in ["ashift 9", "ashift 12 (2)", "ashift 12 (3)", "+20 %", "0.0 % ~", "100 MB/s"] {
             assert!(text.contains(part), "{part}: {text}");
         }
@@ -227,30 +236,30 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_compared_is_said() {
-        let (first, mut second) = (record("a", &[1.0]), record("b", &[2.0]));
+    fn incomparable_results_warn_or_fail() {
+        let (first, mut second) = (result("a", &[1.0]), result("b", &[2.0]));
         second.settings.insert("data".into(), "zeros".into());
         second.complete = false;
         let comparison = compare(&[first.clone(), second.clone()]).unwrap();
         assert_eq!(comparison.warnings.len(), 2, "{:?}", comparison.warnings);
-        assert!(comparison.text().contains("+100 % ?"), "{}", comparison.text());
-        second.kind = Kind::Net;
+        assert!(comparison.to_text().contains("+100 % ?"), "{}", comparison.to_text());
+        second.kind = BenchKind::Net;
         assert!(compare(&[first.clone(), second]).is_err());
         assert!(compare(&[first]).is_err());
     }
 
     #[test]
-    fn measures_that_one_lacks_are_blank() {
-        let mut second = record("b", &[1.0, 2.0]);
+    fn missing_measures_are_blank() {
+        let mut second = result("b", &[1.0, 2.0]);
         second.measures[0].id = "other".to_owned();
-        let comparison = compare(&[record("a", &[1.0, 2.0]), second]).unwrap();
+        let comparison = compare(&[result("a", &[1.0, 2.0]), second]).unwrap();
         assert_eq!(comparison.rows.len(), 2);
         assert!(comparison.rows[0].cells[1].is_none() && comparison.rows[1].cells[0].is_none());
     }
 
     #[test]
-    fn marks() {
-        let text = |part, is_noise| Change { part, is_noise }.text();
+    fn change_marks_show_noise() {
+        let text = |part, is_noise| Change { part, is_noise }.to_text();
         assert_eq!(text(-0.125, Some(false)), "-12 %");
         assert_eq!(text(0.0123, Some(true)), "+1.2 % ~");
         assert_eq!(text(0.5, None), "+50 % ?");

@@ -10,10 +10,10 @@
 //! Each run begins with nothing of the source in memory and counts until the copy is safe on its
 //! drives. What was copied is counted, compared with the source, and removed again.
 
-mod own;
-mod places;
+mod copy_method;
+mod destination;
+mod parallel_copy;
 mod tree;
-mod ways;
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -22,63 +22,63 @@ use std::time::{Duration, Instant};
 use serde_json::{Map, Value, json};
 use units::human_bytes;
 
-use crate::course::Course;
+use crate::bench_result::{BenchKind, BenchResult, FORMAT_VERSION, Measure, Unit};
+use crate::formatting::{format_value, percent};
 use crate::histogram::Histogram;
-use crate::machine::Busy;
+use crate::machine::CpuTimes;
 use crate::mount::Mount;
 use crate::path::Heading;
-use crate::present::{figure, percent};
-use crate::record::{FORMAT, Kind, Measure, Record, Unit};
-use crate::tally::{Name, Tally};
-use crate::timed::Ran;
-use crate::{Error, Machine, System, drive, machine, verdict};
-use places::Place;
-use tree::Tree;
-pub use ways::Way;
+use crate::progress::Progress;
+use crate::tally::{MeasureName, Tally};
+use crate::timed_run::RunResult;
+use crate::{Error, Machine, System, drive_info, machine, run_quality};
+pub use copy_method::CopyMethod;
+use destination::Destination;
+use tree::FileTree;
 
 /// What is wanted.
 #[derive(Clone, Debug)]
-pub struct Wish {
+pub struct Options {
     /// The tree.
     pub source: PathBuf,
     /// Folders, or `HOST:PATH`.
     pub destinations: Vec<String>,
     /// The ways to be compared, where they are possible.
-    pub ways: Vec<Way>,
+    pub methods: Vec<CopyMethod>,
     /// How often each is run.
     pub runs: usize,
     /// After how long a run is ended, though not all is copied.
-    pub limit: Option<Duration>,
+    pub time_limit: Option<Duration>,
 }
 
 /// A tree and destinations that are ready to be copied to.
 #[derive(Debug)]
-pub struct Prepared {
-    wish: Wish,
-    tree: Tree,
-    places: Vec<Place>,
+pub struct CopyBenchmark {
+    options: Options,
+    tree: FileTree,
+    destinations: Vec<Destination>,
     /// For each place the ways that lead to it, and why others do not.
-    ways: Vec<Vec<Way>>,
-    left_out: Vec<String>,
+    methods: Vec<Vec<CopyMethod>>,
+    skipped: Vec<String>,
 }
 
-impl Wish {
+impl Options {
     /// Looks at the tree and the destinations, without touching either.
-    pub fn prepare(self, system: &System) -> Result<Prepared, Error> {
-        let tree = Tree::of(&self.source)?;
+    pub fn prepare(self, system: &System) -> Result<CopyBenchmark, Error> {
+        let tree = FileTree::scan(&self.source)?;
         if tree.bytes == 0 {
             let what = format!("there is nothing to copy in '{}'", self.source.display());
-            return Err(Error::asked(what));
+            return Err(Error::invalid_request(what));
         }
-        let places: Vec<Place> = (self.destinations.iter())
-            .map(|destination| Place::find(destination, &self.source, &tree, system))
+        let places: Vec<Destination> = (self.destinations.iter())
+            .map(|destination| Destination::parse(destination, &self.source, &tree, system))
             .collect::<Result<_, _>>()?;
         let mut ways = Vec::new();
         let mut left_out = Vec::new();
         for place in &places {
             let mut possible = Vec::new();
-            for way in &self.ways {
-                match way.obstacle(place) {
+            for way in &self.methods {
+                match way.unavailable_reason(place) {
                     None => possible.push(*way),
                     Some(why) => {
                         left_out.push(format!("{} to {}: {why}", way.name(), place.name()));
@@ -88,41 +88,50 @@ impl Wish {
             ways.push(possible);
         }
         if ways.iter().all(Vec::is_empty) {
-            return Err(Error::asked(format!("no way to copy is left: {}", left_out.join("; "))));
+            return Err(Error::invalid_request(format!(
+                "no way to copy is left: {}",
+                left_out.join("; ")
+            )));
         }
-        Ok(Prepared { wish: self, tree, places, ways, left_out })
+        Ok(CopyBenchmark {
+            options: self,
+            tree,
+            destinations: places,
+            methods: ways,
+            skipped: left_out,
+        })
     }
 }
 
-impl Prepared {
+impl CopyBenchmark {
     /// How many copies are made.
-    pub fn copies(&self) -> usize {
-        self.wish.runs * self.ways.iter().map(Vec::len).sum::<usize>()
+    pub fn copy_count(&self) -> usize {
+        self.options.runs * self.methods.iter().map(Vec::len).sum::<usize>()
     }
 
     /// Ends runs after so long.
-    pub fn set_limit(&mut self, limit: Duration) {
-        self.wish.limit = Some(limit);
+    pub fn set_time_limit(&mut self, limit: Duration) {
+        self.options.time_limit = Some(limit);
     }
 
     /// What would be done, in sentences.
-    pub fn intent(&self) -> Vec<String> {
-        let Tree { bytes, files, .. } = self.tree;
-        let source = self.wish.source.display();
+    pub fn describe_plan(&self) -> Vec<String> {
+        let FileTree { bytes, files, .. } = self.tree;
+        let source = self.options.source.display();
         let mut all = vec![format!(
             "'{source}' has {files} files with {}; each copy is removed before the next is made.",
             human_bytes(bytes)
         )];
-        for (place, ways) in self.places.iter().zip(&self.ways) {
+        for (place, ways) in self.destinations.iter().zip(&self.methods) {
             let names: Vec<&str> = ways.iter().map(|way| way.name()).collect();
             all.push(format!(
                 "{} copies by each of {} to the new folder '{}'.",
-                self.wish.runs,
-                verdict::listed(&names),
-                place.scratch()
+                self.options.runs,
+                run_quality::join_names(&names),
+                place.scratch_path()
             ));
         }
-        all.extend(self.left_out.iter().map(|why| format!("Left out: {why}.")));
+        all.extend(self.skipped.iter().map(|why| format!("Left out: {why}.")));
         all
     }
 
@@ -130,25 +139,25 @@ impl Prepared {
     pub fn measure(
         &self,
         heading: Heading,
-        course: &Course<'_>,
+        course: &Progress<'_>,
         system: &System,
-    ) -> Result<Record, Error> {
+    ) -> Result<BenchResult, Error> {
         let began = Instant::now();
-        let before = verdict::busy_before(system);
+        let before = run_quality::measure_background_load(system);
         let mut tally = Tally::default();
-        let complete = self.rounds(&mut tally, course, system)?;
-        let measures = tally.measures();
-        let mount = Mount::of(system, &self.wish.source).unwrap_or_default();
-        Ok(Record {
-            poolhouse_bench: FORMAT,
-            kind: Kind::Copy,
+        let complete = self.run_rounds(&mut tally, course, system)?;
+        let measures = tally.into_measures();
+        let mount = Mount::find(system, &self.options.source).unwrap_or_default();
+        Ok(BenchResult {
+            poolhouse_bench: FORMAT_VERSION,
+            kind: BenchKind::Copy,
             label: heading.label,
-            subject: self.wish.source.display().to_string(),
+            subject: self.options.source.display().to_string(),
             started: heading.started,
             seconds: began.elapsed().as_secs_f64(),
             complete,
-            machine: Machine::of(system),
-            drives: drive::below(system, &mount.device),
+            machine: Machine::read(system),
+            drives: drive_info::underlying_drives(system, &mount.device),
             versions: self.versions(system),
             settings: self.settings(),
             facts: self.facts(&mount, before),
@@ -158,30 +167,30 @@ impl Prepared {
         })
     }
 
-    fn rounds(
+    fn run_rounds(
         &self,
         tally: &mut Tally,
-        course: &Course<'_>,
+        course: &Progress<'_>,
         system: &System,
     ) -> Result<bool, Error> {
         // nobody knows how long a copy takes before the first is made
-        let mut each = self.wish.limit.unwrap_or(Duration::from_secs(10));
-        let mut left = self.copies();
-        for place in &self.places {
-            place.make()?;
+        let mut each = self.options.time_limit.unwrap_or(Duration::from_secs(10));
+        let mut left = self.copy_count();
+        for place in &self.destinations {
+            place.create_scratch_dir()?;
         }
-        for run in 0..self.wish.runs {
-            for (place, ways) in self.places.iter().zip(&self.ways) {
+        for run in 0..self.options.runs {
+            for (place, ways) in self.destinations.iter().zip(&self.methods) {
                 for way in ways {
-                    course.expect(each * u32::try_from(left).unwrap_or(u32::MAX));
+                    course.set_remaining(each * u32::try_from(left).unwrap_or(u32::MAX));
                     let what = format!("{} to {}", way.name(), place.name());
-                    let step = format!("{what}, run {} of {}", run + 1, self.wish.runs);
-                    course.begin(&step, each);
-                    let Some((copied, ran)) = self.copy(*way, place, course, system)? else {
+                    let step = format!("{what}, run {} of {}", run + 1, self.options.runs);
+                    course.start_step(&step, each);
+                    let Some((copied, ran)) = self.copy_once(*way, place, course, system)? else {
                         return Ok(false);
                     };
-                    (each, left) = ((each + ran.time) / 2, left - 1);
-                    Self::keep(tally, *way, place, &copied, &ran);
+                    (each, left) = ((each + ran.duration) / 2, left - 1);
+                    Self::add_runs(tally, *way, place, &copied, &ran);
                 }
             }
         }
@@ -189,24 +198,24 @@ impl Prepared {
     }
 
     /// One copy; none if the work was stopped.
-    fn copy(
+    fn copy_once(
         &self,
-        way: Way,
-        place: &Place,
-        course: &Course<'_>,
+        way: CopyMethod,
+        place: &Destination,
+        course: &Progress<'_>,
         system: &System,
-    ) -> Result<Option<(Tree, Ran)>, Error> {
-        self.tree.chill();
-        place.fresh()?;
-        let (began, busy) = (Instant::now(), Busy::now(system));
-        let whole = way.copy(&self.wish.source, place, self.wish.limit, course)?;
-        place.settle()?;
+    ) -> Result<Option<(FileTree, RunResult)>, Error> {
+        self.tree.drop_cache();
+        place.create_run_dir()?;
+        let (began, busy) = (Instant::now(), CpuTimes::read(system));
+        let whole = way.copy(&self.options.source, place, self.options.time_limit, course)?;
+        place.sync()?;
         let time = began.elapsed();
-        let busy = busy.and_then(|before| before.until(Busy::now(system)?));
-        if course.stopped() {
+        let busy = busy.and_then(|before| before.busy_fraction_until(CpuTimes::read(system)?));
+        if course.is_cancelled() {
             return Ok(None);
         }
-        let copied = place.arrived(whole)?;
+        let copied = place.copied_tree(whole)?;
         if whole && (copied.files, copied.bytes) != (self.tree.files, self.tree.bytes) {
             return Err(Error::Program {
                 program: way.name().to_owned(),
@@ -220,37 +229,57 @@ impl Prepared {
                 ),
             });
         }
-        place.clear()?;
+        place.remove_run_dir()?;
         let histogram = Histogram::default();
-        let ran = Ran { operations: copied.files, bytes: copied.bytes, time, histogram, busy };
+        let ran = RunResult {
+            operations: copied.files,
+            bytes: copied.bytes,
+            duration: time,
+            histogram,
+            cpu_busy: busy,
+        };
         Ok(Some((copied, ran)))
     }
 
-    fn keep(tally: &mut Tally, way: Way, place: &Place, copied: &Tree, ran: &Ran) {
+    fn add_runs(
+        tally: &mut Tally,
+        way: CopyMethod,
+        place: &Destination,
+        copied: &FileTree,
+        ran: &RunResult,
+    ) {
         let to = place.name();
         let id = format!("{to}/{}", way.id());
-        let name =
-            |id: String, what: String, unit| Name { id, what, group: "copies".to_owned(), unit };
-        tally.add(name(id.clone(), format!("{} to {to}", way.name()), Unit::Rate), ran, None);
+        let name = |id: String, what: String, unit| MeasureName {
+            id,
+            title: what,
+            group: "copies".to_owned(),
+            unit,
+        };
+        tally.add_run(
+            name(id.clone(), format!("{} to {to}", way.name()), Unit::BytesPerSecond),
+            ran,
+            None,
+        );
         if copied.files > 1 {
             let what = format!("{} to {to}, files", way.name());
-            tally.add(name(format!("{id}-files"), what, Unit::Operations), ran, None);
+            tally.add_run(name(format!("{id}-files"), what, Unit::OperationsPerSecond), ran, None);
         }
     }
 
     fn versions(&self, system: &System) -> BTreeMap<String, String> {
-        let mut all = machine::versions(system);
-        let ways: Vec<Way> = self.ways.concat();
+        let mut all = machine::software_versions(system);
+        let ways: Vec<CopyMethod> = self.methods.concat();
         for way in ways {
-            all.extend(way.version());
+            all.extend(way.program_version());
         }
         all
     }
 
     fn settings(&self) -> Map<String, Value> {
         let value = json!({
-            "runs": self.wish.runs,
-            "limit_seconds": self.wish.limit.map(|limit| limit.as_secs_f64()),
+            "runs": self.options.runs,
+            "limit_seconds": self.options.time_limit.map(|limit| limit.as_secs_f64()),
             "size_bytes": self.tree.bytes,
             "files": self.tree.files,
         });
@@ -259,21 +288,22 @@ impl Prepared {
 
     fn facts(&self, mount: &Mount, before: Option<f64>) -> Map<String, Value> {
         let destinations: BTreeMap<&str, Option<&Mount>> =
-            self.places.iter().map(|place| (place.name(), place.mount())).collect();
+            self.destinations.iter().map(|place| (place.name(), place.mount())).collect();
         let value = json!({ "mount": mount, "destinations": destinations, "busy_before": before });
         value.as_object().cloned().unwrap_or_default()
     }
 
     /// For each destination the fastest way, and how far behind the others are.
     fn findings(&self, measures: &[Measure], before: Option<f64>) -> Vec<String> {
-        let mut all: Vec<String> = verdict::disturbed(before).into_iter().collect();
-        for (place, ways) in self.places.iter().zip(&self.ways) {
-            let mean = |way: &Way| {
+        let mut all: Vec<String> =
+            run_quality::background_load_finding(before).into_iter().collect();
+        for (place, ways) in self.destinations.iter().zip(&self.methods) {
+            let mean = |way: &CopyMethod| {
                 let id = format!("{}/{}", place.name(), way.id());
                 let measure = measures.iter().find(|measure| measure.id == id)?;
                 Some((*way, measure.summary?.mean))
             };
-            let mut rates: Vec<(Way, f64)> = ways.iter().filter_map(mean).collect();
+            let mut rates: Vec<(CopyMethod, f64)> = ways.iter().filter_map(mean).collect();
             rates.sort_by(|a, b| b.1.total_cmp(&a.1));
             let [(best, most), others @ ..] = rates.as_slice() else { continue };
             let behind: Vec<String> = (others.iter())
@@ -285,27 +315,27 @@ impl Prepared {
                     "To {} the fastest way is {} with {}; of that reach {}.",
                     place.title(),
                     best.name(),
-                    figure(*most, Unit::Rate),
+                    format_value(*most, Unit::BytesPerSecond),
                     behind.join(", ")
                 ));
             }
         }
         let short = measures.iter().any(|measure| measure.shortest_run < 2.0);
-        all.extend((short && self.wish.limit.is_none()).then(|| {
+        all.extend((short && self.options.time_limit.is_none()).then(|| {
             "The tree is copied in less than two seconds, which says little: take a larger one."
                 .to_owned()
         }));
-        all.extend(verdict::spread(measures));
+        all.extend(run_quality::spread_finding(measures));
         all
     }
 
     fn notes(&self) -> Vec<String> {
         let mut notes: Vec<String> =
-            self.left_out.iter().map(|why| format!("Left out: {why}.")).collect();
-        if self.wish.limit.is_some() {
+            self.skipped.iter().map(|why| format!("Left out: {why}.")).collect();
+        if self.options.time_limit.is_some() {
             notes.push("Runs were ended before all was copied; what had arrived counts.".into());
         }
-        if self.wish.ways.contains(&Way::Own) {
+        if self.options.methods.contains(&CopyMethod::BuiltIn) {
             notes.push(
                 "poolhouse's own copier keeps modes, owners and times, but neither hard links, \
                  holes, attributes nor access lists, as cp -a does."

@@ -4,10 +4,10 @@
 //! Drives are only read. A drive is written to if its name was typed for that, and only if nobody
 //! uses it and its first and last MiB are empty; these two are never written.
 
-pub(crate) mod claim;
+mod disk_runner;
+pub(crate) mod drive_checks;
 pub(crate) mod drives;
-mod says;
-mod steps;
+mod findings;
 
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
@@ -15,16 +15,16 @@ use std::time::{Duration, Instant};
 use serde_json::{Map, Value, json};
 use units::human_bytes;
 
-use crate::course::Course;
+use crate::bench_result::{BenchKind, BenchResult, FORMAT_VERSION};
 use crate::path::Heading;
-use crate::record::{FORMAT, Kind, Record};
+use crate::progress::Progress;
 use crate::tally::Tally;
-use crate::{Error, Machine, System, machine, verdict};
+use crate::{Error, Machine, System, machine, run_quality};
 use drives::Drive;
 
 /// What is wanted.
 #[derive(Clone, Debug)]
-pub struct Wish {
+pub struct Options {
     /// The drives: devices, or files in their place.
     pub drives: Vec<PathBuf>,
     /// Those whose names were typed so that they may be overwritten, by path or by name.
@@ -34,56 +34,56 @@ pub struct Wish {
     /// How long a run takes.
     pub time: Duration,
     /// Places between the outer and the inner end; two at least.
-    pub zones: usize,
+    pub zone_count: usize,
 }
 
 /// Drives that are ready to be measured.
 #[derive(Debug)]
-pub struct Opened {
+pub struct DiskBenchmark {
     drives: Vec<Drive>,
-    wish: Wish,
+    options: Options,
 }
 
-impl Wish {
+impl Options {
     /// Opens the drives, refusing those that may not be written to as is wished.
-    pub fn open(self, system: &System) -> Result<Opened, Error> {
+    pub fn prepare(self, system: &System) -> Result<DiskBenchmark, Error> {
         let mut drives = Vec::new();
         for path in &self.drives {
             drives.push(Drive::open(path, &self.overwrite, system)?);
         }
         for name in &self.overwrite {
-            if !drives.iter().any(|drive| drive.is_called(name)) {
+            if !drives.iter().any(|drive| drive.has_name(name)) {
                 let what =
                     format!("'{name}' is to be overwritten, but is none of the drives named");
-                return Err(Error::asked(what));
+                return Err(Error::invalid_request(what));
             }
         }
         for (index, drive) in drives.iter().enumerate() {
             if drives.iter().take(index).any(|other| other.name() == drive.name()) {
-                return Err(Error::asked(format!("'{}' is named twice", drive.name())));
+                return Err(Error::invalid_request(format!("'{}' is named twice", drive.name())));
             }
         }
-        Ok(Opened { drives, wish: Self { zones: self.zones.max(2), ..self } })
+        Ok(DiskBenchmark { drives, options: Self { zone_count: self.zone_count.max(2), ..self } })
     }
 }
 
-impl Opened {
+impl DiskBenchmark {
     /// What would be done, in sentences.
-    pub fn intent(&self) -> Vec<String> {
+    pub fn describe_plan(&self) -> Vec<String> {
         let mut all: Vec<String> = (self.drives.iter())
             .map(|drive| {
-                let (title, size) = (drive.facts.title(), human_bytes(drive.size));
-                let done = if drive.overwrites { "read AND OVERWRITTEN" } else { "read" };
+                let (title, size) = (drive.info.title(), human_bytes(drive.size));
+                let done = if drive.can_overwrite { "read AND OVERWRITTEN" } else { "read" };
                 format!("{title}, {size}, would be {done}.")
             })
             .collect();
-        let minutes = (self.expected().as_secs_f64() / 60.0).ceil();
+        let minutes = (self.expected_duration().as_secs_f64() / 60.0).ceil();
         all.push(format!(
             "{} places of each drive, {} runs of {:.1} s at each, random reads, then all drives at \
              once: about {minutes:.0} minutes.",
-            self.wish.zones,
-            self.wish.runs,
-            self.wish.time.as_secs_f64()
+            self.options.zone_count,
+            self.options.runs,
+            self.options.time.as_secs_f64()
         ));
         all
     }
@@ -92,30 +92,35 @@ impl Opened {
     pub fn measure(
         &self,
         heading: Heading,
-        course: &Course<'_>,
+        course: &Progress<'_>,
         system: &System,
-    ) -> Result<Record, Error> {
+    ) -> Result<BenchResult, Error> {
         let began = Instant::now();
-        course.expect(self.expected());
+        course.set_remaining(self.expected_duration());
         let mut tally = Tally::default();
-        let mut found = steps::Found::default();
-        let steps = steps::Steps { drives: &self.drives, wish: &self.wish, course, system };
+        let mut found = disk_runner::DiskRates::default();
+        let steps = disk_runner::DiskRunner {
+            drives: &self.drives,
+            options: &self.options,
+            progress: course,
+            system,
+        };
         let complete = steps.run(&mut tally, &mut found)?;
-        let measures = tally.measures();
-        let mut findings = says::findings(&self.drives, &found, complete);
-        findings.extend(verdict::spread(&measures));
+        let measures = tally.into_measures();
+        let mut findings = findings::findings(&self.drives, &found, complete);
+        findings.extend(run_quality::spread_finding(&measures));
         let names: Vec<String> = self.drives.iter().map(|drive| drive.name().to_owned()).collect();
-        Ok(Record {
-            poolhouse_bench: FORMAT,
-            kind: Kind::Disk,
+        Ok(BenchResult {
+            poolhouse_bench: FORMAT_VERSION,
+            kind: BenchKind::Disk,
             label: heading.label,
             subject: names.join(" "),
             started: heading.started,
             seconds: began.elapsed().as_secs_f64(),
             complete,
-            machine: Machine::of(system),
-            drives: self.drives.iter().map(|drive| drive.facts.clone()).collect(),
-            versions: machine::versions(system),
+            machine: Machine::read(system),
+            drives: self.drives.iter().map(|drive| drive.info.clone()).collect(),
+            versions: machine::software_versions(system),
             settings: self.settings(),
             facts: found.facts(&self.drives),
             findings,
@@ -124,27 +129,27 @@ impl Opened {
         })
     }
 
-    fn expected(&self) -> Duration {
-        steps::expected(&self.drives, &self.wish)
+    fn expected_duration(&self) -> Duration {
+        disk_runner::expected_duration(&self.drives, &self.options)
     }
 
     fn settings(&self) -> Map<String, Value> {
         let value = json!({
-            "runs": self.wish.runs,
-            "seconds": self.wish.time.as_secs_f64(),
-            "zones": self.wish.zones,
+            "runs": self.options.runs,
+            "seconds": self.options.time.as_secs_f64(),
+            "zones": self.options.zone_count,
             "direct": self.drives.iter().all(Drive::is_direct),
-            "overwritten": self.wish.overwrite,
+            "overwritten": self.options.overwrite,
         });
         value.as_object().cloned().unwrap_or_default()
     }
 
     fn notes(&self) -> Vec<String> {
         let mut notes = Vec::new();
-        if self.wish.time < Duration::from_secs(1) {
+        if self.options.time < Duration::from_secs(1) {
             notes.push("A quick look: runs this short say little about drives with caches.".into());
         }
-        for drive in self.drives.iter().filter(|drive| drive.in_use) {
+        for drive in self.drives.iter().filter(|drive| drive.is_in_use) {
             notes.push(format!(
                 "{} is mounted or otherwise in use: what else it did meanwhile is in the figures.",
                 drive.name()

@@ -10,7 +10,7 @@ use thiserror::Error;
 pub enum Error {
     /// A file or folder that does not do what is asked of it.
     #[error("{subject} cannot be {action}: {source}")]
-    File {
+    Io {
         /// Which.
         subject: String,
         /// What was asked: `opened`, `read`.
@@ -27,27 +27,27 @@ pub enum Error {
         why: String,
     },
     /// Too little room.
-    #[error("{subject} has {free} free, and {wanted} are wanted: ask for less with --size")]
-    Room {
+    #[error("{subject} has {available} free, and {needed} are wanted: ask for less with --size")]
+    NoSpace {
         /// Where.
         subject: String,
         /// What is free, for people.
-        free: String,
+        available: String,
         /// What is wanted, for people.
-        wanted: String,
+        needed: String,
     },
     /// What is asked cannot be.
-    #[error("{what}")]
-    Asked {
+    #[error("{message}")]
+    InvalidRequest {
         /// Why not.
-        what: String,
+        message: String,
     },
     /// A pool that is measured.
     #[error(transparent)]
     Pool(#[from] engine::Error),
     /// A file in a pool that is measured.
     #[error("a file of the pool that is measured: {0}")]
-    Content(#[from] engine::files::Error),
+    PoolFile(#[from] engine::files::Error),
     /// The other end of the network.
     #[error("{peer}: {why}")]
     Peer {
@@ -68,13 +68,13 @@ pub enum Error {
 
 impl Error {
     /// About a path.
-    pub(crate) fn file(path: &Path, action: &'static str) -> impl FnOnce(io::Error) -> Self {
+    pub(crate) fn io(path: &Path, action: &'static str) -> impl FnOnce(io::Error) -> Self {
         let subject = format!("'{}'", path.display());
-        move |source| Self::File { subject, action, source }
+        move |source| Self::Io { subject, action, source }
     }
 
     /// What was asked cannot be.
-    pub(crate) fn asked(what: impl Into<String>) -> Self {
-        Self::Asked { what: what.into() }
+    pub(crate) fn invalid_request(what: impl Into<String>) -> Self {
+        Self::InvalidRequest { message: what.into() }
     }
 }

@@ -5,8 +5,8 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 /// Steps between two powers of two, as bits.
-const FINE: u32 = 3;
-const BUCKETS: usize = (64 << FINE) as usize;
+const SUB_BUCKET_BITS: u32 = 3;
+const BUCKET_COUNT: usize = (64 << SUB_BUCKET_BITS) as usize;
 
 /// Counts of durations.
 #[derive(Clone, Debug)]
@@ -31,7 +31,7 @@ pub struct Latency {
 
 impl Default for Histogram {
     fn default() -> Self {
-        Self { counts: vec![0; BUCKETS], longest: Duration::ZERO }
+        Self { counts: vec![0; BUCKET_COUNT], longest: Duration::ZERO }
     }
 }
 
@@ -39,7 +39,7 @@ impl Histogram {
     /// Counts one.
     pub(crate) fn add(&mut self, took: Duration) {
         let nanos = u64::try_from(took.as_nanos()).unwrap_or(u64::MAX);
-        if let Some(count) = self.counts.get_mut(bucket(nanos)) {
+        if let Some(count) = self.counts.get_mut(bucket_index(nanos)) {
             *count += 1;
         }
         self.longest = self.longest.max(took);
@@ -57,21 +57,21 @@ impl Histogram {
     pub(crate) fn latency(&self) -> Option<Latency> {
         let all: u64 = self.counts.iter().sum();
         (all > 0).then(|| Latency {
-            median_ms: self.below(all, 500),
-            p99_ms: self.below(all, 990),
-            p999_ms: self.below(all, 999),
+            median_ms: self.quantile_ms(all, 500),
+            p99_ms: self.quantile_ms(all, 990),
+            p999_ms: self.quantile_ms(all, 999),
             longest_ms: milliseconds(self.longest),
         })
     }
 
     /// What so many of a thousand took at most.
-    fn below(&self, all: u64, thousandths: u64) -> f64 {
+    fn quantile_ms(&self, all: u64, thousandths: u64) -> f64 {
         let wanted = (u128::from(all) * u128::from(thousandths)).div_ceil(1000);
         let mut seen = 0_u128;
         for (index, count) in self.counts.iter().enumerate() {
             seen += u128::from(*count);
             if seen >= wanted {
-                let top = Duration::from_nanos(top_of(index));
+                let top = Duration::from_nanos(bucket_upper_bound(index));
                 return milliseconds(top.min(self.longest));
             }
         }
@@ -84,18 +84,18 @@ pub(crate) fn milliseconds(duration: Duration) -> f64 {
     duration.as_secs_f64() * 1000.0
 }
 
-fn bucket(nanos: u64) -> usize {
-    let nanos = nanos.max(1 << FINE);
+fn bucket_index(nanos: u64) -> usize {
+    let nanos = nanos.max(1 << SUB_BUCKET_BITS);
     let power = nanos.ilog2();
-    let step = (nanos >> (power - FINE)) & ((1 << FINE) - 1);
-    ((power << FINE) as usize) | usize::try_from(step).unwrap_or(0)
+    let step = (nanos >> (power - SUB_BUCKET_BITS)) & ((1 << SUB_BUCKET_BITS) - 1);
+    ((power << SUB_BUCKET_BITS) as usize) | usize::try_from(step).unwrap_or(0)
 }
 
 /// The most nanoseconds that fall into a bucket.
-fn top_of(index: usize) -> u64 {
-    let power = u32::try_from(index >> FINE).unwrap_or(0).clamp(FINE, 63);
-    let step = (index & ((1 << FINE) - 1)) as u64;
-    let width = 1_u64 << (power - FINE);
+fn bucket_upper_bound(index: usize) -> u64 {
+    let power = u32::try_from(index >> SUB_BUCKET_BITS).unwrap_or(0).clamp(SUB_BUCKET_BITS, 63);
+    let step = (index & ((1 << SUB_BUCKET_BITS) - 1)) as u64;
+    let width = 1_u64 << (power - SUB_BUCKET_BITS);
     (1_u64 << power).saturating_add(width.saturating_mul(step)).saturating_add(width - 1)
 }
 
@@ -103,22 +103,22 @@ fn top_of(index: usize) -> u64 {
 mod tests {
     use std::time::Duration;
 
-    use super::{Histogram, bucket, top_of};
+    use super::{Histogram, bucket_index, bucket_upper_bound};
 
     #[test]
-    fn every_duration_lies_below_its_buckets_top() {
+    fn durations_lie_below_bucket_upper_bound() {
         for shift in 0..64 {
             for less in [0, 1, 3] {
                 let nanos = (u64::MAX >> shift).saturating_sub(less);
-                let index = bucket(nanos);
-                assert!(nanos <= top_of(index), "{nanos}");
-                assert!(nanos <= 8 || top_of(index) / 8 * 7 <= nanos, "{nanos}");
+                let index = bucket_index(nanos);
+                assert!(nanos <= bucket_upper_bound(index), "{nanos}");
+                assert!(nanos <= 8 || bucket_upper_bound(index) / 8 * 7 <= nanos, "{nanos}");
             }
         }
     }
 
     #[test]
-    fn percentiles_are_near() {
+    fn percentiles_are_approximate() {
         let mut all = Histogram::default();
         let mut slow = Histogram::default();
         for micros in 1..=990_u64 {

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 
 use crate::System;
-use crate::drive::{self, DriveFacts};
+use crate::drive_info::{self, DriveInfo};
 
 /// A mounted file system.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -25,11 +25,11 @@ pub struct Mount {
 
 impl Mount {
     /// The one that `path` lies on.
-    pub fn of(system: &System, path: &Path) -> Option<Self> {
+    pub fn find(system: &System, path: &Path) -> Option<Self> {
         let path = path.canonicalize().ok()?;
         let device = std::fs::metadata(&path).ok()?.dev();
         let number = format!("{}:{}", rustix::fs::major(device), rustix::fs::minor(device));
-        let table = system.text("proc/self/mountinfo")?;
+        let table = system.read_text("proc/self/mountinfo")?;
         let all: Vec<Self> = table.lines().filter_map(Self::parse).collect();
         // the last mount on the longest point is the one that is seen; file systems with many
         // volumes have device numbers that the table does not know
@@ -55,7 +55,7 @@ impl Mount {
 
     /// Who else keeps what is read in memory, though this machine is asked not to; none where
     /// direct reads come from the drives.
-    pub fn other_cache(&self) -> Option<&'static str> {
+    pub fn external_cache(&self) -> Option<&'static str> {
         match self.kind.as_str() {
             "zfs" => Some("ZFS, whose cache direct reads may pass through"),
             "tmpfs" | "ramfs" => Some("the machine: this file system is memory"),
@@ -77,15 +77,15 @@ impl Mount {
     }
 
     /// The drives that it lies on. A mounted pool stands on a loop device that holds nothing of it.
-    pub fn drives(&self, system: &System) -> Vec<DriveFacts> {
+    pub fn drives(&self, system: &System) -> Vec<DriveInfo> {
         match self.kind.as_str() {
             "fuseblk.poolhouse" => Vec::new(),
-            _ => drive::below(system, &self.device),
+            _ => drive_info::underlying_drives(system, &self.device),
         }
     }
 
     /// In a few words.
-    pub fn sentence(&self) -> String {
+    pub fn description(&self) -> String {
         format!("{} ({} on {})", self.kind, self.source, self.point.display())
     }
 }
@@ -120,27 +120,27 @@ mod tests {
     use crate::System;
 
     #[test]
-    fn lines_of_the_table_are_read() {
+    fn mountinfo_lines_are_parsed() {
         let line = "36 35 0:50 / /mnt/a\\040b rw,noatime master:1 - nfs4 nas:/tank rw,vers=4.2";
         let mount = Mount::parse(line).unwrap();
         assert_eq!(mount.point, Path::new("/mnt/a b"));
         assert_eq!((mount.kind.as_str(), mount.source.as_str()), ("nfs4", "nas:/tank"));
         assert_eq!(mount.options, "rw,noatime,rw,vers=4.2");
-        assert!(mount.is_remote() && mount.other_cache().is_some());
+        assert!(mount.is_remote() && mount.external_cache().is_some());
         assert_eq!(Mount::parse("36 35"), None);
     }
 
     #[test]
-    fn odd_escapes_stay_as_they_are() {
+    fn invalid_escapes_are_kept() {
         for (text, plain) in [("a\\134b", "a\\b"), ("a\\9", "a\\9"), ("\\04", "\\04"), ("", "")] {
             assert_eq!(unescape(text), plain);
         }
     }
 
     #[test]
-    fn this_folder_is_mounted() {
-        let mount = Mount::of(&System::default(), Path::new(".")).unwrap();
+    fn current_dir_has_a_mount() {
+        let mount = Mount::find(&System::default(), Path::new(".")).unwrap();
         assert!(!mount.kind.is_empty(), "{mount:?}");
-        assert_eq!(Mount::of(&System::default(), Path::new("/nonexistent")), None);
+        assert_eq!(Mount::find(&System::default(), Path::new("/nonexistent")), None);
     }
 }

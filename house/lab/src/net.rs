@@ -9,32 +9,32 @@
 //! says    what follows: the part of the link that is reached, and what is worth changing
 //! ```
 
-mod flow;
+mod client;
+mod findings;
 mod link;
-mod listen;
-mod says;
-mod talk;
-mod wire;
+mod protocol;
+mod server;
+mod transfer;
 
 use std::net::{SocketAddr, ToSocketAddrs as _};
 use std::time::{Duration, Instant};
 
 use serde_json::{Map, Value, json};
 
-use crate::course::Course;
+use crate::bench_result::{BenchKind, BenchResult, FORMAT_VERSION};
 use crate::path::Heading;
-use crate::record::{FORMAT, Kind, Record};
+use crate::progress::Progress;
 use crate::tally::Tally;
-use crate::{Error, Machine, System, machine, verdict};
+use crate::{Error, Machine, System, machine, run_quality};
 
-pub use listen::Listener;
+pub use server::Listener;
 
 /// The port where nobody says another.
-pub const PORT: u16 = 7476;
+pub const DEFAULT_PORT: u16 = 7476;
 
 /// What is wanted.
 #[derive(Clone, Debug)]
-pub struct Wish {
+pub struct Options {
     /// The other end: a name or an address, with a port if it is not the usual one.
     pub host: String,
     /// How often each thing is measured.
@@ -42,24 +42,24 @@ pub struct Wish {
     /// How long a run takes.
     pub time: Duration,
     /// Streams at a time, as many as are to be compared with a single one.
-    pub streams: usize,
+    pub stream_count: usize,
     /// Socket buffers to be tried, bytes.
-    pub buffers: Vec<usize>,
+    pub buffer_sizes: Vec<usize>,
 }
 
-impl Wish {
+impl Options {
     /// What would be done, in sentences.
-    pub fn intent(&self) -> Vec<String> {
+    pub fn describe_plan(&self) -> Vec<String> {
         vec![format!(
             "TCP streams to and from '{}': one, {}, both ways at once, {} sizes of socket buffers, \
              and the latency meanwhile; {} runs of {:.1} s each, about {:.0} minutes. Nothing is \
              written to any drive.",
             self.host,
-            self.streams,
-            self.buffers.len(),
+            self.stream_count,
+            self.buffer_sizes.len(),
             self.runs,
             self.time.as_secs_f64(),
-            (talk::expected(self).as_secs_f64() / 60.0).ceil()
+            (client::expected_duration(self).as_secs_f64() / 60.0).ceil()
         )]
     }
 }
@@ -70,7 +70,7 @@ fn resolve(host: &str) -> Result<Vec<SocketAddr>, Error> {
     let with_port = host.to_socket_addrs();
     let found = with_port.or_else(|_| {
         // a name, an address, an IPv6 address without brackets
-        (host.trim_matches(['[', ']']), PORT).to_socket_addrs()
+        (host.trim_matches(['[', ']']), DEFAULT_PORT).to_socket_addrs()
     });
     let all: Vec<SocketAddr> = found.map_err(|error| unknown(error.to_string()))?.collect();
     if all.is_empty() { Err(unknown("it has no address".to_owned())) } else { Ok(all) }
@@ -78,34 +78,36 @@ fn resolve(host: &str) -> Result<Vec<SocketAddr>, Error> {
 
 /// Measures the network to a host on which a [`Listener`] runs.
 pub fn measure(
-    wish: &Wish,
+    wish: &Options,
     heading: Heading,
-    course: &Course<'_>,
+    course: &Progress<'_>,
     system: &System,
-) -> Result<Record, Error> {
+) -> Result<BenchResult, Error> {
     let began = Instant::now();
-    let peer = talk::Peer::find(&wish.host, resolve(&wish.host)?, wish.time)?;
-    let before = peer.about()?;
-    course.expect(talk::expected(wish));
+    let peer = client::Peer::connect(&wish.host, resolve(&wish.host)?, wish.time)?;
+    let before = peer.host_info()?;
+    course.set_remaining(client::expected_duration(wish));
     let mut tally = Tally::default();
-    let ours = link::Link::to(system, peer.address());
-    let counters = wire::Counters::now(system);
-    let complete = talk::Talk { peer: &peer, wish, course, system }.run(&mut tally)?;
-    let after = peer.about()?;
-    let sent_again = wire::Counters::now(system).and_then(|now| now.since(counters?));
-    let peer_sent_again = after.counters.and_then(|now| now.since(before.counters?));
-    let path = peer.path()?;
-    let measures = tally.measures();
-    let scene = says::Scene {
-        ours: &ours,
-        theirs: &before.link,
+    let ours = link::Link::route_to(system, peer.address());
+    let counters = protocol::TcpCounters::read(system);
+    let complete = client::NetRunner { peer: &peer, options: wish, progress: course, system }
+        .run(&mut tally)?;
+    let after = peer.host_info()?;
+    let sent_again =
+        protocol::TcpCounters::read(system).and_then(|now| now.retransmitted_since(counters?));
+    let peer_sent_again = after.counters.and_then(|now| now.retransmitted_since(before.counters?));
+    let path = peer.path_info()?;
+    let measures = tally.into_measures();
+    let scene = findings::FindingInputs {
+        local_link: &ours,
+        peer_link: &before.link,
         path: &path,
-        sent_again: [sent_again, peer_sent_again],
-        most_window: link::most_window(system),
-        streams: wish.streams,
+        retransmitted: [sent_again, peer_sent_again],
+        max_receive_window: link::max_receive_window(system),
+        stream_count: wish.stream_count,
     };
-    let mut findings = if complete { says::findings(&scene, &measures) } else { Vec::new() };
-    findings.extend(verdict::spread(&measures));
+    let mut findings = if complete { findings::findings(&scene, &measures) } else { Vec::new() };
+    findings.extend(run_quality::spread_finding(&measures));
     let facts = json!({
         "address": peer.address().to_string(),
         "link": ours,
@@ -114,17 +116,17 @@ pub fn measure(
         "sent_again": sent_again,
         "peer_sent_again": peer_sent_again,
     });
-    Ok(Record {
-        poolhouse_bench: FORMAT,
-        kind: Kind::Net,
+    Ok(BenchResult {
+        poolhouse_bench: FORMAT_VERSION,
+        kind: BenchKind::Net,
         label: heading.label,
         subject: wish.host.clone(),
         started: heading.started,
         seconds: began.elapsed().as_secs_f64(),
         complete,
-        machine: Machine::of(system),
+        machine: Machine::read(system),
         drives: Vec::new(),
-        versions: machine::versions(system),
+        versions: machine::software_versions(system),
         settings: settings(wish),
         facts: facts.as_object().cloned().unwrap_or_default(),
         findings,
@@ -137,12 +139,12 @@ pub fn measure(
     })
 }
 
-fn settings(wish: &Wish) -> Map<String, Value> {
+fn settings(wish: &Options) -> Map<String, Value> {
     let value = json!({
         "runs": wish.runs,
         "seconds": wish.time.as_secs_f64(),
-        "streams": wish.streams,
-        "buffers": wish.buffers,
+        "streams": wish.stream_count,
+        "buffers": wish.buffer_sizes,
         "data": "incompressible",
     });
     value.as_object().cloned().unwrap_or_default()
@@ -150,14 +152,14 @@ fn settings(wish: &Wish) -> Map<String, Value> {
 
 #[cfg(test)]
 mod tests {
-    use super::{PORT, resolve};
+    use super::{DEFAULT_PORT, resolve};
 
     #[test]
-    fn hosts_have_a_port_or_the_usual_one() {
+    fn host_without_port_gets_default_port() {
         let first = |host: &str| resolve(host).unwrap()[0];
-        assert_eq!(first("127.0.0.1"), ([127, 0, 0, 1], PORT).into());
+        assert_eq!(first("127.0.0.1"), ([127, 0, 0, 1], DEFAULT_PORT).into());
         assert_eq!(first("127.0.0.1:99"), ([127, 0, 0, 1], 99).into());
-        assert_eq!(first("::1").port(), PORT);
+        assert_eq!(first("::1").port(), DEFAULT_PORT);
         assert_eq!(first("[::1]:99").port(), 99);
         assert!(resolve("").is_err());
     }

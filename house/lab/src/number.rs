@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 /// A count.
-pub(crate) fn float(count: u64) -> f64 {
+pub(crate) fn to_f64(count: u64) -> f64 {
     #[expect(clippy::cast_precision_loss, reason = "measures have three digits that count")]
     {
         count as f64
@@ -12,11 +12,11 @@ pub(crate) fn float(count: u64) -> f64 {
 
 /// A part of all; 0 where there is nothing.
 pub(crate) fn ratio(part: u64, all: u64) -> f64 {
-    if all == 0 { 0.0 } else { float(part) / float(all) }
+    if all == 0 { 0.0 } else { to_f64(part) / to_f64(all) }
 }
 
 /// A positive number without its fraction.
-pub(crate) fn whole(number: f64) -> u64 {
+pub(crate) fn to_u64(number: f64) -> u64 {
     #[expect(
         clippy::cast_possible_truncation,
         clippy::cast_sign_loss,
@@ -30,10 +30,10 @@ pub(crate) fn whole(number: f64) -> u64 {
 /// So many in a time; 0 where there was none.
 pub(crate) fn per_second(count: u64, time: Duration) -> f64 {
     let seconds = time.as_secs_f64();
-    if seconds > 0.0 { float(count) / seconds } else { 0.0 }
+    if seconds > 0.0 { to_f64(count) / seconds } else { 0.0 }
 }
 
 /// Seconds of a number, none below zero and none beyond a year.
-pub(crate) fn seconds(number: f64) -> Duration {
+pub(crate) fn to_duration(number: f64) -> Duration {
     Duration::from_secs_f64(if number.is_finite() { number.clamp(0.0, 3.2e7) } else { 0.0 })
 }

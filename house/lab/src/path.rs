@@ -6,8 +6,8 @@
 //! rounds  at least three, so that what changes meanwhile touches all workloads alike
 //! ```
 
-pub(crate) mod rounds;
-pub(crate) mod size;
+pub(crate) mod file_size;
+pub(crate) mod workload_runner;
 
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -15,37 +15,37 @@ use std::time::{Duration, Instant};
 use serde_json::{Map, Value, json};
 use units::human_bytes;
 
-use crate::course::Course;
-use crate::folder::Folder;
+use crate::bench_result::{BenchKind, BenchResult, FORMAT_VERSION};
 use crate::mount::Mount;
-use crate::record::{FORMAT, Kind, Record};
+use crate::progress::Progress;
+use crate::scratch_dir::ScratchDir;
 use crate::tally::Tally;
-use crate::workload::{Files, Stream};
-use crate::{Error, Machine, System, machine, verdict};
+use crate::workload::{FileWorkload, StreamWorkload};
+use crate::{Error, Machine, System, machine, run_quality};
 
 /// What is wanted.
 #[derive(Clone, Debug)]
-pub struct Wish {
+pub struct Options {
     /// How often each workload is run.
     pub runs: usize,
     /// How long a run takes.
-    pub time: Duration,
+    pub run_time: Duration,
     /// Bytes of the file; none: as many as are written in that time, and 4 GiB at least.
     pub size: Option<u64>,
     /// Bytes of the file at least, if nobody says how many.
-    pub least_size: u64,
+    pub min_size: u64,
     /// Zeros instead of data that cannot be compressed.
-    pub zeros: bool,
+    pub use_zeros: bool,
     /// Through the page cache, as most programs do it.
     pub buffered: bool,
     /// Empty the machine's caches of names and attributes before small files; only root may.
     pub drop_caches: bool,
     /// What is done to the large file.
-    pub streams: Vec<Stream>,
+    pub streams: Vec<StreamWorkload>,
     /// What is done to small files.
-    pub files: Vec<Files>,
+    pub files: Vec<FileWorkload>,
     /// How many small files at most.
-    pub most_files: usize,
+    pub max_files: usize,
 }
 
 /// What heads a result: what only the caller knows.
@@ -57,19 +57,19 @@ pub struct Heading {
     pub started: String,
 }
 
-impl Wish {
+impl Options {
     /// The names of all workloads of this wish.
-    pub fn ids(&self) -> Vec<String> {
-        let streams = self.streams.iter().map(Stream::id);
+    pub fn workload_ids(&self) -> Vec<String> {
+        let streams = self.streams.iter().map(StreamWorkload::id);
         streams.chain(self.files.iter().map(|files| files.id().to_owned())).collect()
     }
 
     /// Keeps the workloads of these names only.
-    pub fn only(&mut self, names: &[String]) -> Result<(), Error> {
-        let known = self.ids();
+    pub fn retain_workloads(&mut self, names: &[String]) -> Result<(), Error> {
+        let known = self.workload_ids();
         if let Some(unknown) = names.iter().find(|name| !known.contains(name)) {
             let known = known.join(", ");
-            return Err(Error::asked(format!(
+            return Err(Error::invalid_request(format!(
                 "there is no workload '{unknown}'; there are: {known}"
             )));
         }
@@ -79,34 +79,34 @@ impl Wish {
     }
 
     /// What would be done in `dir`, in sentences, without doing it.
-    pub fn intent(&self, dir: &Path, system: &System) -> Result<Vec<String>, Error> {
-        let mount = mount(dir, system)?;
-        let scratch = crate::folder::scratch_path(dir);
+    pub fn describe_plan(&self, dir: &Path, system: &System) -> Result<Vec<String>, Error> {
+        let mount = find_mount(dir, system)?;
+        let scratch = crate::scratch_dir::scratch_path(dir);
         let size = match self.size {
             Some(size) => format!("a file of {}", human_bytes(size)),
             None => format!(
                 "a file of {} or what can be written in {:.0} s, if that is more",
-                human_bytes(self.least_size),
-                self.time.as_secs_f64()
+                human_bytes(self.min_size),
+                self.run_time.as_secs_f64()
             ),
         };
-        let mut all = vec![format!("'{}' lies on {}.", dir.display(), mount.sentence())];
+        let mut all = vec![format!("'{}' lies on {}.", dir.display(), mount.description())];
         all.push(format!(
             "All would happen in the new folder '{}', which is removed at the end: {size}{}.",
             scratch.display(),
             if self.files.is_empty() {
                 String::new()
             } else {
-                format!(", and up to {} files of 4K", self.most_files)
+                format!(", and up to {} files of 4K", self.max_files)
             }
         ));
         all.push(format!(
             "{} workloads, {} runs of each of about {} s, take {:.0} minutes or more: {}.",
-            self.ids().len(),
+            self.workload_ids().len(),
             self.runs,
-            self.time.as_secs_f64(),
-            (self.least().as_secs_f64() / 60.0).ceil(),
-            self.ids().join(", ")
+            self.run_time.as_secs_f64(),
+            (self.min_duration().as_secs_f64() / 60.0).ceil(),
+            self.workload_ids().join(", ")
         ));
         if self.drop_caches {
             all.push("The machine's caches would be emptied (/proc/sys/vm/drop_caches).".into());
@@ -115,72 +115,78 @@ impl Wish {
     }
 
     /// How long all runs take together.
-    fn least(&self) -> Duration {
+    fn min_duration(&self) -> Duration {
         let runs = self.runs * (self.streams.len() + self.files.len());
-        self.time * u32::try_from(runs).unwrap_or(u32::MAX)
+        self.run_time * u32::try_from(runs).unwrap_or(u32::MAX)
     }
 
     fn settings(&self, size: u64, direct: bool) -> Map<String, Value> {
         let value = json!({
             "runs": self.runs,
-            "seconds": self.time.as_secs_f64(),
+            "seconds": self.run_time.as_secs_f64(),
             "size_bytes": size,
-            "data": if self.zeros { "zeros" } else { "incompressible" },
+            "data": if self.use_zeros { "zeros" } else { "incompressible" },
             "direct": direct,
             "caches_dropped": self.drop_caches,
-            "files": self.most_files,
+            "files": self.max_files,
         });
         value.as_object().cloned().unwrap_or_default()
     }
 }
 
-fn mount(dir: &Path, system: &System) -> Result<Mount, Error> {
-    let facts = std::fs::metadata(dir).map_err(Error::file(dir, "looked at"))?;
+fn find_mount(dir: &Path, system: &System) -> Result<Mount, Error> {
+    let facts = std::fs::metadata(dir).map_err(Error::io(dir, "looked at"))?;
     if !facts.is_dir() {
-        return Err(Error::asked(format!("'{}' is no folder", dir.display())));
+        return Err(Error::invalid_request(format!("'{}' is no folder", dir.display())));
     }
-    Ok(Mount::of(system, dir).unwrap_or_default())
+    Ok(Mount::find(system, dir).unwrap_or_default())
 }
 
 /// Measures a folder.
 pub fn measure(
     dir: &Path,
-    wish: &Wish,
+    wish: &Options,
     heading: Heading,
-    course: &Course<'_>,
+    course: &Progress<'_>,
     system: &System,
-) -> Result<Record, Error> {
+) -> Result<BenchResult, Error> {
     let began = Instant::now();
-    let mount = mount(dir, system)?;
-    let folder = Folder::make(dir, wish.buffered)?;
-    let busy_before = verdict::busy_before(system);
-    let size = size::choose(&folder, wish, &mount, course, system)?;
+    let mount = find_mount(dir, system)?;
+    let folder = ScratchDir::create(dir, wish.buffered)?;
+    let busy_before = run_quality::measure_background_load(system);
+    let size = file_size::choose_size(&folder, wish, &mount, course, system)?;
     let mut tally = Tally::default();
     let mut notes = Vec::new();
     let complete = match size {
         None => false,
         Some(chosen) => {
-            notes.extend(size::notes(&folder, wish, &mount, chosen.bytes, system));
-            course.expect(rounds::expected(wish, chosen));
-            let all = rounds::Rounds { place: &folder, wish, size: chosen, course, system };
+            notes.extend(file_size::notes(&folder, wish, &mount, chosen.bytes, system));
+            course.set_remaining(workload_runner::expected_duration(wish, chosen));
+            let all = workload_runner::WorkloadRunner {
+                target: &folder,
+                options: wish,
+                size: chosen,
+                progress: course,
+                system,
+            };
             all.run(&mut tally)?
         }
     };
-    let measures = tally.measures();
-    Ok(Record {
-        poolhouse_bench: FORMAT,
-        kind: Kind::Path,
+    let measures = tally.into_measures();
+    Ok(BenchResult {
+        poolhouse_bench: FORMAT_VERSION,
+        kind: BenchKind::Path,
         label: heading.label,
         subject: dir.display().to_string(),
         started: heading.started,
         seconds: began.elapsed().as_secs_f64(),
         complete,
-        machine: Machine::of(system),
+        machine: Machine::read(system),
         drives: mount.drives(system),
-        versions: machine::versions(system),
+        versions: machine::software_versions(system),
         settings: wish.settings(size.map_or(0, |size| size.bytes), folder.is_direct()),
         facts: facts(&mount, busy_before),
-        findings: verdict::of_path(&measures, busy_before),
+        findings: run_quality::path_findings(&measures, busy_before),
         measures,
         notes,
     })

@@ -4,13 +4,13 @@ use ::picture::Svg;
 use ::picture::chart::{Bar, Bars, Scale, Trace, bars, traces};
 use serde_json::Value;
 
+use crate::bench_result::{BenchResult, Unit};
 use crate::compare::{Cell, Comparison, Row};
-use crate::present::{figure, plus_minus};
-use crate::record::{Record, Unit};
+use crate::formatting::{format_plus_minus, format_value};
 
 /// A picture with the name of its file.
 #[derive(Clone, Debug)]
-pub struct Named {
+pub struct Plot {
     /// The file's name without its ending.
     pub name: String,
     /// The picture.
@@ -18,7 +18,7 @@ pub struct Named {
 }
 
 /// The pictures of a single result.
-pub fn of_record(record: &Record) -> Vec<Named> {
+pub fn result_plots(record: &BenchResult) -> Vec<Plot> {
     let rows: Vec<Row> = (record.measures.iter())
         .map(|measure| Row {
             id: measure.id.clone(),
@@ -28,20 +28,20 @@ pub fn of_record(record: &Record) -> Vec<Named> {
             cells: vec![measure.summary.map(|summary| Cell { summary, change: None })],
         })
         .collect();
-    let mut all = grouped(&rows, std::slice::from_ref(&record.label), Scale::Common);
-    all.extend(zones(record));
+    let mut all = group_plots(&rows, std::slice::from_ref(&record.label), Scale::Common);
+    all.extend(zone_plot(record));
     all
 }
 
 /// The pictures of several side by side.
-pub fn of_comparison(comparison: &Comparison) -> Vec<Named> {
+pub fn comparison_plots(comparison: &Comparison) -> Vec<Plot> {
     let labels: Vec<String> =
         comparison.columns.iter().map(|column| column.label.clone()).collect();
-    grouped(&comparison.rows, &labels, Scale::Each)
+    group_plots(&comparison.rows, &labels, Scale::Each)
 }
 
 /// A picture for each group of measures with the same kind of figures.
-fn grouped(rows: &[Row], labels: &[String], scale: Scale) -> Vec<Named> {
+fn group_plots(rows: &[Row], labels: &[String], scale: Scale) -> Vec<Plot> {
     let mut kinds: Vec<(&str, Unit)> = Vec::new();
     for row in rows {
         if !kinds.contains(&(&row.group, row.unit)) {
@@ -53,14 +53,14 @@ fn grouped(rows: &[Row], labels: &[String], scale: Scale) -> Vec<Named> {
         let groups: Vec<Bars> = of.map(row_bars).collect();
         let longer =
             if unit == Unit::Milliseconds { "shorter is better" } else { "longer is better" };
-        let title = format!("{}: {longer}", capital(group));
+        let title = format!("{}: {longer}", capitalize(group));
         let tail = match unit {
-            Unit::Rate | Unit::Bits => "",
-            Unit::Operations => "-operations",
+            Unit::BytesPerSecond | Unit::BitsPerSecond => "",
+            Unit::OperationsPerSecond => "-operations",
             Unit::Milliseconds => "-latency",
         };
         let name = format!("{}{tail}", group.replace(|c: char| !c.is_ascii_alphanumeric(), "-"));
-        Named { name, svg: bars(&title, labels, &groups, scale) }
+        Plot { name, svg: bars(&title, labels, &groups, scale) }
     };
     kinds.into_iter().map(picture).collect()
 }
@@ -73,14 +73,18 @@ fn row_bars(row: &Row) -> Bars {
             series,
             value: summary.mean,
             plus_minus: summary.plus_minus.unwrap_or(0.0).min(summary.mean),
-            words: format!("{} {}", figure(summary.mean, row.unit), plus_minus(&summary)),
+            words: format!(
+                "{} {}",
+                format_value(summary.mean, row.unit),
+                format_plus_minus(&summary)
+            ),
         })
     });
     Bars { name: row.what.clone(), bars: bars.collect() }
 }
 
 /// Drives from outer to inner, of a result that measured them.
-fn zones(record: &Record) -> Option<Named> {
+fn zone_plot(record: &BenchResult) -> Option<Plot> {
     let zones = record.facts.get("zones")?.as_array()?;
     let point = |point: &Value| {
         let pair = point.as_array()?;
@@ -94,12 +98,12 @@ fn zones(record: &Record) -> Option<Named> {
     let all: Vec<Trace> = zones.iter().filter_map(trace).collect();
     let title = "Sequential reads from the begin to the end of each drive";
     let svg = traces(title, ("100 % (a disk's inner edge)", 100.0), &all, |rate| {
-        figure(rate, Unit::Rate)
+        format_value(rate, Unit::BytesPerSecond)
     });
-    (!all.is_empty()).then(|| Named { name: "zones".to_owned(), svg })
+    (!all.is_empty()).then(|| Plot { name: "zones".to_owned(), svg })
 }
 
-fn capital(text: &str) -> String {
+fn capitalize(text: &str) -> String {
     let mut letters = text.chars();
     letters.next().map_or_else(String::new, |first| first.to_uppercase().chain(letters).collect())
 }
@@ -108,32 +112,32 @@ fn capital(text: &str) -> String {
 mod tests {
     use serde_json::json;
 
-    use super::{of_comparison, of_record};
+    use super::{comparison_plots, result_plots};
+    use crate::bench_result::{BenchResult, Measure, Unit};
     use crate::compare::compare;
-    use crate::record::{Measure, Record, Unit};
 
-    fn record(label: &str) -> Record {
+    fn result(label: &str) -> BenchResult {
         let measure = |id: &str, group: &str, unit| {
             Measure::new(id, id, group, unit).with_runs(vec![3.0, 4.0, 5.0], 1.0)
         };
         let measures = vec![
-            measure("a", "sequential", Unit::Rate),
-            measure("b", "random reads", Unit::Operations),
-            measure("c", "random reads", Unit::Operations),
+            measure("a", "sequential", Unit::BytesPerSecond),
+            measure("b", "random reads", Unit::OperationsPerSecond),
+            measure("c", "random reads", Unit::OperationsPerSecond),
         ];
-        Record { measures, ..Record::empty(label) }
+        BenchResult { measures, ..BenchResult::empty(label) }
     }
 
     #[test]
-    fn each_group_has_a_picture() {
-        let mut one = record("one");
+    fn each_group_has_a_plot() {
+        let mut one = result("one");
         let names =
-            |all: Vec<super::Named>| all.into_iter().map(|named| named.name).collect::<Vec<_>>();
-        assert_eq!(names(of_record(&one)), ["sequential", "random-reads-operations"]);
+            |all: Vec<super::Plot>| all.into_iter().map(|named| named.name).collect::<Vec<_>>();
+        assert_eq!(names(result_plots(&one)), ["sequential", "random-reads-operations"]);
         let points = json!([{ "drive": "sda", "points": [[0.0, 2e8], [100.0, 1e8]] }]);
         one.facts.insert("zones".into(), points);
-        assert_eq!(names(of_record(&one)).last().map(String::as_str), Some("zones"));
-        let both = compare(&[one, record("two")]).unwrap();
-        assert_eq!(of_comparison(&both).len(), 2);
+        assert_eq!(names(result_plots(&one)).last().map(String::as_str), Some("zones"));
+        let both = compare(&[one, result("two")]).unwrap();
+        assert_eq!(comparison_plots(&both).len(), 2);
     }
 }

@@ -10,13 +10,13 @@ pub struct System {
 
 impl Default for System {
     fn default() -> Self {
-        Self::at("/")
+        Self::with_root("/")
     }
 }
 
 impl System {
     /// A system whose files lie below `root`.
-    pub fn at(root: impl Into<PathBuf>) -> Self {
+    pub fn with_root(root: impl Into<PathBuf>) -> Self {
         Self { root: root.into() }
     }
 
@@ -26,18 +26,18 @@ impl System {
     }
 
     /// A file's text without white space at its ends; none if there is no such file.
-    pub fn text(&self, path: impl AsRef<Path>) -> Option<String> {
+    pub fn read_text(&self, path: impl AsRef<Path>) -> Option<String> {
         let text = std::fs::read_to_string(self.path(path)).ok()?;
         Some(text.trim().to_owned())
     }
 
     /// A file that holds one number.
-    pub fn number(&self, path: impl AsRef<Path>) -> Option<u64> {
-        self.text(path)?.parse().ok()
+    pub fn read_number(&self, path: impl AsRef<Path>) -> Option<u64> {
+        self.read_text(path)?.parse().ok()
     }
 
     /// The names in a folder, sorted; none if there is no such folder.
-    pub fn names(&self, path: impl AsRef<Path>) -> Vec<String> {
+    pub fn list_dir(&self, path: impl AsRef<Path>) -> Vec<String> {
         let entries = std::fs::read_dir(self.path(path)).into_iter().flatten().flatten();
         let mut names: Vec<String> =
             entries.filter_map(|entry| entry.file_name().into_string().ok()).collect();
@@ -46,7 +46,7 @@ impl System {
     }
 
     /// Where a link leads, without what lies above the root.
-    pub fn resolve(&self, path: impl AsRef<Path>) -> Option<PathBuf> {
+    pub fn resolve_link(&self, path: impl AsRef<Path>) -> Option<PathBuf> {
         let root = self.root.canonicalize().ok()?;
         let full = self.path(path).canonicalize().ok()?;
         full.strip_prefix(root).ok().map(Path::to_path_buf)

@@ -2,20 +2,20 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::record::Unit;
-use crate::timed::{Order, Verb};
+use crate::bench_result::Unit;
+use crate::timed_run::{Operation, Order};
 
 /// Bytes of an operation that goes along, as `dd bs=1M` does.
-pub(crate) const LONG: u64 = 1 << 20;
+pub(crate) const SEQUENTIAL_BLOCK_SIZE: u64 = 1 << 20;
 /// Bytes of each of many small files.
-pub(crate) const SMALL_FILE: usize = 4096;
+pub(crate) const SMALL_FILE_SIZE: usize = 4096;
 const KIB: u64 = 1024;
 
 /// A workload on the bytes of one large file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Stream {
+pub struct StreamWorkload {
     /// What is done.
-    pub verb: StreamVerb,
+    pub verb: StreamKind,
     /// Bytes of an operation.
     pub block: u64,
     /// Operations at a time.
@@ -25,7 +25,7 @@ pub struct Stream {
 /// What is done to a large file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum StreamVerb {
+pub enum StreamKind {
     /// A new file is written from its begin to its end.
     Write,
     /// It is read from its begin to its end.
@@ -40,50 +40,50 @@ pub enum StreamVerb {
     SyncWrite,
 }
 
-impl StreamVerb {
-    pub(crate) fn verb(self) -> Verb {
+impl StreamKind {
+    pub(crate) fn operation(self) -> Operation {
         match self {
-            Self::Read | Self::RandomRead => Verb::Read,
-            Self::Write | Self::Rewrite | Self::RandomWrite => Verb::Write,
-            Self::SyncWrite => Verb::Sync,
+            Self::Read | Self::RandomRead => Operation::Read,
+            Self::Write | Self::Rewrite | Self::RandomWrite => Operation::Write,
+            Self::SyncWrite => Operation::SyncWrite,
         }
     }
 
-    pub(crate) fn order(self) -> Order {
+    pub(crate) fn access_order(self) -> Order {
         match self {
-            Self::Write | Self::Read | Self::Rewrite => Order::Once,
+            Self::Write | Self::Read | Self::Rewrite => Order::Sequential,
             Self::RandomRead | Self::RandomWrite | Self::SyncWrite => Order::Random,
         }
     }
 }
 
-impl Stream {
-    const fn new(verb: StreamVerb, block: u64, depth: usize) -> Self {
+impl StreamWorkload {
+    const fn new(verb: StreamKind, block: u64, depth: usize) -> Self {
         Self { verb, block, depth }
     }
 
     /// Its name in results.
     pub fn id(&self) -> String {
         let verb = match self.verb {
-            StreamVerb::Write => "write",
-            StreamVerb::Read => "read",
-            StreamVerb::Rewrite => "rewrite",
-            StreamVerb::RandomRead => "random-read",
-            StreamVerb::RandomWrite => "random-write",
-            StreamVerb::SyncWrite => "sync-write",
+            StreamKind::Write => "write",
+            StreamKind::Read => "read",
+            StreamKind::Rewrite => "rewrite",
+            StreamKind::RandomRead => "random-read",
+            StreamKind::RandomWrite => "random-write",
+            StreamKind::SyncWrite => "sync-write",
         };
         format!("{verb}-{}-q{}", units::human_bytes(self.block).to_lowercase(), self.depth)
     }
 
     /// Its name for people.
-    pub fn what(&self) -> String {
+    pub fn title(&self) -> String {
         let verb = match self.verb {
-            StreamVerb::Write => "sequential write",
-            StreamVerb::Read => "sequential read",
-            StreamVerb::Rewrite => "sequential rewrite",
-            StreamVerb::RandomRead => "random read",
-            StreamVerb::RandomWrite => "random write",
-            StreamVerb::SyncWrite => "safe write",
+            StreamKind::Write => "sequential write",
+            StreamKind::Read => "sequential read",
+            StreamKind::Rewrite => "sequential rewrite",
+            StreamKind::RandomRead => "random read",
+            StreamKind::RandomWrite => "random write",
+            StreamKind::SyncWrite => "safe write",
         };
         let block = units::human_bytes(self.block);
         match self.depth {
@@ -95,24 +95,24 @@ impl Stream {
     /// What it is drawn with.
     pub fn group(&self) -> &'static str {
         match self.verb {
-            StreamVerb::Write | StreamVerb::Read | StreamVerb::Rewrite => "sequential",
-            StreamVerb::RandomRead => "random reads",
-            StreamVerb::RandomWrite | StreamVerb::SyncWrite => "random writes",
+            StreamKind::Write | StreamKind::Read | StreamKind::Rewrite => "sequential",
+            StreamKind::RandomRead => "random reads",
+            StreamKind::RandomWrite | StreamKind::SyncWrite => "random writes",
         }
     }
 
     /// What its figures are.
     pub fn unit(&self) -> Unit {
-        match self.verb.order() {
-            Order::Once => Unit::Rate,
-            Order::Random => Unit::Operations,
+        match self.verb.access_order() {
+            Order::Sequential => Unit::BytesPerSecond,
+            Order::Random => Unit::OperationsPerSecond,
         }
     }
 }
 
 /// A workload on many small files.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Files {
+pub enum FileWorkload {
     /// They are made.
     Create,
     /// Their attributes are asked for.
@@ -123,7 +123,7 @@ pub enum Files {
     Delete,
 }
 
-impl Files {
+impl FileWorkload {
     /// All, in the order in which they can be done.
     pub const ALL: [Self; 4] = [Self::Create, Self::Stat, Self::Read, Self::Delete];
 
@@ -138,7 +138,7 @@ impl Files {
     }
 
     /// Its name for people.
-    pub fn what(self) -> &'static str {
+    pub fn title(self) -> &'static str {
         match self {
             Self::Create => "files of 4K created",
             Self::Stat => "files looked at (stat)",
@@ -150,21 +150,27 @@ impl Files {
 
 /// The streams that are measured where nobody asks for others, in their order: a new file, reading
 /// it before anything is written over it, then writing over it.
-pub fn usual() -> Vec<Stream> {
-    use StreamVerb::{RandomRead, RandomWrite, Read, Rewrite, SyncWrite, Write};
+pub fn default_streams() -> Vec<StreamWorkload> {
+    use StreamKind::{RandomRead, RandomWrite, Read, Rewrite, SyncWrite, Write};
     let small = [4 * KIB, 16 * KIB, 128 * KIB];
     let depths = [1, 32];
     let random = |verb| {
         small.into_iter().flat_map(move |block| {
-            depths.into_iter().map(move |depth| Stream::new(verb, block, depth))
+            depths.into_iter().map(move |depth| StreamWorkload::new(verb, block, depth))
         })
     };
-    let mut all =
-        vec![Stream::new(Write, LONG, 1), Stream::new(Read, LONG, 1), Stream::new(Read, LONG, 8)];
+    let mut all = vec![
+        StreamWorkload::new(Write, SEQUENTIAL_BLOCK_SIZE, 1),
+        StreamWorkload::new(Read, SEQUENTIAL_BLOCK_SIZE, 1),
+        StreamWorkload::new(Read, SEQUENTIAL_BLOCK_SIZE, 8),
+    ];
     all.extend(random(RandomRead));
-    all.extend([Stream::new(Rewrite, LONG, 1), Stream::new(Rewrite, LONG, 8)]);
+    all.extend([
+        StreamWorkload::new(Rewrite, SEQUENTIAL_BLOCK_SIZE, 1),
+        StreamWorkload::new(Rewrite, SEQUENTIAL_BLOCK_SIZE, 8),
+    ]);
     all.extend(random(RandomWrite));
-    all.push(Stream::new(SyncWrite, 4 * KIB, 1));
+    all.push(StreamWorkload::new(SyncWrite, 4 * KIB, 1));
     all
 }
 
@@ -172,12 +178,12 @@ pub fn usual() -> Vec<Stream> {
 mod tests {
     use std::collections::HashSet;
 
-    use super::usual;
+    use super::default_streams;
 
     #[test]
-    fn names_are_unique_and_the_file_is_made_first() {
-        let all = usual();
-        let ids: HashSet<String> = all.iter().map(super::Stream::id).collect();
+    fn ids_are_unique_and_write_comes_first() {
+        let all = default_streams();
+        let ids: HashSet<String> = all.iter().map(super::StreamWorkload::id).collect();
         assert_eq!(ids.len(), all.len());
         assert_eq!(all[0].id(), "write-1m-q1");
         assert!(ids.contains("random-read-4k-q32") && ids.contains("sync-write-4k-q1"), "{ids:?}");

@@ -141,9 +141,9 @@ impl Failure {
             Self::Lab(error) => {
                 crate::print::error(error);
                 match error {
-                    lab::Error::Asked { .. } => 2,
+                    lab::Error::InvalidRequest { .. } => 2,
                     lab::Error::Refused { .. } => 11,
-                    lab::Error::Room { .. } => 13,
+                    lab::Error::NoSpace { .. } => 13,
                     _ => 10,
                 }
             }

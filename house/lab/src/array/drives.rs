@@ -8,15 +8,15 @@ use std::path::{Path, PathBuf};
 
 use engine::pool;
 
-use super::Part;
-use crate::disk::claim;
-use crate::disk::drives::{end, whole_drive};
-use crate::drive::DriveFacts;
-use crate::folder::{forget, found_in_cache};
+use super::DrivePart;
+use crate::disk::drive_checks;
+use crate::disk::drives::{device_size, whole_drive_name};
+use crate::drive_info::DriveInfo;
+use crate::scratch_dir::{cached_fraction, drop_page_cache};
 use crate::{Error, System};
 
 /// What OpenZFS keeps free behind the partition that it makes on a whole disk.
-const BEHIND: u64 = 9 << 20;
+const RESERVED_AT_END: u64 = 9 << 20;
 
 /// A drive, or a file in the place of one.
 #[derive(Debug)]
@@ -24,45 +24,47 @@ pub(super) struct Drive {
     path: PathBuf,
     /// For the page cache. It stays open: a lock of the pool's on the same file would be lost with
     /// whatever other handle of this process is closed.
-    plain: File,
+    buffered: File,
     /// A file with holes, which gets all of them back.
     is_sparse: bool,
     pub(super) size: u64,
-    pub(super) facts: DriveFacts,
-    pub(super) held_data: bool,
+    pub(super) info: DriveInfo,
+    pub(super) had_data: bool,
 }
 
 impl Drive {
     /// Looks at a drive, and refuses one that is in use, or that holds anything and is not among
     /// those to be overwritten.
     pub(super) fn open(path: &Path, overwrite: &[String], system: &System) -> Result<Self, Error> {
-        let kind = std::fs::metadata(path).map_err(Error::file(path, "looked at"))?;
+        let kind = std::fs::metadata(path).map_err(Error::io(path, "looked at"))?;
         let is_device = kind.file_type().is_block_device();
         if !is_device && !kind.is_file() {
             let what = format!("'{}' is neither a drive nor a file", path.display());
-            return Err(Error::asked(what));
+            return Err(Error::invalid_request(what));
         }
         let refused = |why: String| Error::Refused { subject: path.display().to_string(), why };
-        let whole = is_device.then(|| whole_drive(system, kind.rdev())).flatten();
-        if let Some(user) = whole.as_deref().and_then(|name| claim::user(system, name)) {
+        let whole = is_device.then(|| whole_drive_name(system, kind.rdev())).flatten();
+        if let Some(user) =
+            whole.as_deref().and_then(|name| drive_checks::in_use_reason(system, name))
+        {
             return Err(refused(user));
         }
-        let plain = File::open(path).map_err(Error::file(path, "opened"))?;
-        let size = end(&plain).map_err(Error::file(path, "asked for its size"))?;
-        let content = claim::content(&plain, path, size)?;
-        if let Some(why) = content.as_ref().filter(|_| !is_among(path, overwrite)) {
+        let plain = File::open(path).map_err(Error::io(path, "opened"))?;
+        let size = device_size(&plain).map_err(Error::io(path, "asked for its size"))?;
+        let content = drive_checks::nonempty_reason(&plain, path, size)?;
+        if let Some(why) = content.as_ref().filter(|_| !is_named_in(path, overwrite)) {
             return Err(refused(format!("{why}; or name it with --overwrite")));
         }
         let mut facts = match &whole {
-            Some(name) => DriveFacts::of(system, name),
-            None => DriveFacts { name: path.display().to_string(), ..DriveFacts::default() },
+            Some(name) => DriveInfo::read(system, name),
+            None => DriveInfo { name: path.display().to_string(), ..DriveInfo::default() },
         };
         if facts.size_bytes == 0 {
             facts.size_bytes = size;
         }
         let is_sparse = !is_device && kind.blocks().saturating_mul(512) < size / 2;
         let (path, held_data) = (path.to_owned(), content.is_some());
-        Ok(Self { path, plain, is_sparse, size, facts, held_data })
+        Ok(Self { path, buffered: plain, is_sparse, size, info: facts, had_data: held_data })
     }
 
     /// Its path.
@@ -77,38 +79,40 @@ impl Drive {
     }
 
     /// Opens it, or a part of it, for a pool.
-    pub(super) fn for_pool(&self, part: Part) -> Result<pool::Drive, Error> {
-        Ok(pool::open_drive(&self.path, self.range(part))?)
+    pub(super) fn open_for_pool(&self, part: DrivePart) -> Result<pool::Drive, Error> {
+        Ok(pool::open_drive(&self.path, self.byte_range(part))?)
     }
 
     /// The bytes of a part; none: all.
-    pub(super) fn range(&self, part: Part) -> Option<Range<u64>> {
+    pub(super) fn byte_range(&self, part: DrivePart) -> Option<Range<u64>> {
         match part {
-            Part::Whole => None,
-            Part::From(begin) => Some(begin..self.size.saturating_sub(BEHIND).max(begin)),
+            DrivePart::Whole => None,
+            DrivePart::PartitionAt(begin) => {
+                Some(begin..self.size.saturating_sub(RESERVED_AT_END).max(begin))
+            }
         }
     }
 
     /// Takes what was read of it out of memory; says which part still is there.
-    pub(super) fn chill(&self) -> Option<f64> {
-        forget(&self.plain);
-        let found = found_in_cache(&self.plain, self.size);
-        forget(&self.plain);
+    pub(super) fn drop_cache(&self) -> Option<f64> {
+        drop_page_cache(&self.buffered);
+        let found = cached_fraction(&self.buffered, self.size);
+        drop_page_cache(&self.buffered);
         found
     }
 
     /// Makes it empty: nothing on it leads to what was on it.
-    pub(super) fn clean(&self, part: Part) -> Result<(), Error> {
-        let failed = || Error::file(&self.path, "emptied");
+    pub(super) fn clear_labels(&self, part: DrivePart) -> Result<(), Error> {
+        let failed = || Error::io(&self.path, "emptied");
         let file = OpenOptions::new().write(true).open(&self.path).map_err(failed())?;
         if self.is_sparse {
             let emptied = file.set_len(0).and_then(|()| file.set_len(self.size));
             return emptied.map_err(failed());
         }
-        let zeros = vec![0; usize::try_from(claim::END).unwrap_or(0)];
-        let range = self.range(part).unwrap_or(0..self.size);
+        let zeros = vec![0; usize::try_from(drive_checks::PROTECTED_END_SIZE).unwrap_or(0)];
+        let range = self.byte_range(part).unwrap_or(0..self.size);
         for (begin, end) in [(0, self.size), (range.start, range.end)] {
-            for at in [begin, end.saturating_sub(claim::END).max(begin)] {
+            for at in [begin, end.saturating_sub(drive_checks::PROTECTED_END_SIZE).max(begin)] {
                 file.write_all_at(&zeros, at).map_err(failed())?;
             }
         }
@@ -117,7 +121,7 @@ impl Drive {
 }
 
 /// Whether a drive was named: by its path, or by the end of it.
-pub(super) fn is_among(path: &Path, names: &[String]) -> bool {
+pub(super) fn is_named_in(path: &Path, names: &[String]) -> bool {
     names
         .iter()
         .any(|name| path == Path::new(name) || path.file_name().is_some_and(|n| n == &**name))

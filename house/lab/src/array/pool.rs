@@ -10,57 +10,57 @@ use engine::pool::{self, Environment, NewPool, NewVdev, ScanProgress, VdevRole};
 use job::Job;
 
 use super::drives::Drive;
-use super::session::{self, End, Session};
-use super::{Layout, Part};
-use crate::course::Course;
+use super::session::{self, CloseAction, Session};
+use super::{DrivePart, Layout};
+use crate::progress::Progress;
 use crate::{Error, System};
 
 /// How often is looked whether to stop.
-const LOOK: Duration = Duration::from_millis(100);
+const CANCEL_POLL_INTERVAL: Duration = Duration::from_millis(100);
 
 /// The same where that costs what is measured.
-const GLANCE: Duration = Duration::from_millis(5);
+const SHORT_CANCEL_POLL_INTERVAL: Duration = Duration::from_millis(5);
 
 /// A pool. Its drives are empty again when it goes.
 pub(super) struct Pool {
     drives: Vec<Arc<Drive>>,
-    part: Part,
+    drive_part: DrivePart,
     name: String,
-    world: Environment,
+    environment: Environment,
     /// None while it is closed.
     session: RwLock<Option<Session>>,
 }
 
 /// All that a pool holds was read, or all of a drive written.
-pub(super) struct Scrub {
+pub(super) struct ScanResult {
     pub(super) bytes: u64,
-    pub(super) time: Duration,
+    pub(super) duration: Duration,
 }
 
 impl Pool {
     /// Makes it of drives that may be overwritten.
-    pub(super) fn make(
+    pub(super) fn create(
         drives: &[Arc<Drive>],
         layout: &Layout,
         properties: &[(String, String)],
         system: &System,
     ) -> Result<Arc<Self>, Error> {
-        let drives = drives[..layout.drives().min(drives.len())].to_vec();
+        let drives = drives[..layout.drive_count().min(drives.len())].to_vec();
         let mut rest = drives.as_slice();
         let mut vdevs = Vec::new();
         for &(shape, width) in &layout.vdevs {
-            let (own, left) = rest
-                .split_at_checked(width)
-                .ok_or_else(|| Error::asked(format!("there are too few drives for {layout}")))?;
+            let (own, left) = rest.split_at_checked(width).ok_or_else(|| {
+                Error::invalid_request(format!("there are too few drives for {layout}"))
+            })?;
             rest = left;
             let paths = own.iter().map(|drive| drive.path().to_owned()).collect();
             vdevs.push(NewVdev { layout: shape, drives: paths, role: VdevRole::Data });
         }
         let pool = Self {
             drives,
-            part: layout.part,
+            drive_part: layout.drive_part,
             name: format!("bench-{}", std::process::id()),
-            world: session::world(system),
+            environment: session::environment(system),
             session: RwLock::new(None),
         };
         let new = NewPool {
@@ -71,9 +71,9 @@ impl Pool {
             // what the drives hold was asked for before, and unlike vdevs are somebody's question
             force: true,
         };
-        pool.drives.iter().try_for_each(|drive| drive.clean(pool.part))?;
-        let held = pool::create_on_devices(&new, &pool.opened()?, &pool.world)?;
-        pool.put(Some(Session::new(held)));
+        pool.drives.iter().try_for_each(|drive| drive.clear_labels(pool.drive_part))?;
+        let held = pool::create_on_devices(&new, &pool.open_drives()?, &pool.environment)?;
+        pool.replace_session(Some(Session::new(held)));
         Ok(Arc::new(pool))
     }
 
@@ -82,44 +82,44 @@ impl Pool {
         &self.name
     }
 
-    fn opened(&self) -> Result<Vec<pool::Drive>, Error> {
-        self.drives.iter().map(|drive| drive.for_pool(self.part)).collect()
+    fn open_drives(&self) -> Result<Vec<pool::Drive>, Error> {
+        self.drives.iter().map(|drive| drive.open_for_pool(self.drive_part)).collect()
     }
 
-    fn put(&self, session: Option<Session>) -> Option<Session> {
+    fn replace_session(&self, session: Option<Session>) -> Option<Session> {
         let mut place = self.session.write().unwrap_or_else(PoisonError::into_inner);
         std::mem::replace(&mut *place, session)
     }
 
     /// Does something with the pool while it is open.
-    pub(super) fn with<T>(
+    pub(super) fn with_session<T>(
         &self,
         work: impl FnOnce(&Session) -> Result<T, Error>,
     ) -> Result<T, Error> {
         let session = self.session.read().unwrap_or_else(PoisonError::into_inner);
-        let closed = || Error::asked("the pool is closed after an error");
+        let closed = || Error::invalid_request("the pool is closed after an error");
         work(session.as_ref().ok_or_else(closed)?)
     }
 
     /// Closes it, and takes what was read of its drives out of memory; says which part could not
     /// be.
     fn close(&self) -> Result<Option<f64>, Error> {
-        if let Some(session) = self.put(None) {
-            session.end(End::Closed)?;
+        if let Some(session) = self.replace_session(None) {
+            session.close(CloseAction::Close)?;
         }
-        let found = self.drives.iter().filter_map(|drive| drive.chill());
+        let found = self.drives.iter().filter_map(|drive| drive.drop_cache());
         Ok(found.reduce(f64::max))
     }
 
     fn open(&self) -> Result<(), Error> {
-        let held = pool::import_devices(&self.opened()?, &self.name, &self.world)?;
-        self.put(Some(Session::new(held)));
+        let held = pool::import_devices(&self.open_drives()?, &self.name, &self.environment)?;
+        self.replace_session(Some(Session::new(held)));
         Ok(())
     }
 
     /// Closes and opens it: nothing that it held is in memory afterwards, but for the part that is
     /// told.
-    pub(super) fn chill(&self) -> Result<Option<f64>, Error> {
+    pub(super) fn reopen(&self) -> Result<Option<f64>, Error> {
         let found = self.close()?;
         self.open()?;
         Ok(found)
@@ -127,16 +127,16 @@ impl Pool {
 
     /// Reads all that it holds, all copies and parity, and checks it. None if it was stopped. The
     /// pool is closed afterwards.
-    pub(super) fn scrub(&self, course: &Course<'_>) -> Result<Option<Scrub>, Error> {
+    pub(super) fn scrub(&self, course: &Progress<'_>) -> Result<Option<ScanResult>, Error> {
         self.close()?;
-        let pool =
-            engine::search_devices(&self.opened()?).open(&self.name, &OpenOptions::default())?;
+        let pool = engine::search_devices(&self.open_drives()?)
+            .open(&self.name, &OpenOptions::default())?;
         let job = Arc::new(Job::default());
         let began = Instant::now();
         let verify = PoolVerifier::new(&pool, Arc::clone(&job))?;
         loop {
-            self.round(&verify, &job, course);
-            if course.stopped() {
+            self.run_verify_round(&verify, &job, course);
+            if course.is_cancelled() {
                 return Ok(None);
             }
             if !verify.next_round() {
@@ -146,12 +146,12 @@ impl Pool {
         let time = began.elapsed();
         let findings = verify.findings();
         if !findings.clean {
-            return Err(Error::asked(format!(
+            return Err(Error::invalid_request(format!(
                 "the pool that was measured is damaged: {} blocks are lost, {} repairable",
                 findings.lost, findings.repairable
             )));
         }
-        Ok(Some(Scrub { bytes: findings.examined_bytes, time }))
+        Ok(Some(ScanResult { bytes: findings.examined_bytes, duration: time }))
     }
 
     /// Empties a drive, and has it get all that it held from the others. None if it was stopped.
@@ -159,26 +159,26 @@ impl Pool {
     pub(super) fn resilver(
         &self,
         which: usize,
-        course: &Course<'_>,
-    ) -> Result<Option<Scrub>, Error> {
+        course: &Progress<'_>,
+    ) -> Result<Option<ScanResult>, Error> {
         self.close()?;
-        let missing = || Error::asked("the pool has fewer drives than its layout");
+        let missing = || Error::invalid_request("the pool has fewer drives than its layout");
         let drive = self.drives.get(which).ok_or_else(missing)?;
-        drive.clean(self.part)?;
-        let mut devices = self.opened()?;
+        drive.clear_labels(self.drive_part)?;
+        let mut devices = self.open_drives()?;
         let device = devices.remove(which);
-        let held = pool::import_devices(&devices, &self.name, &self.world)?;
-        self.put(Some(Session::new(held)));
-        self.with(|session| {
-            let (held, path) = (session.held(), drive.path());
+        let held = pool::import_devices(&devices, &self.name, &self.environment)?;
+        self.replace_session(Some(Session::new(held)));
+        self.with_session(|session| {
+            let (held, path) = (session.pool(), drive.path());
             held.replace_drive_with(&path.display().to_string(), path, &device)?;
             let watch = ScanProgress::new();
             let began = Instant::now();
             let mended = std::thread::scope(|scope| {
                 let work = scope.spawn(|| held.resilver(&watch));
                 while !work.is_finished() {
-                    std::thread::sleep(GLANCE);
-                    if course.stopped() {
+                    std::thread::sleep(SHORT_CANCEL_POLL_INTERVAL);
+                    if course.is_cancelled() {
                         watch.job.cancel.cancel();
                     }
                 }
@@ -187,16 +187,16 @@ impl Pool {
             let time = began.elapsed();
             if mended.errors > 0 {
                 let what = format!("{} blocks could not be resilvered", mended.errors);
-                return Err(Error::asked(what));
+                return Err(Error::invalid_request(what));
             }
-            Ok(mended.complete.then_some(Scrub { bytes: mended.written, time }))
+            Ok(mended.complete.then_some(ScanResult { bytes: mended.written, duration: time }))
         })
     }
 
-    fn round(&self, verify: &PoolVerifier, job: &Job, course: &Course<'_>) {
+    fn run_verify_round(&self, verify: &PoolVerifier, job: &Job, course: &Progress<'_>) {
         let (ended, wait) = std::sync::mpsc::channel::<()>();
         std::thread::scope(|scope| {
-            for _ in 0..self.world.workers {
+            for _ in 0..self.environment.workers {
                 let ended = ended.clone();
                 scope.spawn(move || {
                     verify.work();
@@ -204,8 +204,10 @@ impl Pool {
                 });
             }
             drop(ended);
-            while wait.recv_timeout(LOOK) == Err(std::sync::mpsc::RecvTimeoutError::Timeout) {
-                if course.stopped() {
+            while wait.recv_timeout(CANCEL_POLL_INTERVAL)
+                == Err(std::sync::mpsc::RecvTimeoutError::Timeout)
+            {
+                if course.is_cancelled() {
                     job.cancel.cancel();
                 }
             }
@@ -214,11 +216,11 @@ impl Pool {
 
     /// Destroys it; what remains of it on the drives goes with [`Pool`].
     pub(super) fn destroy(&self) -> Result<(), Error> {
-        if self.with(|_| Ok(())).is_err() {
+        if self.with_session(|_| Ok(())).is_err() {
             self.open()?;
         }
-        match self.put(None) {
-            Some(session) => session.end(End::Destroyed),
+        match self.replace_session(None) {
+            Some(session) => session.close(CloseAction::Destroy),
             None => Ok(()),
         }
     }
@@ -226,10 +228,10 @@ impl Pool {
 
 impl Drop for Pool {
     fn drop(&mut self) {
-        drop(self.put(None));
+        drop(self.replace_session(None));
         for drive in &self.drives {
             // nobody is left to be told; the drive is refused the next time, and its name asked for
-            drop(drive.clean(self.part));
+            drop(drive.clear_labels(self.drive_part));
         }
     }
 }

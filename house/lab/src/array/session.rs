@@ -9,30 +9,30 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use engine::files::{Content, Time};
 use engine::pool::{Credentials, Environment, MemoryBudget, OpenFileSystem, Pool};
 
-use crate::content::Random;
+use crate::test_data::Random;
 use crate::{Error, Machine, System};
 
 /// What waits is written that often.
-const INTERVAL: Duration = Duration::from_secs(5);
+const TXG_SYNC_INTERVAL: Duration = Duration::from_secs(5);
 /// Changes that wait to be written: a tenth of the memory, but so much at least and at most.
-const DIRTY: (u64, u64) = (64 << 20, 4 << 30);
+const DIRTY_LIMITS: (u64, u64) = (64 << 20, 4 << 30);
 
 /// A pool that is held.
 pub(super) struct Session {
-    held: Pool,
+    pool: Pool,
     stop: Arc<AtomicBool>,
-    writer: Option<JoinHandle<engine::Result<()>>>,
+    sync_thread: Option<JoinHandle<engine::Result<()>>>,
     /// Files that were opened to be read, by number.
     contents: Mutex<HashMap<u64, Content>>,
 }
 
 /// What becomes of the pool.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum End {
+pub(super) enum CloseAction {
     /// It is closed, to be opened again.
-    Closed,
+    Close,
     /// It is no more.
-    Destroyed,
+    Destroy,
 }
 
 impl Session {
@@ -41,22 +41,22 @@ impl Session {
         let stop = Arc::new(AtomicBool::new(false));
         let writer = {
             let (pool, stop) = (pool.clone(), Arc::clone(&stop));
-            std::thread::spawn(move || pool.run_txg_sync(INTERVAL, &stop))
+            std::thread::spawn(move || pool.run_txg_sync(TXG_SYNC_INTERVAL, &stop))
         };
-        Self { held: pool, stop, writer: Some(writer), contents: Mutex::default() }
+        Self { pool, stop, sync_thread: Some(writer), contents: Mutex::default() }
     }
 
-    pub(super) fn held(&self) -> &Pool {
-        &self.held
+    pub(super) fn pool(&self) -> &Pool {
+        &self.pool
     }
 
     /// A file system of it.
-    pub(super) fn files(&self, name: &str) -> Result<OpenFileSystem, Error> {
-        Ok(self.held.filesystem(name)?)
+    pub(super) fn open_filesystem(&self, name: &str) -> Result<OpenFileSystem, Error> {
+        Ok(self.pool.filesystem(name)?)
     }
 
     /// What a file holds, to be read.
-    pub(super) fn content(&self, files: &OpenFileSystem, id: u64) -> Result<Content, Error> {
+    pub(super) fn open_content(&self, files: &OpenFileSystem, id: u64) -> Result<Content, Error> {
         let mut contents = self.contents.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(content) = contents.get(&id) {
             return Ok(content.clone());
@@ -67,22 +67,22 @@ impl Session {
     }
 
     /// Forgets what a file held: it became longer, or is no more.
-    pub(super) fn let_go(&self, id: u64) {
+    pub(super) fn invalidate_content(&self, id: u64) {
         self.contents.lock().unwrap_or_else(PoisonError::into_inner).remove(&id);
     }
 
     /// Ends it.
-    pub(super) fn end(mut self, how: End) -> Result<(), Error> {
-        Ok(self.finish(how)?)
+    pub(super) fn close(mut self, how: CloseAction) -> Result<(), Error> {
+        Ok(self.shut_down(how)?)
     }
 
-    fn finish(&mut self, how: End) -> engine::Result<()> {
-        let Some(writer) = self.writer.take() else { return Ok(()) };
+    fn shut_down(&mut self, how: CloseAction) -> engine::Result<()> {
+        let Some(writer) = self.sync_thread.take() else { return Ok(()) };
         self.contents.lock().unwrap_or_else(PoisonError::into_inner).clear();
         self.stop.store(true, Release);
         let done = match how {
-            End::Closed => self.held.close(),
-            End::Destroyed => self.held.destroy_pool(),
+            CloseAction::Close => self.pool.close(),
+            CloseAction::Destroy => self.pool.destroy_pool(),
         };
         // what it could not write, the end could not either
         drop(writer.join());
@@ -93,7 +93,7 @@ impl Session {
 impl Drop for Session {
     fn drop(&mut self) {
         // something else failed before, and that is told
-        drop(self.finish(End::Closed));
+        drop(self.shut_down(CloseAction::Close));
     }
 }
 
@@ -104,7 +104,7 @@ fn now() -> (u64, u32) {
 }
 
 /// Who changes files.
-pub(super) fn caller() -> Credentials {
+pub(super) fn credentials() -> Credentials {
     let (seconds, nanoseconds) = now();
     let seconds = i64::try_from(seconds).unwrap_or(i64::MAX);
     Credentials { uid: 0, gid: 0, now: Time { seconds, nanoseconds }, has_cap_fsetid: false }
@@ -112,16 +112,16 @@ pub(super) fn caller() -> Credentials {
 
 /// What the engine needs of the world outside. Nobody keeps these pools, so that chance need not be
 /// more than unlike.
-pub(super) fn world(system: &System) -> Environment {
+pub(super) fn environment(system: &System) -> Environment {
     let (seconds, nanoseconds) = now();
     let random = Mutex::new(Random::new(seconds ^ (u64::from(nanoseconds) << 32)));
-    let machine = Machine::of(system);
-    let (least, most) = DIRTY;
+    let machine = Machine::read(system);
+    let (least, most) = DIRTY_LIMITS;
     Environment {
         random: Arc::new(move |bytes| {
             let mut random = random.lock().unwrap_or_else(PoisonError::into_inner);
             for part in bytes.chunks_mut(8) {
-                part.copy_from_slice(&random.next_bits().to_le_bytes()[..part.len()]);
+                part.copy_from_slice(&random.next_u64().to_le_bytes()[..part.len()]);
             }
         }),
         now: Arc::new(now),

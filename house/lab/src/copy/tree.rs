@@ -5,14 +5,14 @@ use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
 use crate::Error;
-use crate::folder::forget;
+use crate::scratch_dir::drop_page_cache;
 
 /// Bytes of a block as file systems count them.
-const BLOCK: u64 = 512;
+const STAT_BLOCK_SIZE: u64 = 512;
 
 /// What a tree has.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Tree {
+pub(super) struct FileTree {
     /// Regular files.
     pub(super) files: u64,
     /// Bytes in them.
@@ -22,49 +22,49 @@ pub(super) struct Tree {
 }
 
 /// Something in a tree.
-pub(super) enum Entry {
-    Folder,
+pub(super) enum TreeEntry {
+    Directory,
     File(fs::Metadata),
-    Link,
+    Symlink,
     /// Pipes, sockets, devices.
     Special,
 }
 
 /// Visits all below `root`, folders before what is in them; paths are relative.
-pub(super) fn walk(
+pub(super) fn walk_tree(
     root: &Path,
-    visit: &mut dyn FnMut(&Path, Entry) -> Result<(), Error>,
+    visit: &mut dyn FnMut(&Path, TreeEntry) -> Result<(), Error>,
 ) -> Result<(), Error> {
     let mut folders = vec![PathBuf::new()];
     while let Some(folder) = folders.pop() {
         let full = root.join(&folder);
-        let entries = fs::read_dir(&full).map_err(Error::file(&full, "listed"))?;
+        let entries = fs::read_dir(&full).map_err(Error::io(&full, "listed"))?;
         for entry in entries {
-            let entry = entry.map_err(Error::file(&full, "listed"))?;
+            let entry = entry.map_err(Error::io(&full, "listed"))?;
             let path = folder.join(entry.file_name());
-            let facts = entry.metadata().map_err(Error::file(&entry.path(), "looked at"))?;
+            let facts = entry.metadata().map_err(Error::io(&entry.path(), "looked at"))?;
             let kind = facts.file_type();
             if kind.is_dir() {
-                visit(&path, Entry::Folder)?;
+                visit(&path, TreeEntry::Directory)?;
                 folders.push(path);
             } else if kind.is_file() {
-                visit(&path, Entry::File(facts))?;
+                visit(&path, TreeEntry::File(facts))?;
             } else if kind.is_symlink() {
-                visit(&path, Entry::Link)?;
+                visit(&path, TreeEntry::Symlink)?;
             } else {
-                visit(&path, Entry::Special)?;
+                visit(&path, TreeEntry::Special)?;
             }
         }
     }
     Ok(())
 }
 
-impl Tree {
+impl FileTree {
     /// What is in a folder.
-    pub(super) fn of(root: &Path) -> Result<Self, Error> {
+    pub(super) fn scan(root: &Path) -> Result<Self, Error> {
         let mut tree = Self::default();
-        walk(root, &mut |path, entry| {
-            if let Entry::File(facts) = entry {
+        walk_tree(root, &mut |path, entry| {
+            if let TreeEntry::File(facts) = entry {
                 tree.files += 1;
                 tree.bytes += facts.len();
                 tree.paths.push(root.join(path));
@@ -75,12 +75,12 @@ impl Tree {
     }
 
     /// What has arrived in a folder, of files that are still being written too.
-    pub(super) fn arrived(root: &Path, whole: bool) -> Result<Self, Error> {
+    pub(super) fn scan_copy(root: &Path, whole: bool) -> Result<Self, Error> {
         let mut tree = Self::default();
-        walk(root, &mut |_, entry| {
-            if let Entry::File(facts) = entry {
+        walk_tree(root, &mut |_, entry| {
+            if let TreeEntry::File(facts) = entry {
                 tree.files += 1;
-                let written = facts.blocks().saturating_mul(BLOCK);
+                let written = facts.blocks().saturating_mul(STAT_BLOCK_SIZE);
                 tree.bytes += if whole { facts.len() } else { facts.len().min(written) };
             }
             Ok(())
@@ -89,16 +89,16 @@ impl Tree {
     }
 
     /// So many files with so many bytes.
-    pub(super) fn counted(files: u64, bytes: u64) -> Self {
+    pub(super) fn from_totals(files: u64, bytes: u64) -> Self {
         Self { files, bytes, paths: Vec::new() }
     }
 
     /// Takes all files out of memory, as far as they are written out.
-    pub(super) fn chill(&self) {
+    pub(super) fn drop_cache(&self) {
         for path in &self.paths {
             // one that is gone since is found out when it is copied
             if let Ok(file) = File::open(path) {
-                forget(&file);
+                drop_page_cache(&file);
             }
         }
     }

@@ -23,19 +23,19 @@ pub(super) struct Link {
 
 impl Link {
     /// The one that leads to an address.
-    pub(super) fn to(system: &System, address: SocketAddr) -> Self {
+    pub(super) fn route_to(system: &System, address: SocketAddr) -> Self {
         let name = match address.ip().to_canonical() {
             ip if ip.is_loopback() => Some("lo".to_owned()),
             IpAddr::V4(ip) => route_v4(system, ip),
             IpAddr::V6(ip) => route_v6(system, ip),
         };
-        name.map(|name| Self::of(system, name)).unwrap_or_default()
+        name.map(|name| Self::read(system, name)).unwrap_or_default()
     }
 
-    fn of(system: &System, name: String) -> Self {
+    fn read(system: &System, name: String) -> Self {
         let folder = format!("sys/class/net/{name}");
-        let text = |file: &str| system.text(format!("{folder}/{file}"));
-        let driver = system.resolve(format!("{folder}/device/driver"));
+        let text = |file: &str| system.read_text(format!("{folder}/{file}"));
+        let driver = system.resolve_link(format!("{folder}/device/driver"));
         let driver = driver.and_then(|path| Some(path.file_name()?.to_string_lossy().into_owned()));
         // where nothing is known, the kernel says -1
         let megabits = text("speed").and_then(|text| text.parse::<u64>().ok());
@@ -56,7 +56,7 @@ impl Link {
 
 /// The route with the longest prefix that holds the address.
 fn route_v4(system: &System, address: Ipv4Addr) -> Option<String> {
-    let table = system.text("proc/net/route")?;
+    let table = system.read_text("proc/net/route")?;
     let address = u32::from(address);
     let routes = table.lines().skip(1).filter_map(|line| {
         let words: Vec<&str> = line.split_whitespace().collect();
@@ -71,7 +71,7 @@ fn route_v4(system: &System, address: Ipv4Addr) -> Option<String> {
 }
 
 fn route_v6(system: &System, address: Ipv6Addr) -> Option<String> {
-    let table = system.text("proc/net/ipv6_route")?;
+    let table = system.read_text("proc/net/ipv6_route")?;
     let address = u128::from(address);
     let routes = table.lines().filter_map(|line| {
         let words: Vec<&str> = line.split_whitespace().collect();
@@ -86,8 +86,8 @@ fn route_v6(system: &System, address: Ipv6Addr) -> Option<String> {
 }
 
 /// The largest window that the system gives a stream, bytes.
-pub(super) fn most_window(system: &System) -> Option<u64> {
-    let text = system.text("proc/sys/net/ipv4/tcp_rmem")?;
+pub(super) fn max_receive_window(system: &System) -> Option<u64> {
+    let text = system.read_text("proc/sys/net/ipv4/tcp_rmem")?;
     text.split_whitespace().nth(2)?.parse().ok()
 }
 
@@ -95,11 +95,11 @@ pub(super) fn most_window(system: &System) -> Option<u64> {
 mod tests {
     use std::fs;
 
-    use super::{Link, most_window};
+    use super::{Link, max_receive_window};
     use crate::System;
 
     #[test]
-    fn the_longest_prefix_leads() {
+    fn longest_prefix_route_wins() {
         let root = fixtures::scratch("lab-link");
         let put = |path: &str, text: &str| {
             let path = root.join(path);
@@ -122,8 +122,8 @@ mod tests {
         put("sys/class/net/eth1/mtu", "9000\n");
         put("sys/class/net/eth0/speed", "-1\n");
         put("proc/sys/net/ipv4/tcp_rmem", "4096\t131072\t6291456\n");
-        let system = System::at(&root);
-        let to = |address: &str| Link::to(&system, address.parse().unwrap());
+        let system = System::with_root(&root);
+        let to = |address: &str| Link::route_to(&system, address.parse().unwrap());
         let near = to("192.168.2.7:1");
         assert_eq!((near.name.as_deref(), near.mtu), (Some("eth1"), Some(9000)));
         assert_eq!(near.bits_per_second, Some(2_500_000_000));
@@ -132,6 +132,6 @@ mod tests {
         assert_eq!(to("[fd00::7]:1").name.as_deref(), Some("eth1"));
         assert_eq!(to("[2001:db8::1]:1").name.as_deref(), Some("eth0"));
         assert!(to("127.0.0.1:1").is_loopback() && to("[::ffff:127.0.0.1]:1").is_loopback());
-        assert_eq!(most_window(&system), Some(6_291_456));
+        assert_eq!(max_receive_window(&system), Some(6_291_456));
     }
 }

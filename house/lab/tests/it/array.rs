@@ -6,41 +6,41 @@ use std::os::unix::fs::{FileExt as _, MetadataExt as _};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicUsize;
 
-use lab::array::{Layout, Part, VdevLayout, Wish};
-use lab::course::{Course, Nobody};
-use lab::{Error, Record, System, compare};
+use lab::array::{DrivePart, Layout, Options, VdevLayout};
+use lab::progress::{NoObserver, Progress};
+use lab::{BenchResult, Error, System, compare};
 
-use crate::{Impatient, heading, wish};
+use crate::{CancelAfterSteps, heading, path_options};
 
-const SIZE: u64 = 256 << 20;
+const DRIVE_SIZE: u64 = 256 << 20;
 
-fn drives(dir: &Path, count: usize) -> Vec<PathBuf> {
+fn create_drives(dir: &Path, count: usize) -> Vec<PathBuf> {
     let paths: Vec<PathBuf> = (0..count).map(|index| dir.join(format!("d{index}"))).collect();
     for path in &paths {
-        File::create_new(path).unwrap().set_len(SIZE).unwrap();
+        File::create_new(path).unwrap().set_len(DRIVE_SIZE).unwrap();
     }
     paths
 }
 
-fn layout(words: &str, vdevs: Vec<(VdevLayout, usize)>, ashift: u64, part: Part) -> Layout {
-    Layout { words: words.to_owned(), vdevs, ashift, part }
+fn layout(words: &str, vdevs: Vec<(VdevLayout, usize)>, ashift: u64, part: DrivePart) -> Layout {
+    Layout { name: words.to_owned(), vdevs, ashift, drive_part: part }
 }
 
-fn array(drives: &[PathBuf]) -> Wish {
-    Wish {
+fn array_options(drives: &[PathBuf]) -> Options {
+    Options {
         drives: drives.to_vec(),
         overwrite: Vec::new(),
         layouts: vec![
-            layout("raidz1 3", vec![(VdevLayout::Raidz(1), 3)], 12, Part::Whole),
-            layout("mirror 2", vec![(VdevLayout::Mirror, 2)], 9, Part::From(1 << 20)),
+            layout("raidz1 3", vec![(VdevLayout::Raidz(1), 3)], 12, DrivePart::Whole),
+            layout("mirror 2", vec![(VdevLayout::Mirror, 2)], 9, DrivePart::PartitionAt(1 << 20)),
         ],
-        work: wish(),
+        workload: path_options(),
         properties: vec![("recordsize".to_owned(), "64K".to_owned())],
     }
 }
 
-fn measured(wish: Wish, course: &Course<'_>) -> Result<Vec<Record>, Error> {
-    wish.open(&System::default())?.measure(&heading(""), course, &System::default())
+fn run_benchmark(wish: Options, course: &Progress<'_>) -> Result<Vec<BenchResult>, Error> {
+    wish.prepare(&System::default())?.measure(&heading(""), course, &System::default())
 }
 
 /// Nothing but zeros, and no room taken by them.
@@ -49,19 +49,19 @@ fn are_empty(drives: &[PathBuf]) -> bool {
         let facts = fs::metadata(path).unwrap();
         let mut content = Vec::new();
         File::open(path).unwrap().take(4 << 20).read_to_end(&mut content).unwrap();
-        facts.len() == SIZE && facts.blocks() == 0 && content.iter().all(|byte| *byte == 0)
+        facts.len() == DRIVE_SIZE && facts.blocks() == 0 && content.iter().all(|byte| *byte == 0)
     })
 }
 
 #[test]
-fn layouts_are_made_measured_and_gone() {
+fn array_benchmark_leaves_drives_empty() {
     let dir = fixtures::scratch("lab-it-array");
-    let drives = drives(&dir, 3);
-    let opened = array(&drives).open(&System::default()).unwrap();
-    let said = opened.intent().join("\n");
+    let drives = create_drives(&dir, 3);
+    let opened = array_options(&drives).prepare(&System::default()).unwrap();
+    let said = opened.describe_plan().join("\n");
     assert!(said.contains("would be OVERWRITTEN") && said.contains("mirror 2, ashift 9, from 1M"));
     assert!(are_empty(&drives), "looking touches nothing");
-    let records = measured(array(&drives), &Course::new(&Nobody)).unwrap();
+    let records = run_benchmark(array_options(&drives), &Progress::new(&NoObserver)).unwrap();
     assert!(are_empty(&drives));
     assert_eq!(records.len(), 2);
     for record in &records {
@@ -94,55 +94,55 @@ fn layouts_are_made_measured_and_gone() {
             ["data_bytes", "allocated_bytes"].map(|name| small[name].as_u64().unwrap());
         assert!(allocated >= 2 * data && allocated < 4 * data, "{}: {small}", record.label);
     }
-    let again: Vec<Record> = (records.iter())
-        .map(|record| Record::parse(&serde_json::to_string(record).unwrap()).unwrap())
+    let again: Vec<BenchResult> = (records.iter())
+        .map(|record| BenchResult::parse(&serde_json::to_string(record).unwrap()).unwrap())
         .collect();
     let comparison = compare::compare(&again).unwrap();
     assert_eq!((comparison.rows.len(), comparison.warnings.len()), (26, 0));
 }
 
 #[test]
-fn drives_with_anything_on_them_are_refused_unless_they_are_named() {
+fn nonempty_drives_need_overwrite_option() {
     let dir = fixtures::scratch("lab-it-array-full");
-    let drives = drives(&dir, 3);
+    let drives = create_drives(&dir, 3);
     let file = File::options().write(true).open(&drives[1]).unwrap();
     file.write_all_at(b"letters", 4096).unwrap();
-    let refused = array(&drives).open(&System::default()).unwrap_err();
+    let refused = array_options(&drives).prepare(&System::default()).unwrap_err();
     assert!(matches!(&refused, Error::Refused { .. }), "{refused}");
     assert!(refused.to_string().contains("--overwrite"), "{refused}");
-    let named = |name: &str| Wish { overwrite: vec![name.to_owned()], ..array(&drives) };
-    assert!(named("d0").open(&System::default()).is_err(), "another name does not count");
-    assert!(named("d7").open(&System::default()).is_err(), "nor one that is not there");
-    let said = named("d1").open(&System::default()).unwrap().intent().join("\n");
+    let named = |name: &str| Options { overwrite: vec![name.to_owned()], ..array_options(&drives) };
+    assert!(named("d0").prepare(&System::default()).is_err(), "another name does not count");
+    assert!(named("d7").prepare(&System::default()).is_err(), "nor one that is not there");
+    let said = named("d1").prepare(&System::default()).unwrap().describe_plan().join("\n");
     assert!(said.contains("what it holds is LOST"), "{said}");
-    let twice = Wish { drives: vec![drives[0].clone(); 3], ..array(&drives) };
-    assert!(twice.open(&System::default()).is_err(), "no drive is in a pool twice");
-    let few = Wish { drives: drives[..1].to_vec(), ..array(&drives) };
-    assert!(few.open(&System::default()).is_err());
+    let twice = Options { drives: vec![drives[0].clone(); 3], ..array_options(&drives) };
+    assert!(twice.prepare(&System::default()).is_err(), "no drive is in a pool twice");
+    let few = Options { drives: drives[..1].to_vec(), ..array_options(&drives) };
+    assert!(few.prepare(&System::default()).is_err());
 }
 
 #[test]
-fn an_end_in_the_middle_keeps_figures_and_empties_drives() {
+fn cancel_keeps_results_and_empties_drives() {
     let dir = fixtures::scratch("lab-it-array-stop");
-    let drives = drives(&dir, 3);
-    let onlooker = Impatient(AtomicUsize::new(7));
-    let records = measured(array(&drives), &Course::new(&onlooker)).unwrap();
+    let drives = create_drives(&dir, 3);
+    let onlooker = CancelAfterSteps(AtomicUsize::new(7));
+    let records = run_benchmark(array_options(&drives), &Progress::new(&onlooker)).unwrap();
     assert!(are_empty(&drives));
     assert!(records.iter().all(|record| !record.complete));
     assert!(!records[0].measures.is_empty() && records[1].measures.is_empty());
 }
 
 #[test]
-fn what_does_not_fit_is_said() {
+fn oversized_file_and_invalid_property_are_errors() {
     let dir = fixtures::scratch("lab-it-array-room");
-    let drives = drives(&dir, 3);
-    let mut large = array(&drives);
-    large.work.size = Some(1 << 40);
-    let error = measured(large, &Course::new(&Nobody)).unwrap_err();
-    assert!(matches!(error, Error::Room { .. }), "{error}");
-    let mut wrong = array(&drives);
+    let drives = create_drives(&dir, 3);
+    let mut large = array_options(&drives);
+    large.workload.size = Some(1 << 40);
+    let error = run_benchmark(large, &Progress::new(&NoObserver)).unwrap_err();
+    assert!(matches!(error, Error::NoSpace { .. }), "{error}");
+    let mut wrong = array_options(&drives);
     wrong.properties = vec![("recordsize".to_owned(), "3".to_owned())];
-    let error = measured(wrong, &Course::new(&Nobody)).unwrap_err();
+    let error = run_benchmark(wrong, &Progress::new(&NoObserver)).unwrap_err();
     assert!(matches!(error, Error::Pool(_)), "{error}");
     assert!(are_empty(&drives));
 }

@@ -9,26 +9,26 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
 use std::time::Duration;
 
-use lab::course::{Course, Nobody, Onlooker};
-use lab::workload::{self, Files};
-use lab::{Heading, Record, System, copy, net, page, path, present};
+use lab::progress::{NoObserver, Observer, Progress};
+use lab::workload::{self, FileWorkload};
+use lab::{BenchResult, Heading, System, copy, formatting, html_report, net, path};
 
 fn heading(label: &str) -> Heading {
     Heading { label: label.to_owned(), started: "2026-11-21T12:00:00Z".to_owned() }
 }
 
-fn wish() -> path::Wish {
-    path::Wish {
+fn path_options() -> path::Options {
+    path::Options {
         runs: 2,
-        time: Duration::from_millis(10),
+        run_time: Duration::from_millis(10),
         size: Some(4 << 20),
-        least_size: 4 << 20,
-        zeros: false,
+        min_size: 4 << 20,
+        use_zeros: false,
         buffered: false,
         drop_caches: false,
-        streams: workload::usual(),
-        files: Files::ALL.to_vec(),
-        most_files: 20,
+        streams: workload::default_streams(),
+        files: FileWorkload::ALL.to_vec(),
+        max_files: 20,
     }
 }
 
@@ -37,48 +37,53 @@ fn is_empty(dir: &Path) -> bool {
 }
 
 /// Wants an end when so many steps have begun.
-struct Impatient(AtomicUsize);
+struct CancelAfterSteps(AtomicUsize);
 
-impl Onlooker for Impatient {
-    fn wants_stop(&self) -> bool {
+impl Observer for CancelAfterSteps {
+    fn is_cancelled(&self) -> bool {
         self.0.load(SeqCst) == 0
     }
-    fn begins(&self, _: &str, _: Duration, _: Duration, _: Duration) {
+    fn step_started(&self, _: &str, _: Duration, _: Duration, _: Duration) {
         let left = self.0.load(SeqCst);
         self.0.store(left.saturating_sub(1), SeqCst);
     }
 }
 
 #[test]
-fn whatever_was_measured_before_the_end_is_kept() {
+fn cancel_keeps_finished_measures() {
     let dir = fixtures::scratch("lab-it-stop");
-    let onlooker = Impatient(AtomicUsize::new(6));
-    let course = Course::new(&onlooker);
-    let record = path::measure(&dir, &wish(), heading("a"), &course, &System::default()).unwrap();
+    let onlooker = CancelAfterSteps(AtomicUsize::new(6));
+    let course = Progress::new(&onlooker);
+    let record =
+        path::measure(&dir, &path_options(), heading("a"), &course, &System::default()).unwrap();
     assert!(!record.complete && record.measures.len() == 4, "{:?}", record.measures);
-    assert!(present::text(&record).contains("INTERRUPTED"));
+    assert!(formatting::format_result(&record).contains("INTERRUPTED"));
     assert!(is_empty(&dir));
 }
 
 #[test]
-fn a_result_is_read_back_as_it_was() {
+fn result_round_trips_through_json() {
     let dir = fixtures::scratch("lab-it-record");
-    let course = Course::new(&Nobody);
-    let record = path::measure(&dir, &wish(), heading("a"), &course, &System::default()).unwrap();
+    let course = Progress::new(&NoObserver);
+    let record =
+        path::measure(&dir, &path_options(), heading("a"), &course, &System::default()).unwrap();
     assert!(record.complete && record.measures.len() == 22);
-    let again = Record::parse(&serde_json::to_string(&record).unwrap()).unwrap();
+    let again = BenchResult::parse(&serde_json::to_string(&record).unwrap()).unwrap();
     assert_eq!(again.measures.len(), record.measures.len());
     let mut pairs = again.measures[0].runs.iter().zip(&record.measures[0].runs);
     // the last digit may differ: figures are read fast, not to the bit
     assert!(pairs.all(|(read, was)| (read / was - 1.0).abs() < 1e-12));
     assert_eq!(again.measures[0].runs.len(), 2);
-    let html = page::page(&[record, again]).unwrap();
+    let html = html_report::render_page(&[record, again]).unwrap();
     assert!(html.matches("<svg").count() == 12 && !html.contains("NaN"), "{html}");
-    assert!(Record::parse("{\"poolhouse_bench\": 2}").is_err() && Record::parse("[]").is_err());
+    assert!(
+        BenchResult::parse("{\"poolhouse_bench\": 2}").is_err()
+            && BenchResult::parse("[]").is_err()
+    );
 }
 
 #[test]
-fn every_way_copies_all_and_leaves_nothing() {
+fn every_method_copies_all_and_cleans_up() {
     let root = fixtures::scratch("lab-it-copy");
     let (source, target) = (root.join("source"), root.join("target"));
     fs::create_dir_all(source.join("a/b")).unwrap();
@@ -86,20 +91,20 @@ fn every_way_copies_all_and_leaves_nothing() {
     for number in 0..50_u8 {
         fs::write(source.join(format!("a/b/{number}")), vec![number; 20_000]).unwrap();
     }
-    let wish = copy::Wish {
+    let wish = copy::Options {
         source,
         destinations: vec![target.display().to_string()],
-        ways: copy::Way::ALL.to_vec(),
+        methods: copy::CopyMethod::ALL.to_vec(),
         runs: 2,
-        limit: None,
+        time_limit: None,
     };
     let prepared = wish.prepare(&System::default()).unwrap();
-    assert!(prepared.copies() >= 4 && prepared.intent()[0].contains("50 files"));
+    assert!(prepared.copy_count() >= 4 && prepared.describe_plan()[0].contains("50 files"));
     drop(prepared);
     assert!(is_empty(&target), "looking touches nothing");
-    let prepared = wish_again(&root).prepare(&System::default()).unwrap();
-    let copies = prepared.copies();
-    let course = Course::new(&Nobody);
+    let prepared = copy_options(&root).prepare(&System::default()).unwrap();
+    let copies = prepared.copy_count();
+    let course = Progress::new(&NoObserver);
     let record = prepared.measure(heading("c"), &course, &System::default()).unwrap();
     drop(prepared);
     assert!(record.complete && record.measures.len() == copies, "bytes and files, two runs each");
@@ -108,25 +113,25 @@ fn every_way_copies_all_and_leaves_nothing() {
     assert!(is_empty(&target));
 }
 
-fn wish_again(root: &Path) -> copy::Wish {
-    copy::Wish {
+fn copy_options(root: &Path) -> copy::Options {
+    copy::Options {
         source: root.join("source"),
         destinations: vec![root.join("target").display().to_string()],
-        ways: copy::Way::ALL.to_vec(),
+        methods: copy::CopyMethod::ALL.to_vec(),
         runs: 2,
-        limit: None,
+        time_limit: None,
     }
 }
 
 #[test]
-fn copies_that_take_too_long_are_ended() {
+fn copy_stops_at_time_limit() {
     let root = fixtures::scratch("lab-it-limit");
     fs::create_dir(root.join("source")).unwrap();
     fs::create_dir(root.join("target")).unwrap();
     fs::write(root.join("source/large"), vec![3; 40 << 20]).unwrap();
-    let mut prepared = wish_again(&root).prepare(&System::default()).unwrap();
-    prepared.set_limit(Duration::from_millis(1));
-    let course = Course::new(&Nobody);
+    let mut prepared = copy_options(&root).prepare(&System::default()).unwrap();
+    prepared.set_time_limit(Duration::from_millis(1));
+    let course = Progress::new(&NoObserver);
     let record = prepared.measure(heading("c"), &course, &System::default()).unwrap();
     assert!(record.complete && !record.measures.is_empty());
     drop(prepared);
@@ -134,7 +139,7 @@ fn copies_that_take_too_long_are_ended() {
 }
 
 #[test]
-fn two_ends_talk() {
+fn client_measures_against_listener() {
     let listener =
         net::Listener::bind(Some(SocketAddr::from(([127, 0, 0, 1], 0))), System::default());
     let listener = listener.unwrap();
@@ -152,14 +157,14 @@ fn two_ends_talk() {
             );
         };
         scope.spawn(serve);
-        let wish = net::Wish {
+        let wish = net::Options {
             host: address.to_string(),
             runs: 2,
             time: Duration::from_millis(250),
-            streams: 2,
-            buffers: vec![64 << 10],
+            stream_count: 2,
+            buffer_sizes: vec![64 << 10],
         };
-        let course = Course::new(&Nobody);
+        let course = Progress::new(&NoObserver);
         let record = net::measure(&wish, heading("n"), &course, &System::default());
         end.store(true, SeqCst);
         let record = record.unwrap();

@@ -3,10 +3,10 @@
 use std::io::Write;
 use std::path::PathBuf;
 
-use lab::array::{DraidLayout, Layout, Part, VdevLayout, Wish};
-use lab::course::Course;
-use lab::workload::{self, Files};
-use lab::{Heading, Record, System, path};
+use lab::array::{DraidLayout, DrivePart, Layout, Options, VdevLayout};
+use lab::progress::Progress;
+use lab::workload::{self, FileWorkload};
+use lab::{BenchResult, Heading, System, path};
 use planner::{Kind, Words};
 use units::Ashift;
 
@@ -114,9 +114,9 @@ const DEFAULT_LAYOUTS: [&str; 4] = ["stripe", "mirror", "raidz", "raidz2"];
 impl Args {
     pub(crate) fn run(&self) -> CommandResult {
         let system = System::default();
-        let opened = self.options()?.open(&system)?;
+        let opened = self.options()?.prepare(&system)?;
         if self.dry_run {
-            return result::print_dry_run(&opened.intent());
+            return result::print_dry_run(&opened.describe_plan());
         }
         if self.output.is_none() && !self.json && !self.quiet {
             print::warning(&"the results are shown, but not kept: -o DIR keeps them");
@@ -125,14 +125,14 @@ impl Args {
             std::fs::create_dir_all(dir).map_err(|error| Failure::destination(dir, &error))?;
         }
         let watch = MeasurementProgress::new(self.quiet);
-        let course = Course::new(&watch);
+        let course = Progress::new(&watch);
         let label = self.label.clone().unwrap_or_default();
         let heading = Heading { label, started: crate::time::now_rfc3339() };
         self.save_and_print(&watch.run(|| opened.measure(&heading, &course, &system))?)
     }
 
     /// Keeps and prints the results.
-    fn save_and_print(&self, records: &[Record]) -> CommandResult {
+    fn save_and_print(&self, records: &[BenchResult]) -> CommandResult {
         for record in self.output.iter().flat_map(|_| records) {
             let dir = self.output.clone().unwrap_or_default();
             let text = serde_json::to_string_pretty(record)? + "\n";
@@ -144,9 +144,9 @@ impl Args {
                 drop(out);
                 print::json(&records)?;
             }
-            [one] => out.write_all(lab::present::text(one).as_bytes())?,
+            [one] => out.write_all(lab::formatting::format_result(one).as_bytes())?,
             several => {
-                out.write_all(lab::compare::compare(several)?.text().as_bytes())?;
+                out.write_all(lab::compare::compare(several)?.to_text().as_bytes())?;
                 for record in several {
                     for finding in &record.findings {
                         writeln!(out, "{}: {finding}", record.label)?;
@@ -158,12 +158,12 @@ impl Args {
         Ok(if complete { Outcome::Complete } else { Outcome::Interrupted })
     }
 
-    fn options(&self) -> Result<Wish, Failure> {
+    fn options(&self) -> Result<Options, Failure> {
         let layouts = self.parse_layouts()?;
-        Ok(Wish {
+        Ok(Options {
             drives: self.drives.clone(),
             overwrite: self.overwrite.clone(),
-            work: self.workload.options(layouts.len())?,
+            workload: self.workload.options(layouts.len())?,
             layouts,
             properties: self
                 .property
@@ -220,8 +220,9 @@ fn parse_layout(text: &str, count: usize, ashift: u64, part: &str) -> Result<Lay
             }
         }
     }
-    let part = if part == "whole" { Part::Whole } else { Part::From(parse_size(part)?) };
-    Ok(Layout { words: words.to_string(), vdevs, ashift, part })
+    let part =
+        if part == "whole" { DrivePart::Whole } else { DrivePart::PartitionAt(parse_size(part)?) };
+    Ok(Layout { name: words.to_string(), vdevs, ashift, drive_part: part })
 }
 
 fn parse_property(text: &str) -> Result<(String, String), Failure> {
@@ -239,30 +240,30 @@ fn result_file_name(label: &str) -> String {
 }
 
 impl WorkloadArgs {
-    fn options(&self, layouts: usize) -> Result<path::Wish, Failure> {
+    fn options(&self, layouts: usize) -> Result<path::Options, Failure> {
         let seconds = if self.quick { self.quick_run_seconds(layouts) } else { self.seconds };
         let files = if self.quick { self.files.min(QUICK_MAX_FILES) } else { self.files };
-        let mut wish = path::Wish {
+        let mut wish = path::Options {
             runs: self.runs.into(),
-            time: parse_duration(seconds)?,
+            run_time: parse_duration(seconds)?,
             size: self.size.as_deref().map(parse_size).transpose()?,
-            least_size: if self.quick { QUICK_MIN_SIZE } else { MIN_SIZE },
-            zeros: self.zeros,
+            min_size: if self.quick { QUICK_MIN_SIZE } else { MIN_SIZE },
+            use_zeros: self.zeros,
             buffered: false,
             drop_caches: false,
-            streams: workload::usual(),
-            files: Files::ALL.to_vec(),
-            most_files: usize::try_from(files).unwrap_or(usize::MAX),
+            streams: workload::default_streams(),
+            files: FileWorkload::ALL.to_vec(),
+            max_files: usize::try_from(files).unwrap_or(usize::MAX),
         };
         if !self.only.is_empty() {
-            wish.only(&self.only)?;
+            wish.retain_workloads(&self.only)?;
         }
         Ok(wish)
     }
 
     /// Seconds of a run with which all runs of all layouts are over in less than a minute.
     fn quick_run_seconds(&self, layouts: usize) -> f64 {
-        let workloads = workload::usual().len() + Files::ALL.len();
+        let workloads = workload::default_streams().len() + FileWorkload::ALL.len();
         let runs = workloads * layouts.max(1) * usize::from(self.runs);
         (QUICK_TOTAL_SECONDS / f64::from(u32::try_from(runs).unwrap_or(u32::MAX))).clamp(0.01, 0.3)
     }
@@ -271,7 +272,7 @@ impl WorkloadArgs {
 #[cfg(test)]
 mod tests {
     use clap::Parser;
-    use lab::array::{Part, VdevLayout};
+    use lab::array::{DrivePart, VdevLayout};
 
     use super::{Args, result_file_name};
 
@@ -295,7 +296,7 @@ mod tests {
         assert_eq!(result_file_name(&all[7].to_string()), "raidz2-4-ashift-12.json");
         let all = parse("a+b+c+d+--layout+mirror 2 mirror 2+--parts+whole,1M").unwrap();
         assert_eq!(all[0].vdevs, [(VdevLayout::Mirror, 2), (VdevLayout::Mirror, 2)]);
-        assert_eq!((all[1].part, all[1].drives()), (Part::From(1 << 20), 4));
+        assert_eq!((all[1].drive_part, all[1].drive_count()), (DrivePart::PartitionAt(1 << 20), 4));
         // what has counts of its own needs none, and is there once
         assert_eq!(parse("a+b+c+d+--layout+mirror 2+--disks+3,4").unwrap().len(), 1);
         assert_eq!(parse("a+b").unwrap().len(), 3, "two drives are too few for raidz2");

@@ -37,7 +37,7 @@ impl Args {
         let records = result::read_records(&self.results)?;
         let comparison = lab::compare::compare(&records)?;
         let drawn = || {
-            let all = lab::plot::of_comparison(&comparison);
+            let all = lab::plot::comparison_plots(&comparison);
             all.into_iter().map(|named| (named.name, named.svg))
         };
         if let Some(dir) = &self.svg {
@@ -47,12 +47,12 @@ impl Args {
             pictures::write_png(dir, drawn())?;
         }
         if let Some(path) = &self.html {
-            result::write_text(path, &lab::page::page(&records)?)?;
+            result::write_text(path, &lab::html_report::render_page(&records)?)?;
         }
         if self.json {
             print::json(&comparison)?;
         } else {
-            std::io::stdout().lock().write_all(comparison.text().as_bytes())?;
+            std::io::stdout().lock().write_all(comparison.to_text().as_bytes())?;
         }
         Ok(Outcome::Complete)
     }

@@ -4,8 +4,8 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use lab::System;
-use lab::copy::{Way, Wish};
-use lab::course::Course;
+use lab::copy::{CopyMethod, Options};
+use lab::progress::Progress;
 
 use super::measurement_progress::MeasurementProgress;
 use super::path::parse_duration;
@@ -59,41 +59,41 @@ impl Args {
         let system = System::default();
         let mut prepared = self.options()?.prepare(&system)?;
         if self.quick {
-            let copies = u32::try_from(prepared.copies().max(1)).unwrap_or(u32::MAX);
-            prepared.set_limit(Duration::from_secs(QUICK_SECONDS) / copies);
+            let copies = u32::try_from(prepared.copy_count().max(1)).unwrap_or(u32::MAX);
+            prepared.set_time_limit(Duration::from_secs(QUICK_SECONDS) / copies);
         }
         if self.dry_run {
-            return result::print_dry_run(&prepared.intent());
+            return result::print_dry_run(&prepared.describe_plan());
         }
-        for old in self.destinations.iter().flat_map(|dir| lab::left_over(dir.as_ref())) {
+        for old in self.destinations.iter().flat_map(|dir| lab::leftover_dirs(dir.as_ref())) {
             let old = old.display();
             print::warning(&format!("'{old}' is left over from a measurement that was killed"));
         }
         self.result.warn_if_unsaved();
         let watch = MeasurementProgress::new(self.result.quiet);
-        let course = Course::new(&watch);
+        let course = Progress::new(&watch);
         let heading = self.result.heading(&self.source.display().to_string());
         let measured = watch.run(|| prepared.measure(heading, &course, &system));
         self.result.save_and_print(&measured?)
     }
 
-    fn options(&self) -> Result<Wish, Failure> {
+    fn options(&self) -> Result<Options, Failure> {
         let way = |name: &String| {
-            Way::by_id(name).ok_or_else(|| {
-                let known = Way::ALL.map(Way::id).join(", ");
+            CopyMethod::from_id(name).ok_or_else(|| {
+                let known = CopyMethod::ALL.map(CopyMethod::id).join(", ");
                 Failure::usage(format!("there is no way '{name}'; there are: {known}"))
             })
         };
         let ways = match self.ways.as_slice() {
-            [] => Way::ALL.to_vec(),
+            [] => CopyMethod::ALL.to_vec(),
             names => names.iter().map(way).collect::<Result<_, _>>()?,
         };
-        Ok(Wish {
+        Ok(Options {
             source: self.source.clone(),
             destinations: self.destinations.clone(),
-            ways,
+            methods: ways,
             runs: self.runs.into(),
-            limit: self.seconds.map(parse_duration).transpose()?,
+            time_limit: self.seconds.map(parse_duration).transpose()?,
         })
     }
 }

@@ -3,8 +3,8 @@
 use std::path::PathBuf;
 
 use lab::System;
-use lab::course::Course;
-use lab::disk::Wish;
+use lab::disk::Options;
+use lab::progress::Progress;
 
 use super::measurement_progress::MeasurementProgress;
 use super::path::parse_duration;
@@ -60,27 +60,27 @@ const EXTRA_STEPS: u16 = 3;
 impl Args {
     pub(crate) fn run(&self) -> CommandResult {
         let system = System::default();
-        let opened = self.options()?.open(&system)?;
+        let opened = self.options()?.prepare(&system)?;
         if self.dry_run {
-            return result::print_dry_run(&opened.intent());
+            return result::print_dry_run(&opened.describe_plan());
         }
         self.result.warn_if_unsaved();
         let watch = MeasurementProgress::new(self.result.quiet);
-        let course = Course::new(&watch);
+        let course = Progress::new(&watch);
         let heading = self.result.heading("drives");
         let measured = watch.run(|| opened.measure(heading, &course, &system));
         self.result.save_and_print(&measured?)
     }
 
-    fn options(&self) -> Result<Wish, Failure> {
+    fn options(&self) -> Result<Options, Failure> {
         let zones = if self.quick { QUICK_ZONES } else { self.zones };
         let seconds = if self.quick { self.quick_run_seconds() } else { self.seconds };
-        Ok(Wish {
+        Ok(Options {
             drives: self.drives.clone(),
             overwrite: self.overwrite.clone(),
             runs: self.runs.into(),
             time: parse_duration(seconds)?,
-            zones: zones.into(),
+            zone_count: zones.into(),
         })
     }
 

@@ -5,7 +5,7 @@ use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
-use lab::course::Onlooker;
+use lab::progress::Observer;
 
 use crate::interrupt;
 
@@ -88,12 +88,12 @@ fn format_remaining(time: Duration) -> String {
     }
 }
 
-impl Onlooker for MeasurementProgress {
-    fn wants_stop(&self) -> bool {
+impl Observer for MeasurementProgress {
+    fn is_cancelled(&self) -> bool {
         interrupt::is_interrupted()
     }
 
-    fn begins(&self, step: &str, takes: Duration, done: Duration, all: Duration) {
+    fn step_started(&self, step: &str, takes: Duration, done: Duration, all: Duration) {
         *self.step.lock().unwrap_or_else(std::sync::PoisonError::into_inner) = StepProgress {
             started: Instant::now(),
             duration: takes,

@@ -4,8 +4,8 @@ use std::io::Write;
 use std::net::{IpAddr, SocketAddr};
 
 use lab::System;
-use lab::course::Course;
-use lab::net::{self, Listener, PORT, Wish};
+use lab::net::{self, DEFAULT_PORT, Listener, Options};
+use lab::progress::Progress;
 
 use super::measurement_progress::MeasurementProgress;
 use super::path::{parse_duration, parse_size};
@@ -69,35 +69,36 @@ impl Args {
     fn measure(&self, host: &str) -> CommandResult {
         let wish = self.options(host)?;
         if self.dry_run {
-            return result::print_dry_run(&wish.intent());
+            return result::print_dry_run(&wish.describe_plan());
         }
         self.result.warn_if_unsaved();
         let watch = MeasurementProgress::new(self.result.quiet);
-        let course = Course::new(&watch);
+        let course = Progress::new(&watch);
         let heading = self.result.heading(host);
         let measured = watch.run(|| net::measure(&wish, heading, &course, &System::default()));
         self.result.save_and_print(&measured?)
     }
 
-    fn options(&self, host: &str) -> Result<Wish, Failure> {
+    fn options(&self, host: &str) -> Result<Options, Failure> {
         let buffer = |text: &String| {
             let bytes = parse_size(text)?;
             let fits = usize::try_from(bytes).ok().filter(|_| bytes <= MAX_SOCKET_BUFFER);
             fits.ok_or_else(|| Failure::usage(format!("a socket buffer of {text} is too large")))
         };
-        Ok(Wish {
+        Ok(Options {
             host: host.to_owned(),
             runs: self.runs.into(),
             time: parse_duration(if self.quick { QUICK_RUN_SECONDS } else { self.seconds })?,
-            streams: self.streams.into(),
-            buffers: self.buffers.iter().map(buffer).collect::<Result<_, _>>()?,
+            stream_count: self.streams.into(),
+            buffer_sizes: self.buffers.iter().map(buffer).collect::<Result<_, _>>()?,
         })
     }
 
     fn serve(&self, address: &str) -> CommandResult {
         let address = (!address.is_empty()).then(|| parse_socket_address(address)).transpose()?;
         if self.dry_run {
-            let at = address.map_or_else(|| format!("any, port {PORT}"), |at| at.to_string());
+            let at =
+                address.map_or_else(|| format!("any, port {DEFAULT_PORT}"), |at| at.to_string());
             return result::print_dry_run(&[format!("Would listen at {at} until Ctrl-C.")]);
         }
         let listener = Listener::bind(address, System::default())?;
@@ -121,8 +122,10 @@ impl Args {
 /// `192.168.1.2`, `192.168.1.2:7476`, `::1`, `[::1]:7476`.
 fn parse_socket_address(text: &str) -> Result<SocketAddr, Failure> {
     let alone = || text.trim_matches(['[', ']']).parse::<IpAddr>();
-    let parsed = text.parse().or_else(|_| alone().map(|ip| SocketAddr::new(ip, PORT)));
-    parsed.map_err(|_| Failure::usage(format!("'{text}' is no address: write 192.168.1.2:{PORT}")))
+    let parsed = text.parse().or_else(|_| alone().map(|ip| SocketAddr::new(ip, DEFAULT_PORT)));
+    parsed.map_err(|_| {
+        Failure::usage(format!("'{text}' is no address: write 192.168.1.2:{DEFAULT_PORT}"))
+    })
 }
 
 #[cfg(test)]

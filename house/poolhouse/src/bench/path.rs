@@ -3,9 +3,9 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use lab::course::Course;
-use lab::path::Wish;
-use lab::workload::{self, Files};
+use lab::path::Options;
+use lab::progress::Progress;
+use lab::workload::{self, FileWorkload};
 use lab::{System, path};
 
 use super::measurement_progress::MeasurementProgress;
@@ -77,34 +77,34 @@ impl Args {
         let wish = self.options()?;
         let system = System::default();
         if self.dry_run {
-            return result::print_dry_run(&wish.intent(&self.dir, &system)?);
+            return result::print_dry_run(&wish.describe_plan(&self.dir, &system)?);
         }
-        for old in lab::left_over(&self.dir) {
+        for old in lab::leftover_dirs(&self.dir) {
             let old = old.display();
             print::warning(&format!("'{old}' is left over from a measurement that was killed"));
         }
         self.result.warn_if_unsaved();
         let watch = MeasurementProgress::new(self.result.quiet);
-        let course = Course::new(&watch);
+        let course = Progress::new(&watch);
         let heading = self.result.heading(&self.dir.display().to_string());
         let measured = watch.run(|| path::measure(&self.dir, &wish, heading, &course, &system));
         self.result.save_and_print(&measured?)
     }
 
-    fn options(&self) -> Result<Wish, Failure> {
+    fn options(&self) -> Result<Options, Failure> {
         let size = self.size.as_deref().map(parse_size).transpose()?;
         let seconds = if self.quick { QUICK_RUN_SECONDS } else { self.seconds };
-        let mut wish = Wish {
+        let mut wish = Options {
             runs: self.runs.into(),
-            time: parse_duration(seconds)?,
+            run_time: parse_duration(seconds)?,
             size,
-            least_size: if self.quick { QUICK_MIN_SIZE } else { MIN_SIZE },
-            zeros: self.zeros,
+            min_size: if self.quick { QUICK_MIN_SIZE } else { MIN_SIZE },
+            use_zeros: self.zeros,
             buffered: self.buffered,
             drop_caches: self.drop_caches,
-            streams: workload::usual(),
-            files: Files::ALL.to_vec(),
-            most_files: usize::try_from(if self.quick {
+            streams: workload::default_streams(),
+            files: FileWorkload::ALL.to_vec(),
+            max_files: usize::try_from(if self.quick {
                 self.files.min(QUICK_MAX_FILES)
             } else {
                 self.files
@@ -112,7 +112,7 @@ impl Args {
             .unwrap_or(usize::MAX),
         };
         if !self.only.is_empty() {
-            wish.only(&self.only)?;
+            wish.retain_workloads(&self.only)?;
         }
         Ok(wish)
     }

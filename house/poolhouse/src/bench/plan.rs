@@ -3,9 +3,9 @@
 use std::io::Write;
 use std::path::PathBuf;
 
-use lab::Record;
-use lab::bottleneck::{self, Expected};
-use lab::record::Kind;
+use lab::BenchResult;
+use lab::bench_result::BenchKind;
+use lab::bottleneck::{self, ExpectedRates};
 use planner::{Class, Drive, LayoutPlan, Mix, Question, Words};
 use serde_json::Value;
 use units::Ashift;
@@ -56,25 +56,26 @@ impl Args {
     pub(crate) fn run(&self) -> CommandResult {
         let records = result::read_records(&self.results)?;
         let of = |kind| records.iter().find(|record| record.kind == kind);
-        let measured = of(Kind::Path)
-            .or_else(|| of(Kind::Array))
+        let measured = of(BenchKind::Path)
+            .or_else(|| of(BenchKind::Array))
             .ok_or_else(|| Failure::usage("a result of `bench path` or `bench array` is wanted"))?;
-        let disk = of(Kind::Disk);
+        let disk = of(BenchKind::Disk);
         let expected = self.expected_performance(measured, disk)?;
-        let judgement = bottleneck::judge(&expected, measured, disk, of(Kind::Net))?;
+        let judgement =
+            bottleneck::find_bottlenecks(&expected, measured, disk, of(BenchKind::Net))?;
         if self.json {
             print::json(&judgement)?;
         } else {
-            std::io::stdout().lock().write_all(judgement.text().as_bytes())?;
+            std::io::stdout().lock().write_all(judgement.to_text().as_bytes())?;
         }
         Ok(Outcome::Complete)
     }
 
     fn expected_performance(
         &self,
-        measured: &Record,
-        disk: Option<&Record>,
-    ) -> Result<Expected, Failure> {
+        measured: &BenchResult,
+        disk: Option<&BenchResult>,
+    ) -> Result<ExpectedRates, Failure> {
         let fact = |name: &str| measured.facts.get(name);
         let wanted = |what: &str| Failure::usage(format!("--{what} says what was measured"));
         let drives = match (&self.drives, fact("drive_bytes").and_then(Value::as_array)) {
@@ -89,7 +90,7 @@ impl Args {
             .ok_or_else(|| Failure::usage(format!("ashift is 9 to 16, not {ashift}")))?;
         let block = super::path::parse_size(&self.recordsize)?;
         let mut drive = Drive::from(Class::by_name(&self.class).unwrap_or_default());
-        if let Some(figures) = disk.map(bottleneck::drive_figures).transpose()? {
+        if let Some(figures) = disk.map(bottleneck::drive_rates).transpose()? {
             drive.bytes_per_second = figures.bytes_per_second;
             drive.operations_per_second = figures.operations_per_second;
         }
@@ -97,14 +98,14 @@ impl Args {
         let question = Question { drive, records, ..Question::new(drives, ashift) };
         let plan = LayoutPlan::new(&question, &words)?;
         let record = plan.records.iter().find(|record| record.record_bytes == block);
-        Ok(Expected {
+        Ok(ExpectedRates {
             layout: plan.layout.clone(),
             write: plan.speed.sequential_write,
             read: plan.speed.sequential_read,
             random_reads: plan.speed.random_reads,
             random_writes: plan.speed.random_writes,
-            block,
-            redundant: record.map_or(0.0, |record| record.parity),
+            block_size: block,
+            redundant_fraction: record.map_or(0.0, |record| record.parity),
         })
     }
 }

@@ -31,7 +31,7 @@ impl Args {
             print::json(&records)?;
             return Ok(Outcome::Complete);
         }
-        let page = lab::page::page(&records)?;
+        let page = lab::html_report::render_page(&records)?;
         match &self.output {
             Some(path) => result::write_text(path, &page)?,
             None => std::io::stdout().lock().write_all(page.as_bytes())?,

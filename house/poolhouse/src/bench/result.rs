@@ -3,7 +3,7 @@
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
-use lab::{Heading, Record};
+use lab::{BenchResult, Heading};
 
 use crate::outcome::{CommandResult, Failure, Outcome};
 use crate::print;
@@ -43,7 +43,7 @@ impl ResultArgs {
     }
 
     /// Keeps and prints a result.
-    pub(crate) fn save_and_print(&self, record: &Record) -> CommandResult {
+    pub(crate) fn save_and_print(&self, record: &BenchResult) -> CommandResult {
         if let Some(path) = &self.output {
             let mut text = serde_json::to_string_pretty(record)?;
             text.push('\n');
@@ -52,7 +52,7 @@ impl ResultArgs {
         if self.json {
             print::json(record)?;
         } else {
-            let text = lab::present::text(record);
+            let text = lab::formatting::format_result(record);
             std::io::stdout().lock().write_all(text.as_bytes())?;
         }
         if record.complete { Ok(Outcome::Complete) } else { Ok(Outcome::Interrupted) }
@@ -70,11 +70,11 @@ pub(crate) fn print_dry_run(sentences: &[String]) -> CommandResult {
 }
 
 /// Reads results.
-pub(crate) fn read_records(paths: &[PathBuf]) -> Result<Vec<Record>, Failure> {
+pub(crate) fn read_records(paths: &[PathBuf]) -> Result<Vec<BenchResult>, Failure> {
     let one = |path: &PathBuf| {
         let text = std::fs::read_to_string(path)
             .map_err(|error| Failure::unreadable(path, &engine::error::io_error_text(&error)))?;
-        Record::parse(&text).map_err(|error| Failure::unreadable(path, &error.to_string()))
+        BenchResult::parse(&text).map_err(|error| Failure::unreadable(path, &error.to_string()))
     };
     paths.iter().map(one).collect()
 }

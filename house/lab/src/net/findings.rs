@@ -1,102 +1,112 @@
 //! What the figures of a network say: the part of the link that is reached, what limits it, and
 //! what is worth changing.
 
+use super::client::{Direction, PathInfo};
 use super::link::Link;
-use super::talk::{Path, Way};
-use crate::number::float;
-use crate::present::{figure, percent};
-use crate::record::{Measure, Unit};
+use crate::bench_result::{Measure, Unit};
+use crate::formatting::{format_value, percent};
+use crate::number::to_f64;
 use crate::statistics::Change;
 
 /// A link is full that carries this part of what TCP can carry on it.
-const FULL: f64 = 0.95;
+const FULL_LINK_RATIO: f64 = 0.95;
 /// A change that is worth the trouble.
-const WORTH: f64 = 0.10;
+const MIN_GAIN: f64 = 0.10;
 /// Segments that are lost on a sound cable: fewer.
-const LOST: f64 = 0.001;
+const MAX_RETRANSMITTED: f64 = 0.001;
 /// Milliseconds that a full link may add.
-const PATIENCE: f64 = 5.0;
-const BUSY: f64 = 0.9;
+const MAX_ADDED_LATENCY_MS: f64 = 5.0;
+const CPU_BOUND_THRESHOLD: f64 = 0.9;
 /// Bytes that Ethernet adds to a packet, with the gap after it.
-const FRAME: f64 = 38.0;
+const ETHERNET_OVERHEAD: f64 = 38.0;
 
 /// What is known besides the figures.
-pub(super) struct Scene<'a> {
-    pub(super) ours: &'a Link,
-    pub(super) theirs: &'a Link,
-    pub(super) path: &'a Path,
+pub(super) struct FindingInputs<'a> {
+    pub(super) local_link: &'a Link,
+    pub(super) peer_link: &'a Link,
+    pub(super) path: &'a PathInfo,
     /// The part of what this end and the other end sent that was sent again.
-    pub(super) sent_again: [Option<f64>; 2],
-    pub(super) most_window: Option<u64>,
-    pub(super) streams: usize,
+    pub(super) retransmitted: [Option<f64>; 2],
+    pub(super) max_receive_window: Option<u64>,
+    pub(super) stream_count: usize,
 }
 
 /// The sentences.
-pub(super) fn findings(scene: &Scene<'_>, measures: &[Measure]) -> Vec<String> {
+pub(super) fn findings(scene: &FindingInputs<'_>, measures: &[Measure]) -> Vec<String> {
     let mut all = Vec::new();
-    if scene.ours.is_loopback() {
+    if scene.local_link.is_loopback() {
         all.push(
             "Both ends are the same machine: these are figures of its memory, not of a network."
                 .to_owned(),
         );
     } else {
-        all.extend(Way::BOTH.into_iter().filter_map(|way| reached(scene, measures, way)));
-        all.extend(ends_differ(scene));
-        all.extend(links(scene));
-        all.extend(windows(scene, measures));
+        all.extend(
+            Direction::BOTH.into_iter().filter_map(|way| throughput_finding(scene, measures, way)),
+        );
+        all.extend(unequal_links_finding(scene));
+        all.extend(half_duplex_finding(scene));
+        all.extend(window_finding(scene, measures));
     }
-    all.extend(Way::BOTH.into_iter().filter_map(|way| better_buffer(measures, way)));
-    all.extend(latency(measures));
-    all.extend(lost(scene));
-    all.extend(packets(scene));
+    all.extend(Direction::BOTH.into_iter().filter_map(|way| buffer_finding(measures, way)));
+    all.extend(queueing_finding(measures));
+    all.extend(retransmission_finding(scene));
+    all.extend(mtu_finding(scene));
     all
 }
 
-fn mean(measures: &[Measure], id: &str) -> Option<f64> {
+fn measure_mean(measures: &[Measure], id: &str) -> Option<f64> {
     measures.iter().find(|measure| measure.id == id)?.summary.map(|summary| summary.mean)
 }
 
-fn bits(value: f64) -> String {
-    figure(value, Unit::Bits)
+fn format_bits(value: f64) -> String {
+    format_value(value, Unit::BitsPerSecond)
 }
 
 /// The best that was reached in one way, with the measure it comes from.
-fn best<'m>(scene: &Scene<'_>, measures: &'m [Measure], way: Way) -> Option<&'m Measure> {
-    let ids = [1, scene.streams].map(|count| format!("{}-{count}", way.name()));
+fn best_measure<'m>(
+    scene: &FindingInputs<'_>,
+    measures: &'m [Measure],
+    way: Direction,
+) -> Option<&'m Measure> {
+    let ids = [1, scene.stream_count].map(|count| format!("{}-{count}", way.name()));
     let of = measures.iter().filter(|measure| ids.contains(&measure.id));
     let mean = |measure: &Measure| measure.summary.map_or(0.0, |summary| summary.mean);
     of.max_by(|a, b| mean(a).total_cmp(&mean(b)))
 }
 
 /// The slower of the two ends' links, bits a second.
-fn link_speed(scene: &Scene<'_>) -> Option<f64> {
-    let speeds = [scene.ours.bits_per_second, scene.theirs.bits_per_second];
-    speeds.into_iter().flatten().min().map(float)
+fn link_speed(scene: &FindingInputs<'_>) -> Option<f64> {
+    let speeds = [scene.local_link.bits_per_second, scene.peer_link.bits_per_second];
+    speeds.into_iter().flatten().min().map(to_f64)
 }
 
 /// The part of a link that TCP's payload can be, with packets of so many bytes.
-fn payload(mtu: f64) -> f64 {
+fn payload_ratio(mtu: f64) -> f64 {
     // 20 bytes of IP, 20 of TCP, 12 for its time stamps
-    (mtu - 52.0) / (mtu + FRAME)
+    (mtu - 52.0) / (mtu + ETHERNET_OVERHEAD)
 }
 
-fn reached(scene: &Scene<'_>, measures: &[Measure], way: Way) -> Option<String> {
-    let measure = best(scene, measures, way)?;
+fn throughput_finding(
+    scene: &FindingInputs<'_>,
+    measures: &[Measure],
+    way: Direction,
+) -> Option<String> {
+    let measure = best_measure(scene, measures, way)?;
     let rate = measure.summary?.mean;
     let direction = match way {
-        Way::Up => "To the other end",
-        Way::Down => "From the other end",
+        Direction::Upload => "To the other end",
+        Direction::Download => "From the other end",
     };
     let Some(speed) = link_speed(scene) else {
         return Some(format!(
             "{direction} {} were reached; what the links could do is not known.",
-            bits(rate)
+            format_bits(rate)
         ));
     };
     let mtu = scene.path.mtu.map_or(1500.0, f64::from);
-    let most = speed * payload(mtu);
-    let busy = measure.processors_busy.filter(|part| *part > BUSY);
-    let verdict = if rate > FULL * most {
+    let most = speed * payload_ratio(mtu);
+    let busy = measure.processors_busy.filter(|part| *part > CPU_BOUND_THRESHOLD);
+    let verdict = if rate > FULL_LINK_RATIO * most {
         "the link is full, and only a faster one is faster".to_owned()
     } else if let Some(part) = busy {
         format!("this machine's processors were busy ({:.0} %) and are the limit", part * 100.0)
@@ -105,15 +115,15 @@ fn reached(scene: &Scene<'_>, measures: &[Measure], way: Way) -> Option<String> 
     };
     Some(format!(
         "{direction} {} were reached: {} of the link's {}, of which TCP can use {}: {verdict}.",
-        bits(rate),
+        format_bits(rate),
         percent(rate / speed),
-        bits(speed),
-        percent(payload(mtu))
+        format_bits(speed),
+        percent(payload_ratio(mtu))
     ))
 }
 
-fn ends_differ(scene: &Scene<'_>) -> Option<String> {
-    let (ours, theirs) = (scene.ours.bits_per_second?, scene.theirs.bits_per_second?);
+fn unequal_links_finding(scene: &FindingInputs<'_>) -> Option<String> {
+    let (ours, theirs) = (scene.local_link.bits_per_second?, scene.peer_link.bits_per_second?);
     let (slow, fast, who) = match ours.cmp(&theirs) {
         std::cmp::Ordering::Less => (ours, theirs, "this end"),
         std::cmp::Ordering::Greater => (theirs, ours, "the other end"),
@@ -122,13 +132,13 @@ fn ends_differ(scene: &Scene<'_>) -> Option<String> {
     Some(format!(
         "The link of {who} runs at {}, that of the opposite one at {}: a better cable, port or \
          card here makes both faster.",
-        bits(float(slow)),
-        bits(float(fast))
+        format_bits(to_f64(slow)),
+        format_bits(to_f64(fast))
     ))
 }
 
-fn links(scene: &Scene<'_>) -> Option<String> {
-    let half = [("this end", scene.ours), ("the other end", scene.theirs)];
+fn half_duplex_finding(scene: &FindingInputs<'_>) -> Option<String> {
+    let half = [("this end", scene.local_link), ("the other end", scene.peer_link)];
     let (who, _) = half.into_iter().find(|(_, link)| link.duplex.as_deref() == Some("half"))?;
     Some(format!(
         "The link of {who} is half duplex: it cannot send and receive at once; set both ends of \
@@ -137,25 +147,25 @@ fn links(scene: &Scene<'_>) -> Option<String> {
 }
 
 /// One stream that is slower than several has a window that is too small, or one processor for all.
-fn windows(scene: &Scene<'_>, measures: &[Measure]) -> Option<String> {
+fn window_finding(scene: &FindingInputs<'_>, measures: &[Measure]) -> Option<String> {
     let speed = link_speed(scene)?;
-    let idle = mean(measures, "latency-idle")?;
+    let idle = measure_mean(measures, "latency-idle")?;
     let window = speed / 8.0 * idle / 1000.0;
-    let one = Way::BOTH.into_iter().find_map(|way| {
-        let one = mean(measures, &format!("{}-1", way.name()))?;
-        let several = mean(measures, &format!("{}-{}", way.name(), scene.streams))?;
-        (several > one * (1.0 + WORTH)).then_some((one, several))
+    let one = Direction::BOTH.into_iter().find_map(|way| {
+        let one = measure_mean(measures, &format!("{}-1", way.name()))?;
+        let several = measure_mean(measures, &format!("{}-{}", way.name(), scene.stream_count))?;
+        (several > one * (1.0 + MIN_GAIN)).then_some((one, several))
     });
     let (one, several) = one?;
-    let streams = scene.streams;
-    let advice = match scene.most_window {
+    let streams = scene.stream_count;
+    let advice = match scene.max_receive_window {
         // the system counts its own needs into the buffer: about as much again
-        Some(most) if float(most) < 2.0 * window => format!(
+        Some(most) if to_f64(most) < 2.0 * window => format!(
             "the way holds {} and the system allows {}: raise net.ipv4.tcp_rmem and tcp_wmem (the \
              third number) at both ends to {}",
-            units::human_bytes(crate::number::whole(window)),
+            units::human_bytes(crate::number::to_u64(window)),
             units::human_bytes(most),
-            units::human_bytes(crate::number::whole(4.0 * window).next_power_of_two())
+            units::human_bytes(crate::number::to_u64(4.0 * window).next_power_of_two())
         ),
         _ => "windows are large enough, so one processor or lost packets limit a single stream; \
               copy with several at a time"
@@ -163,19 +173,19 @@ fn windows(scene: &Scene<'_>, measures: &[Measure]) -> Option<String> {
     };
     Some(format!(
         "One stream reaches {}, {streams} together {}: {advice}.",
-        bits(one),
-        bits(several)
+        format_bits(one),
+        format_bits(several)
     ))
 }
 
 /// A fixed buffer that is better than what the system chooses.
-fn better_buffer(measures: &[Measure], way: Way) -> Option<String> {
+fn buffer_finding(measures: &[Measure], way: Direction) -> Option<String> {
     let usual = measures.iter().find(|measure| measure.id == format!("{}-1", way.name()))?;
     let prefix = format!("{}-1-buffer-", way.name());
     let fixed = measures.iter().filter(|measure| measure.id.starts_with(&prefix));
     let gain = |measure: &Measure| {
         let change = Change::between(&usual.runs, &measure.runs)?;
-        (change.part > WORTH && change.is_noise == Some(false)).then_some(change.part)
+        (change.part > MIN_GAIN && change.is_noise == Some(false)).then_some(change.part)
     };
     let best = fixed.filter_map(|measure| Some((gain(measure)?, measure)));
     let (part, measure) = best.max_by(|a, b| a.0.total_cmp(&b.0))?;
@@ -189,25 +199,26 @@ fn better_buffer(measures: &[Measure], way: Way) -> Option<String> {
 }
 
 /// Latency that a full link adds.
-fn latency(measures: &[Measure]) -> Option<String> {
-    let idle = mean(measures, "latency-idle")?;
-    let under = |way: Way| Some((way, mean(measures, &format!("latency-{}", way.name()))?));
+fn queueing_finding(measures: &[Measure]) -> Option<String> {
+    let idle = measure_mean(measures, "latency-idle")?;
+    let under =
+        |way: Direction| Some((way, measure_mean(measures, &format!("latency-{}", way.name()))?));
     let (way, worst) =
-        Way::BOTH.into_iter().filter_map(under).max_by(|a, b| a.1.total_cmp(&b.1))?;
-    (worst > idle + PATIENCE && worst > 3.0 * idle).then(|| {
-        let who = if way == Way::Up { "this end" } else { "the other end" };
+        Direction::BOTH.into_iter().filter_map(under).max_by(|a, b| a.1.total_cmp(&b.1))?;
+    (worst > idle + MAX_ADDED_LATENCY_MS && worst > 3.0 * idle).then(|| {
+        let who = if way == Direction::Upload { "this end" } else { "the other end" };
         format!(
             "A full link makes everybody wait: {} instead of {}. Too much is queued at {who} or in \
              the switch: `tc qdisc replace dev INTERFACE root fq_codel` there keeps the queue short.",
-            figure(worst, Unit::Milliseconds),
-            figure(idle, Unit::Milliseconds)
+            format_value(worst, Unit::Milliseconds),
+            format_value(idle, Unit::Milliseconds)
         )
     })
 }
 
-fn lost(scene: &Scene<'_>) -> Option<String> {
-    let [ours, theirs] = scene.sent_again.map(|part| part.unwrap_or(0.0));
-    (ours.max(theirs) > LOST).then(|| {
+fn retransmission_finding(scene: &FindingInputs<'_>) -> Option<String> {
+    let [ours, theirs] = scene.retransmitted.map(|part| part.unwrap_or(0.0));
+    (ours.max(theirs) > MAX_RETRANSMITTED).then(|| {
         format!(
             "{} of what this end sent and {} of what the other end sent had to be sent again: a \
              cable, a port, or a switch that is asked too much.",
@@ -218,9 +229,9 @@ fn lost(scene: &Scene<'_>) -> Option<String> {
 }
 
 /// Packets that are smaller than the interfaces allow, or than would pay.
-fn packets(scene: &Scene<'_>) -> Option<String> {
+fn mtu_finding(scene: &FindingInputs<'_>) -> Option<String> {
     let path = u64::from(scene.path.mtu?);
-    let interfaces = [scene.ours.mtu?, scene.theirs.mtu?];
+    let interfaces = [scene.local_link.mtu?, scene.peer_link.mtu?];
     let least = *interfaces.iter().min()?;
     if path < least {
         return Some(format!(
@@ -239,18 +250,18 @@ fn packets(scene: &Scene<'_>) -> Option<String> {
         format!(
             "Packets are {path} bytes: with 9000 at both ends and in the switch, processors have a \
              sixth of the work, and TCP can use {} of the link instead of {}.",
-            percent(payload(9000.0)),
-            percent(payload(float(path)))
+            percent(payload_ratio(9000.0)),
+            percent(payload_ratio(to_f64(path)))
         )
     })
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{Scene, findings, payload};
+    use super::{FindingInputs, findings, payload_ratio};
+    use crate::bench_result::{Measure, Unit};
+    use crate::net::client::PathInfo;
     use crate::net::link::Link;
-    use crate::net::talk::Path;
-    use crate::record::{Measure, Unit};
 
     fn link(speed: u64, mtu: u64) -> Link {
         let name = Some("eth0".to_owned());
@@ -259,7 +270,8 @@ mod tests {
     }
 
     fn measures(figures: &[(&str, f64)]) -> Vec<Measure> {
-        let unit = |id: &str| if id.starts_with("lat") { Unit::Milliseconds } else { Unit::Bits };
+        let unit =
+            |id: &str| if id.starts_with("lat") { Unit::Milliseconds } else { Unit::BitsPerSecond };
         let one = |(id, value): &(&str, f64)| {
             let runs = vec![*value, value * 1.001, value * 0.999];
             Measure::new(id, id, "g", unit(id)).with_runs(runs, 5.0)
@@ -267,15 +279,15 @@ mod tests {
         figures.iter().map(one).collect()
     }
 
-    fn said(ours: &Link, theirs: &Link, mtu: u32, figures: &[(&str, f64)]) -> String {
-        let path = Path { mtu: Some(mtu), congestion: None };
-        let scene = Scene {
-            ours,
-            theirs,
+    fn findings_text(ours: &Link, theirs: &Link, mtu: u32, figures: &[(&str, f64)]) -> String {
+        let path = PathInfo { mtu: Some(mtu), congestion: None };
+        let scene = FindingInputs {
+            local_link: ours,
+            peer_link: theirs,
             path: &path,
-            sent_again: [Some(0.0), Some(0.0)],
-            most_window: Some(6 << 20),
-            streams: 4,
+            retransmitted: [Some(0.0), Some(0.0)],
+            max_receive_window: Some(6 << 20),
+            stream_count: 4,
         };
         findings(&scene, &measures(figures)).join("\n")
     }
@@ -283,16 +295,16 @@ mod tests {
     const GIGABIT: u64 = 1_000_000_000;
 
     #[test]
-    fn a_full_gigabit_is_full() {
+    fn full_link_is_reported() {
         let link = link(GIGABIT, 1500);
-        let text = said(&link, &link, 1500, &[("up-1", 941e6), ("up-4", 940e6)]);
+        let text = findings_text(&link, &link, 1500, &[("up-1", 941e6), ("up-4", 940e6)]);
         assert!(text.contains("94 % of the link's 1.00 Gb/s, of which TCP can use 94 %"), "{text}");
         assert!(text.contains("the link is full"), "{text}");
-        assert!((payload(1500.0) - 0.9415).abs() < 1e-4);
+        assert!((payload_ratio(1500.0) - 0.9415).abs() < 1e-4);
     }
 
     #[test]
-    fn small_windows_and_buffers_are_named() {
+    fn small_windows_and_buffers_are_reported() {
         let link = link(10 * GIGABIT, 1500);
         let figures = [
             ("latency-idle", 10.0),
@@ -301,7 +313,7 @@ mod tests {
             ("down-4", 9e9),
             ("down-1-buffer-4m", 3.5e9),
         ];
-        let text = said(&link, &link, 1500, &figures);
+        let text = findings_text(&link, &link, 1500, &figures);
         assert!(text.contains("the way holds 11.9M and the system allows 6M"), "{text}");
         assert!(text.contains("to 64M"), "{text}");
         assert!(text.contains("Socket buffers of 4M make one stream 40 % faster"), "{text}");
@@ -310,21 +322,21 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_with_the_cable_is_said() {
+    fn link_faults_are_reported() {
         let (good, bad) = (link(GIGABIT, 9000), link(100_000_000, 1500));
-        let text = said(&bad, &good, 1400, &[("up-1", 50e6)]);
+        let text = findings_text(&bad, &good, 1400, &[("up-1", 50e6)]);
         assert!(text.contains("The link of this end runs at 100 Mb/s"), "{text}");
         assert!(text.contains("Packets of 1400 bytes get through"), "{text}");
         assert!(text.contains("the link is not what limits"), "{text}");
-        let text = said(&good, &bad, 1500, &[]);
+        let text = findings_text(&good, &bad, 1500, &[]);
         assert!(text.contains("The link of the other end runs at 100 Mb/s"), "{text}");
         assert!(text.contains("9000 bytes and the other end 1500"), "{text}");
     }
 
     #[test]
-    fn a_machine_that_talks_to_itself_is_told_so() {
+    fn loopback_is_reported() {
         let own = Link { name: Some("lo".to_owned()), ..Link::default() };
-        let text = said(&own, &own, 65535, &[("up-1", 50e9)]);
+        let text = findings_text(&own, &own, 65535, &[("up-1", 50e9)]);
         assert!(text.starts_with("Both ends are the same machine"), "{text}");
         assert!(!text.contains("of the link"), "{text}");
     }

@@ -10,15 +10,15 @@ use super::link::Link;
 use crate::{Machine, System};
 
 /// The version of these words.
-pub(super) const VERSION: u32 = 1;
+pub(super) const PROTOCOL_VERSION: u32 = 1;
 /// A line is this long at most.
-const LONGEST: u64 = 64 << 10;
+const MAX_LINE_BYTES: u64 = 64 << 10;
 /// A run takes this long at most.
-pub(super) const MOST_MILLISECONDS: u64 = 600_000;
+pub(super) const MAX_RUN_MILLISECONDS: u64 = 600_000;
 /// Sockets have buffers of this size at most.
-pub(super) const MOST_BUFFER: usize = 1 << 30;
+pub(super) const MAX_BUFFER_SIZE: usize = 1 << 30;
 /// Bytes of a question of which the latency is measured, and of its answer.
-pub(super) const PING: usize = 64;
+pub(super) const PING_SIZE: usize = 64;
 /// How finely the receiving end counts over time.
 pub(super) const BIN_MILLISECONDS: u64 = 50;
 
@@ -27,13 +27,13 @@ pub(super) const BIN_MILLISECONDS: u64 = 50;
 pub(super) struct Request {
     /// [`VERSION`].
     pub(super) poolhouse_net: u32,
-    pub(super) wanted: Wanted,
+    pub(super) wanted: Command,
 }
 
 /// What is wanted on a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub(super) enum Wanted {
+pub(super) enum Command {
     /// A line that says who listens.
     About,
     /// Take what is sent until its end, and say what came when.
@@ -53,18 +53,18 @@ pub(super) enum Wanted {
 
 /// Who listens.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub(super) struct About {
+pub(super) struct HostInfo {
     pub(super) poolhouse_net: u32,
     pub(super) machine: Machine,
     pub(super) link: Link,
-    pub(super) counters: Option<Counters>,
+    pub(super) counters: Option<TcpCounters>,
     /// The largest window that its system gives a stream, bytes.
     pub(super) most_window: Option<u64>,
 }
 
 /// What came when.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct Taken {
+pub(super) struct ReceiveCounts {
     /// Bytes in each [`BIN_MILLISECONDS`] since the first.
     pub(super) bins: Vec<u64>,
     /// The socket's buffer as the system made it, bytes.
@@ -73,15 +73,15 @@ pub(super) struct Taken {
 
 /// Segments of TCP that a machine has sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct Counters {
+pub(super) struct TcpCounters {
     pub(super) sent: u64,
     pub(super) again: u64,
 }
 
-impl Counters {
+impl TcpCounters {
     /// Now.
-    pub(super) fn now(system: &System) -> Option<Self> {
-        let text = system.text("proc/net/snmp")?;
+    pub(super) fn read(system: &System) -> Option<Self> {
+        let text = system.read_text("proc/net/snmp")?;
         let mut lines = text.lines().filter_map(|line| line.strip_prefix("Tcp:"));
         let (names, values) = (lines.next()?, lines.next()?);
         let column = |wanted: &str| {
@@ -92,21 +92,21 @@ impl Counters {
     }
 
     /// The part of what was sent since then that was sent again.
-    pub(super) fn since(self, before: Self) -> Option<f64> {
+    pub(super) fn retransmitted_since(self, before: Self) -> Option<f64> {
         let sent = self.sent.checked_sub(before.sent)?;
         Some(crate::number::ratio(self.again.checked_sub(before.again)?, sent.max(1)))
     }
 }
 
 /// Sends a line.
-pub(super) fn say(stream: &mut TcpStream, words: &impl Serialize) -> io::Result<()> {
+pub(super) fn write_line(stream: &mut TcpStream, words: &impl Serialize) -> io::Result<()> {
     let mut line = serde_json::to_vec(words)?;
     line.push(b'\n');
     stream.write_all(&line)
 }
 
 /// Reads a line that is followed by bytes: not one of them is taken.
-pub(super) fn hear_first<T: DeserializeOwned>(stream: &mut TcpStream) -> io::Result<T> {
+pub(super) fn read_line_unbuffered<T: DeserializeOwned>(stream: &mut TcpStream) -> io::Result<T> {
     let mut line = Vec::new();
     let mut byte = [0];
     loop {
@@ -115,31 +115,31 @@ pub(super) fn hear_first<T: DeserializeOwned>(stream: &mut TcpStream) -> io::Res
             return Ok(serde_json::from_slice(&line)?);
         }
         line.push(byte[0]);
-        if line.len() as u64 > LONGEST {
+        if line.len() as u64 > MAX_LINE_BYTES {
             return Err(io::Error::new(io::ErrorKind::InvalidData, "the line does not end"));
         }
     }
 }
 
 /// Reads the last line.
-pub(super) fn hear_last<T: DeserializeOwned>(stream: &TcpStream) -> io::Result<T> {
+pub(super) fn read_last_line<T: DeserializeOwned>(stream: &TcpStream) -> io::Result<T> {
     let mut line = Vec::new();
     // ten minutes in bins of 50 ms are longer than any other line
-    BufReader::new(stream.take(16 * LONGEST)).read_until(b'\n', &mut line)?;
+    BufReader::new(stream.take(16 * MAX_LINE_BYTES)).read_until(b'\n', &mut line)?;
     Ok(serde_json::from_slice(&line)?)
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{Counters, Request, Wanted};
+    use super::{Command, Request, TcpCounters};
     use crate::System;
 
     #[test]
-    fn requests_are_words_that_stay() {
+    fn request_encoding_is_stable() {
         for (wanted, text) in [
-            (Wanted::Echo, r#"{"poolhouse_net":1,"wanted":"echo"}"#),
+            (Command::Echo, r#"{"poolhouse_net":1,"wanted":"echo"}"#),
             (
-                Wanted::Send { milliseconds: 5, buffer: None },
+                Command::Send { milliseconds: 5, buffer: None },
                 r#"{"poolhouse_net":1,"wanted":{"send":{"milliseconds":5,"buffer":null}}}"#,
             ),
         ] {
@@ -150,10 +150,10 @@ mod tests {
     }
 
     #[test]
-    fn segments_are_counted() {
-        let now = Counters::now(&System::default()).unwrap();
-        let later = Counters { sent: now.sent + 1000, again: now.again + 5 };
-        assert!((later.since(now).unwrap() - 0.005).abs() < 1e-9);
-        assert_eq!(now.since(later), None);
+    fn retransmitted_segments_are_counted() {
+        let now = TcpCounters::read(&System::default()).unwrap();
+        let later = TcpCounters { sent: now.sent + 1000, again: now.again + 5 };
+        assert!((later.retransmitted_since(now).unwrap() - 0.005).abs() < 1e-9);
+        assert_eq!(now.retransmitted_since(later), None);
     }
 }

@@ -14,32 +14,32 @@ use rustix::fs::{Advice, OFlags, SeekFrom};
 use rustix::io::{Errno, ReadWriteFlags};
 
 use crate::Error;
-use crate::content::{ALIGNMENT, Aligned};
-use crate::store::{Blocks, Place};
+use crate::target::{BlockTarget, FileTarget};
+use crate::test_data::{ALIGNMENT, AlignedBuffer};
 
 /// What the folder's name begins with; the process's number follows.
-const NAME: &str = "poolhouse-bench-";
+const DIR_NAME_PREFIX: &str = "poolhouse-bench-";
 /// Places of a file at which is looked whether they are in memory.
-const SAMPLES: u64 = 64;
+const CACHE_SAMPLES: u64 = 64;
 
 /// A new folder in the one that is measured.
 #[derive(Debug)]
-pub(crate) struct Folder {
+pub(crate) struct ScratchDir {
     root: PathBuf,
-    direct: bool,
+    is_direct: bool,
 }
 
 /// Where in `dir` all would happen.
 pub(crate) fn scratch_path(dir: &Path) -> PathBuf {
-    dir.join(format!("{NAME}{}", std::process::id()))
+    dir.join(format!("{DIR_NAME_PREFIX}{}", std::process::id()))
 }
 
 /// What earlier measurements left in `dir` because they were killed.
-pub fn left_over(dir: &Path) -> Vec<PathBuf> {
+pub fn leftover_dirs(dir: &Path) -> Vec<PathBuf> {
     let entries = fs::read_dir(dir).into_iter().flatten().flatten();
     let ours = entries.filter(|entry| {
         let name = entry.file_name();
-        let number = name.to_str().and_then(|name| name.strip_prefix(NAME));
+        let number = name.to_str().and_then(|name| name.strip_prefix(DIR_NAME_PREFIX));
         number.is_some_and(|number| {
             let is_number = number.parse::<u32>().is_ok();
             is_number && !Path::new("/proc").join(number).exists()
@@ -48,33 +48,33 @@ pub fn left_over(dir: &Path) -> Vec<PathBuf> {
     ours.map(|entry| entry.path()).collect()
 }
 
-impl Folder {
+impl ScratchDir {
     /// Makes it; `buffered`: reads and writes go through the page cache, as most programs' do.
-    pub(crate) fn make(dir: &Path, buffered: bool) -> Result<Self, Error> {
+    pub(crate) fn create(dir: &Path, buffered: bool) -> Result<Self, Error> {
         let root = scratch_path(dir);
-        fs::create_dir(&root).map_err(Error::file(&root, "made"))?;
-        let mut folder = Self { root, direct: false };
-        folder.direct = !buffered && folder.knows_direct();
+        fs::create_dir(&root).map_err(Error::io(&root, "made"))?;
+        let mut folder = Self { root, is_direct: false };
+        folder.is_direct = !buffered && folder.can_use_direct_io();
         Ok(folder)
     }
 
     /// Whether reads and writes pass by the page cache.
     pub(crate) fn is_direct(&self) -> bool {
-        self.direct
+        self.is_direct
     }
 
     /// Bytes that may still be written.
     pub(crate) fn free_bytes(&self) -> Result<u64, Error> {
         let facts = rustix::fs::statvfs(&self.root)
-            .map_err(|error| Error::file(&self.root, "asked for its free space")(error.into()))?;
+            .map_err(|error| Error::io(&self.root, "asked for its free space")(error.into()))?;
         Ok(facts.f_bavail.saturating_mul(facts.f_frsize))
     }
 
     /// Tries direct I/O: some file systems open files for it, and then refuse to do it.
-    fn knows_direct(&self) -> bool {
+    fn can_use_direct_io(&self) -> bool {
         let path = self.root.join("probe");
-        let mut page = Aligned::new(ALIGNMENT);
-        let tried = open(&path, true, true).and_then(|file| {
+        let mut page = AlignedBuffer::new(ALIGNMENT);
+        let tried = open_file(&path, true, true).and_then(|file| {
             file.write_all_at(page.as_mut(), 0)?;
             file.read_exact_at(page.as_mut(), 0)
         });
@@ -88,84 +88,84 @@ impl Folder {
     }
 }
 
-impl Drop for Folder {
+impl Drop for ScratchDir {
     fn drop(&mut self) {
         // nobody is left to be told; the next measurement here names what is left over
         let _ = fs::remove_dir_all(&self.root);
     }
 }
 
-fn open(path: &Path, new: bool, direct: bool) -> std::io::Result<File> {
+fn open_file(path: &Path, new: bool, direct: bool) -> std::io::Result<File> {
     let flags = if direct { OFlags::DIRECT } else { OFlags::empty() };
     let flags = i32::try_from(flags.bits()).unwrap_or(0);
     OpenOptions::new().read(true).write(true).create_new(new).custom_flags(flags).open(path)
 }
 
-impl Place for Folder {
-    fn blocks(&self, name: &str) -> Result<Box<dyn Blocks>, Error> {
+impl FileTarget for ScratchDir {
+    fn create_block_file(&self, name: &str) -> Result<Box<dyn BlockTarget>, Error> {
         let path = self.path(name);
-        let file = open(&path, true, self.direct).map_err(Error::file(&path, "made"))?;
-        let plain = open(&path, false, false).map_err(Error::file(&path, "opened"))?;
-        Ok(Box::new(BlockFile { path, file, plain }))
+        let file = open_file(&path, true, self.is_direct).map_err(Error::io(&path, "made"))?;
+        let plain = open_file(&path, false, false).map_err(Error::io(&path, "opened"))?;
+        Ok(Box::new(BlockFile { path, file, buffered: plain }))
     }
 
-    fn put(&self, name: &str, content: &[u8]) -> Result<(), Error> {
+    fn write_file(&self, name: &str, content: &[u8]) -> Result<(), Error> {
         let path = self.path(name);
         let made = File::create_new(&path).and_then(|mut file| file.write_all(content));
-        made.map_err(Error::file(&path, "made"))
+        made.map_err(Error::io(&path, "made"))
     }
 
-    fn look(&self, name: &str) -> Result<(), Error> {
+    fn stat_file(&self, name: &str) -> Result<(), Error> {
         let path = self.path(name);
-        fs::metadata(&path).map(drop).map_err(Error::file(&path, "looked at"))
+        fs::metadata(&path).map(drop).map_err(Error::io(&path, "looked at"))
     }
 
-    fn take(&self, name: &str, into: &mut [u8]) -> Result<(), Error> {
+    fn read_file(&self, name: &str, into: &mut [u8]) -> Result<(), Error> {
         let path = self.path(name);
         let read = File::open(&path).and_then(|mut file| file.read_exact(into));
-        read.map_err(Error::file(&path, "read"))
+        read.map_err(Error::io(&path, "read"))
     }
 
-    fn chill(&self, names: &[String]) -> Result<(), Error> {
+    fn drop_file_caches(&self, names: &[String]) -> Result<(), Error> {
         names.iter().try_for_each(|name| {
             let path = self.path(name);
-            let file = File::open(&path).map_err(Error::file(&path, "opened"))?;
-            forget(&file);
+            let file = File::open(&path).map_err(Error::io(&path, "opened"))?;
+            drop_page_cache(&file);
             Ok(())
         })
     }
 
-    fn remove(&self, name: &str) -> Result<(), Error> {
+    fn remove_file(&self, name: &str) -> Result<(), Error> {
         let path = self.path(name);
-        fs::remove_file(&path).map_err(Error::file(&path, "removed"))
+        fs::remove_file(&path).map_err(Error::io(&path, "removed"))
     }
 
-    fn folder(&self, name: &str) -> Result<(), Error> {
+    fn create_dir(&self, name: &str) -> Result<(), Error> {
         let path = self.path(name);
-        fs::create_dir(&path).map_err(Error::file(&path, "made"))
+        fs::create_dir(&path).map_err(Error::io(&path, "made"))
     }
 
-    fn remove_folder(&self, name: &str) -> Result<(), Error> {
+    fn remove_dir(&self, name: &str) -> Result<(), Error> {
         let path = self.path(name);
-        fs::remove_dir(&path).map_err(Error::file(&path, "removed"))
+        fs::remove_dir(&path).map_err(Error::io(&path, "removed"))
     }
 
-    fn settle(&self) -> Result<(), Error> {
+    fn sync(&self) -> Result<(), Error> {
         let synced = File::open(&self.root)
             .and_then(|folder| rustix::fs::syncfs(&folder).map_err(std::io::Error::from));
-        synced.map_err(Error::file(&self.root, "synced"))
+        synced.map_err(Error::io(&self.root, "synced"))
     }
 }
 
 /// Drops a file's content from memory, as far as it is written out.
-pub(crate) fn forget(file: &File) {
+pub(crate) fn drop_page_cache(file: &File) {
     // only an advice: who cannot take it is found out by looking
     let _ = rustix::fs::fadvise(file, 0, None, Advice::DontNeed);
 }
 
 /// The part of a file of `size` bytes that is in memory; none if the file system does not say.
-pub(crate) fn found_in_cache(file: &File, size: u64) -> Option<f64> {
-    let samples = SAMPLES.min(size / ALIGNMENT as u64);
+pub(crate) fn cached_fraction(file: &File, size: u64) -> Option<f64> {
+    let samples = CACHE_SAMPLES.min(size / ALIGNMENT as u64);
     // one page at a time, or looking would fetch more
     let whole = NonZeroU64::new(size)?;
     rustix::fs::fadvise(file, 0, Some(whole), Advice::Random).ok()?;
@@ -196,50 +196,50 @@ struct BlockFile {
     /// For the work; direct if the file system knows that.
     file: File,
     /// For the page cache.
-    plain: File,
+    buffered: File,
 }
 
-impl Blocks for BlockFile {
+impl BlockTarget for BlockFile {
     fn read(&self, at: u64, into: &mut [u8]) -> Result<(), Error> {
-        self.file.read_exact_at(into, at).map_err(Error::file(&self.path, "read"))
+        self.file.read_exact_at(into, at).map_err(Error::io(&self.path, "read"))
     }
 
     fn write(&self, at: u64, from: &[u8]) -> Result<(), Error> {
-        self.file.write_all_at(from, at).map_err(Error::file(&self.path, "written"))
+        self.file.write_all_at(from, at).map_err(Error::io(&self.path, "written"))
     }
 
-    fn settle(&self) -> Result<(), Error> {
-        self.file.sync_data().map_err(Error::file(&self.path, "synced"))
+    fn sync(&self) -> Result<(), Error> {
+        self.file.sync_data().map_err(Error::io(&self.path, "synced"))
     }
 
-    fn chill(&self) -> Result<Option<f64>, Error> {
-        self.settle()?;
-        forget(&self.plain);
-        let facts = self.plain.metadata().map_err(Error::file(&self.path, "looked at"))?;
-        let found = found_in_cache(&self.plain, facts.len());
-        forget(&self.plain);
+    fn drop_cache(&self) -> Result<Option<f64>, Error> {
+        self.sync()?;
+        drop_page_cache(&self.buffered);
+        let facts = self.buffered.metadata().map_err(Error::io(&self.path, "looked at"))?;
+        let found = cached_fraction(&self.buffered, facts.len());
+        drop_page_cache(&self.buffered);
         Ok(found)
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{Folder, left_over, scratch_path};
-    use crate::content::Aligned;
-    use crate::store::Place;
+    use super::{ScratchDir, leftover_dirs, scratch_path};
+    use crate::target::FileTarget;
+    use crate::test_data::AlignedBuffer;
 
     #[test]
-    fn all_of_it_is_gone_at_the_end() {
+    fn scratch_dir_is_removed_on_drop() {
         let dir = fixtures::scratch("lab-folder");
-        let folder = Folder::make(&dir, false).unwrap();
-        folder.folder("f").unwrap();
-        folder.put("f/a", b"abc").unwrap();
-        folder.look("f/a").unwrap();
+        let folder = ScratchDir::create(&dir, false).unwrap();
+        folder.create_dir("f").unwrap();
+        folder.write_file("f/a", b"abc").unwrap();
+        folder.stat_file("f/a").unwrap();
         let mut into = [0; 3];
-        folder.take("f/a", &mut into).unwrap();
+        folder.read_file("f/a", &mut into).unwrap();
         assert_eq!(&into, b"abc");
-        assert!(folder.put("f/a", b"again").is_err() && folder.remove("f/b").is_err());
-        assert!(Folder::make(&dir, false).is_err(), "two would be in each other's way");
+        assert!(folder.write_file("f/a", b"again").is_err() && folder.remove_file("f/b").is_err());
+        assert!(ScratchDir::create(&dir, false).is_err(), "two would be in each other's way");
         assert!(folder.free_bytes().unwrap() > 0);
         drop(folder);
         assert!(!scratch_path(&dir).exists());
@@ -247,16 +247,16 @@ mod tests {
     }
 
     #[test]
-    fn bytes_come_back_and_leave_memory() {
+    fn written_bytes_leave_page_cache() {
         let dir = fixtures::scratch("lab-blocks");
         for buffered in [false, true] {
-            let folder = Folder::make(&dir, buffered).unwrap();
-            let blocks = folder.blocks("b").unwrap();
-            let mut page = Aligned::new(1 << 20);
+            let folder = ScratchDir::create(&dir, buffered).unwrap();
+            let blocks = folder.create_block_file("b").unwrap();
+            let mut page = AlignedBuffer::new(1 << 20);
             page.as_mut().fill(7);
             blocks.write(0, page.as_mut()).unwrap();
             page.as_mut().fill(0);
-            let found = blocks.chill().unwrap();
+            let found = blocks.drop_cache().unwrap();
             assert!(found.is_none_or(|part| part < 0.5), "{found:?}");
             blocks.read(0, page.as_mut()).unwrap();
             assert!(page.as_mut().iter().all(|byte| *byte == 7));
@@ -265,11 +265,11 @@ mod tests {
     }
 
     #[test]
-    fn what_was_left_over_is_named() {
+    fn leftover_dirs_are_listed() {
         let dir = fixtures::scratch("lab-left");
         for name in ["poolhouse-bench-4294967295", "poolhouse-bench-x", "other"] {
             std::fs::create_dir(dir.join(name)).unwrap();
         }
-        assert_eq!(left_over(&dir), [dir.join("poolhouse-bench-4294967295")]);
+        assert_eq!(leftover_dirs(&dir), [dir.join("poolhouse-bench-4294967295")]);
     }
 }

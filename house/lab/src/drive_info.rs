@@ -8,7 +8,7 @@ use crate::System;
 
 /// A drive.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct DriveFacts {
+pub struct DriveInfo {
     /// Its name in the kernel: `sdb`; of a file, its path.
     pub name: String,
     /// Its model.
@@ -33,22 +33,22 @@ pub struct DriveFacts {
     pub link: Option<String>,
 }
 
-impl DriveFacts {
+impl DriveInfo {
     /// Facts about the drive of that name, `sdb` or `nvme0n1`.
-    pub fn of(system: &System, name: &str) -> Self {
+    pub fn read(system: &System, name: &str) -> Self {
         let block = PathBuf::from("sys/block").join(name);
         let queue = block.join("queue");
-        let device = system.resolve(&block).unwrap_or_default();
-        let controller = controller(&device);
+        let device = system.resolve_link(&block).unwrap_or_default();
+        let controller = controller_address(&device);
         let link = controller.as_deref().and_then(|address| pci_link(system, address));
         Self {
             name: name.to_owned(),
-            model: system.text(block.join("device/model")).filter(|text| !text.is_empty()),
-            serial: serial(system, &block),
-            size_bytes: system.number(block.join("size")).unwrap_or(0).saturating_mul(512),
-            rotates: system.number(queue.join("rotational")).map(|number| number != 0),
-            sector_bytes: system.number(queue.join("logical_block_size")),
-            physical_sector_bytes: system.number(queue.join("physical_block_size")),
+            model: system.read_text(block.join("device/model")).filter(|text| !text.is_empty()),
+            serial: read_serial(system, &block),
+            size_bytes: system.read_number(block.join("size")).unwrap_or(0).saturating_mul(512),
+            rotates: system.read_number(queue.join("rotational")).map(|number| number != 0),
+            sector_bytes: system.read_number(queue.join("logical_block_size")),
+            physical_sector_bytes: system.read_number(queue.join("physical_block_size")),
             controller,
             controller_bytes_per_second: link.as_ref().map(|(_, rate)| *rate),
             controller_link: link.map(|(words, _)| words),
@@ -69,37 +69,37 @@ impl DriveFacts {
 }
 
 /// The drives that a device of that number lies on: itself, or those below a mapper or an array.
-pub(crate) fn below(system: &System, number: &str) -> Vec<DriveFacts> {
+pub(crate) fn underlying_drives(system: &System, number: &str) -> Vec<DriveInfo> {
     let mut found = Vec::new();
-    if let Some(device) = system.resolve(Path::new("sys/dev/block").join(number)) {
-        gather(system, &device, &mut found, 0);
+    if let Some(device) = system.resolve_link(Path::new("sys/dev/block").join(number)) {
+        collect_drives(system, &device, &mut found, 0);
     }
     found
 }
 
 /// Devices stand on devices at most so often.
-const DEEPEST: usize = 8;
+const MAX_DEVICE_DEPTH: usize = 8;
 
-fn gather(system: &System, device: &Path, found: &mut Vec<DriveFacts>, depth: usize) {
-    let slaves = system.names(device.join("slaves"));
-    if slaves.is_empty() || depth == DEEPEST {
-        let is_partition = system.text(device.join("partition")).is_some();
+fn collect_drives(system: &System, device: &Path, found: &mut Vec<DriveInfo>, depth: usize) {
+    let slaves = system.list_dir(device.join("slaves"));
+    if slaves.is_empty() || depth == MAX_DEVICE_DEPTH {
+        let is_partition = system.read_text(device.join("partition")).is_some();
         let whole = if is_partition { device.parent().unwrap_or(device) } else { device };
         let name = whole.file_name().map(|name| name.to_string_lossy().into_owned());
-        let facts = name.map(|name| DriveFacts::of(system, &name));
+        let facts = name.map(|name| DriveInfo::read(system, &name));
         found.extend(facts.filter(|facts| !found.iter().any(|known| known.name == facts.name)));
         return;
     }
     for slave in slaves {
-        if let Some(below) = system.resolve(device.join("slaves").join(slave)) {
-            gather(system, &below, found, depth + 1);
+        if let Some(below) = system.resolve_link(device.join("slaves").join(slave)) {
+            collect_drives(system, &below, found, depth + 1);
         }
     }
 }
 
-fn serial(system: &System, block: &Path) -> Option<String> {
+fn read_serial(system: &System, block: &Path) -> Option<String> {
     let plain = [block.join("device/serial"), block.join("serial")];
-    let found = plain.iter().find_map(|path| system.text(path)).or_else(|| {
+    let found = plain.iter().find_map(|path| system.read_text(path)).or_else(|| {
         // page 0x80 of a SCSI drive: four bytes, then the number
         let page = std::fs::read(system.path(block.join("device/vpd_pg80"))).ok()?;
         Some(String::from_utf8_lossy(page.get(4..)?).trim().to_owned())
@@ -108,7 +108,7 @@ fn serial(system: &System, block: &Path) -> Option<String> {
 }
 
 /// The last device of the PCI bus on the way to a drive.
-fn controller(device: &Path) -> Option<String> {
+fn controller_address(device: &Path) -> Option<String> {
     let is_address = |name: &&str| {
         let parts: Vec<&str> = name.split([':', '.']).collect();
         name.len() >= 12 && parts.len() == 4 && parts.iter().all(|part| is_hexadecimal(part))
@@ -124,12 +124,12 @@ fn is_hexadecimal(text: &str) -> bool {
 /// How a PCI device is connected: in words, and what it carries in bytes a second.
 fn pci_link(system: &System, address: &str) -> Option<(String, f64)> {
     let device = Path::new("sys/bus/pci/devices").join(address);
-    let speed = system.text(device.join("current_link_speed"))?;
-    let width = system.number(device.join("current_link_width")).filter(|width| *width > 0)?;
+    let speed = system.read_text(device.join("current_link_speed"))?;
+    let width = system.read_number(device.join("current_link_width")).filter(|width| *width > 0)?;
     let giga: f64 = speed.split_whitespace().next()?.parse().ok()?;
     // up to 5 GT/s a byte takes ten bits on the line, later 130 bits carry 128
     let useful = if giga <= 5.0 { 0.8 } else { 128.0 / 130.0 };
-    let rate = giga * 1e9 * useful / 8.0 * crate::number::float(width);
+    let rate = giga * 1e9 * useful / 8.0 * crate::number::to_f64(width);
     (rate > 0.0).then(|| (format!("{speed} x{width}"), rate))
 }
 
@@ -139,7 +139,7 @@ fn sata_link(system: &System, device: &Path) -> Option<String> {
         let digits = part.as_os_str().to_str()?.strip_prefix("ata")?;
         digits.parse::<u32>().ok()
     })?;
-    let speed = system.text(format!("sys/class/ata_link/link{port}/sata_spd"))?;
+    let speed = system.read_text(format!("sys/class/ata_link/link{port}/sata_spd"))?;
     speed.contains("Gbps").then_some(speed)
 }
 
@@ -148,12 +148,12 @@ mod tests {
     use std::fs;
     use std::path::Path;
 
-    use super::{DriveFacts, below, controller};
+    use super::{DriveInfo, controller_address, underlying_drives};
     use crate::System;
     use crate::mount::Mount;
 
     /// A machine with a SATA drive behind a narrow controller, and a mapper on its partition.
-    fn machine(root: &Path) -> System {
+    fn test_system(root: &Path) -> System {
         let put = |path: &str, text: &str| {
             let path = root.join(path);
             fs::create_dir_all(path.parent().unwrap()).unwrap();
@@ -180,14 +180,14 @@ mod tests {
         link(pci, "sys/bus/pci/devices/0000:03:00.0");
         link(mapper, "sys/dev/block/252:0");
         link(&format!("{drive}/sdc1"), &format!("{mapper}/slaves/sdc1"));
-        System::at(root)
+        System::with_root(root)
     }
 
     #[test]
-    fn a_drive_is_found_below_a_mapper_with_all_its_links() {
+    fn drive_below_mapper_is_found_with_links() {
         let root = fixtures::scratch("lab-drive");
-        let system = machine(&root);
-        let found = below(&system, "252:0");
+        let system = test_system(&root);
+        let found = underlying_drives(&system, "252:0");
         assert_eq!(found.len(), 1);
         let mount = |kind: &str| {
             let (kind, device) = (kind.to_owned(), "252:0".to_owned());
@@ -204,10 +204,10 @@ mod tests {
     }
 
     #[test]
-    fn what_is_unknown_is_left_out() {
-        let drive = DriveFacts::of(&System::at("/nonexistent"), "sdz");
-        assert_eq!(drive, DriveFacts { name: "sdz".to_owned(), ..DriveFacts::default() });
-        assert!(below(&System::at("/nonexistent"), "8:0").is_empty());
-        assert_eq!(controller(Path::new("sys/devices/virtual/block/loop0")), None);
+    fn unknown_drive_has_only_a_name() {
+        let drive = DriveInfo::read(&System::with_root("/nonexistent"), "sdz");
+        assert_eq!(drive, DriveInfo { name: "sdz".to_owned(), ..DriveInfo::default() });
+        assert!(underlying_drives(&System::with_root("/nonexistent"), "8:0").is_empty());
+        assert_eq!(controller_address(Path::new("sys/devices/virtual/block/loop0")), None);
     }
 }

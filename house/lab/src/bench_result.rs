@@ -5,18 +5,18 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use crate::drive::DriveFacts;
+use crate::drive_info::DriveInfo;
 use crate::histogram::Latency;
 use crate::machine::Machine;
 use crate::statistics::Summary;
 
 /// The form that this version writes; others are refused.
-pub const FORMAT: u32 = 1;
+pub const FORMAT_VERSION: u32 = 1;
 
 /// What was measured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Kind {
+pub enum BenchKind {
     /// A folder: any file system or mount.
     Path,
     /// Drives.
@@ -29,7 +29,7 @@ pub enum Kind {
     Array,
 }
 
-impl Kind {
+impl BenchKind {
     /// In a word.
     pub fn name(self) -> &'static str {
         match self {
@@ -58,13 +58,13 @@ impl Kind {
 pub enum Unit {
     /// Bytes a second.
     #[serde(rename = "bytes/s")]
-    Rate,
+    BytesPerSecond,
     /// Bits a second, as networks are counted.
     #[serde(rename = "bits/s")]
-    Bits,
+    BitsPerSecond,
     /// Operations a second.
     #[serde(rename = "1/s")]
-    Operations,
+    OperationsPerSecond,
     /// Milliseconds, where less is better.
     #[serde(rename = "ms")]
     Milliseconds,
@@ -100,11 +100,11 @@ pub struct Measure {
 
 /// A result.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Record {
+pub struct BenchResult {
     /// [`FORMAT`].
     pub poolhouse_bench: u32,
     /// What was measured.
-    pub kind: Kind,
+    pub kind: BenchKind,
     /// What the user calls it; heads its column.
     pub label: String,
     /// What was measured, by name: the folder, the drives, the host.
@@ -118,7 +118,7 @@ pub struct Record {
     /// The machine.
     pub machine: Machine,
     /// The drives below it, as far as they are known.
-    pub drives: Vec<DriveFacts>,
+    pub drives: Vec<DriveInfo>,
     /// Programs that took part, with their versions.
     pub versions: BTreeMap<String, String>,
     /// How it was measured.
@@ -135,37 +135,39 @@ pub struct Record {
 
 /// Why a text is no result.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum NoRecord {
+pub enum ParseError {
     /// It is something else.
     #[error("it is no result of `poolhouse bench`: {why}")]
-    Foreign {
+    NotAResult {
         /// What is wrong with it.
         why: String,
     },
     /// Another version wrote it.
-    #[error("it has form {found} of results, and this version knows form {FORMAT}")]
-    Version {
+    #[error("it has form {version} of results, and this version knows form {FORMAT_VERSION}")]
+    UnsupportedVersion {
         /// Its form.
-        found: u64,
+        version: u64,
     },
 }
 
-impl Record {
+impl BenchResult {
     /// Reads one.
-    pub fn parse(text: &str) -> Result<Self, NoRecord> {
-        let foreign = |why: String| NoRecord::Foreign { why };
+    pub fn parse(text: &str) -> Result<Self, ParseError> {
+        let foreign = |why: String| ParseError::NotAResult { why };
         let value: Value =
             serde_json::from_str(text).map_err(|error| foreign(error.to_string()))?;
         match value.get("poolhouse_bench").and_then(Value::as_u64) {
             None => return Err(foreign("the field poolhouse_bench is missing".to_owned())),
-            Some(found) if found != u64::from(FORMAT) => return Err(NoRecord::Version { found }),
+            Some(found) if found != u64::from(FORMAT_VERSION) => {
+                return Err(ParseError::UnsupportedVersion { version: found });
+            }
             Some(_) => {}
         }
         let mut record: Self =
             serde_json::from_value(value).map_err(|error| foreign(error.to_string()))?;
         for measure in &mut record.measures {
             // what is shown follows from the runs, whatever else the file says
-            measure.summary = Summary::of(&measure.runs);
+            measure.summary = Summary::from_runs(&measure.runs);
         }
         Ok(record)
     }
@@ -174,8 +176,8 @@ impl Record {
     #[cfg(test)]
     pub(crate) fn empty(label: &str) -> Self {
         Self {
-            poolhouse_bench: FORMAT,
-            kind: Kind::Path,
+            poolhouse_bench: FORMAT_VERSION,
+            kind: BenchKind::Path,
             label: label.to_owned(),
             subject: "/tank".to_owned(),
             started: "2026-11-21T12:00:00Z".to_owned(),
@@ -223,7 +225,7 @@ impl Measure {
     /// One with these runs, of which the shortest took so many seconds.
     #[must_use]
     pub fn with_runs(mut self, runs: Vec<f64>, shortest_run: f64) -> Self {
-        self.summary = Summary::of(&runs);
+        self.summary = Summary::from_runs(&runs);
         self.runs = runs;
         self.shortest_run = shortest_run;
         self

@@ -7,29 +7,29 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Mutex, PoisonError, mpsc};
 
-use super::tree::{Entry, walk};
+use super::tree::{TreeEntry, walk_tree};
 use crate::Error;
 
 /// Files at a time.
-const CREW: usize = 4;
+const THREAD_COUNT: usize = 4;
 /// Files that wait to be copied.
-const WAITING: usize = 256;
+const QUEUE_LENGTH: usize = 256;
 /// Bytes of a read and a write.
-const PIECE: usize = 1 << 20;
+const BUFFER_SIZE: usize = 1 << 20;
 
 /// Copies a tree into an empty folder. Whether all was copied: not if `stop` said so.
-pub(super) fn copy(
+pub(super) fn copy_tree(
     source: &Path,
     target: &Path,
     stop: &(dyn Fn() -> bool + Sync),
 ) -> Result<bool, Error> {
-    let (give, take) = mpsc::sync_channel::<PathBuf>(WAITING);
+    let (give, take) = mpsc::sync_channel::<PathBuf>(QUEUE_LENGTH);
     let take = Mutex::new(take);
     let failed: Mutex<Option<Error>> = Mutex::new(None);
     let end = AtomicBool::new(false);
     let ended = || end.load(Relaxed) || stop();
     let work = || {
-        let mut buffer = vec![0; PIECE];
+        let mut buffer = vec![0; BUFFER_SIZE];
         loop {
             let next = take.lock().unwrap_or_else(PoisonError::into_inner).recv();
             let Ok(path) = next else { return };
@@ -37,18 +37,18 @@ pub(super) fn copy(
                 continue; // what waits is taken, so that nobody waits for room
             }
             let (from, to) = (source.join(&path), target.join(&path));
-            if let Err(error) = file(&from, &to, &mut buffer, &ended) {
+            if let Err(error) = copy_file(&from, &to, &mut buffer, &ended) {
                 end.store(true, Relaxed);
                 *failed.lock().unwrap_or_else(PoisonError::into_inner) =
-                    Some(Error::file(&from, "copied")(error));
+                    Some(Error::io(&from, "copied")(error));
             }
         }
     };
     let walked = std::thread::scope(|scope| {
-        for _ in 0..CREW {
+        for _ in 0..THREAD_COUNT {
             scope.spawn(work);
         }
-        let walked = hand_out(source, target, &ended, &give);
+        let walked = queue_files(source, target, &ended, &give);
         drop(give);
         walked
     });
@@ -59,51 +59,56 @@ pub(super) fn copy(
     // the last first, as what is put into a folder changes its times
     folders.iter().rev().try_for_each(|folder| {
         let (from, to) = (source.join(folder), target.join(folder));
-        let kept = fs::metadata(&from).and_then(|facts| keep(&facts, &to));
-        kept.map_err(Error::file(&to, "given its attributes"))
+        let kept = fs::metadata(&from).and_then(|facts| copy_attributes(&facts, &to));
+        kept.map_err(Error::io(&to, "given its attributes"))
     })?;
     Ok(!stop())
 }
 
 /// Makes folders and links, and hands out files. Gives the folders.
-fn hand_out(
+fn queue_files(
     source: &Path,
     target: &Path,
     ended: &dyn Fn() -> bool,
     give: &mpsc::SyncSender<PathBuf>,
 ) -> Result<Vec<PathBuf>, Error> {
     let mut folders = Vec::new();
-    walk(source, &mut |path, entry| {
+    walk_tree(source, &mut |path, entry| {
         if ended() {
             return Ok(());
         }
         let (from, to) = (source.join(path), target.join(path));
         match entry {
-            Entry::Folder => {
-                fs::create_dir(&to).map_err(Error::file(&to, "made"))?;
+            TreeEntry::Directory => {
+                fs::create_dir(&to).map_err(Error::io(&to, "made"))?;
                 folders.push(path.to_owned());
             }
-            Entry::Link => {
+            TreeEntry::Symlink => {
                 let made =
                     fs::read_link(&from).and_then(|leads| std::os::unix::fs::symlink(leads, &to));
-                made.map_err(Error::file(&to, "made"))?;
+                made.map_err(Error::io(&to, "made"))?;
             }
             // the crew is there as long as this goes on
-            Entry::File(_) => drop(give.send(path.to_owned())),
-            Entry::Special => {}
+            TreeEntry::File(_) => drop(give.send(path.to_owned())),
+            TreeEntry::Special => {}
         }
         Ok(())
     })?;
     Ok(folders)
 }
 
-fn file(from: &Path, to: &Path, buffer: &mut [u8], ended: &dyn Fn() -> bool) -> io::Result<()> {
+fn copy_file(
+    from: &Path,
+    to: &Path,
+    buffer: &mut [u8],
+    ended: &dyn Fn() -> bool,
+) -> io::Result<()> {
     let mut source = File::open(from)?;
     let mut target = File::create_new(to)?;
     loop {
         let count = source.read(buffer)?;
         if count == 0 {
-            return keep(&source.metadata()?, to);
+            return copy_attributes(&source.metadata()?, to);
         }
         target.write_all(&buffer[..count])?;
         if ended() {
@@ -113,7 +118,7 @@ fn file(from: &Path, to: &Path, buffer: &mut [u8], ended: &dyn Fn() -> bool) -> 
 }
 
 /// Keeps mode and times, and the owner where that is allowed.
-fn keep(facts: &fs::Metadata, path: &Path) -> io::Result<()> {
+fn copy_attributes(facts: &fs::Metadata, path: &Path) -> io::Result<()> {
     match std::os::unix::fs::lchown(path, Some(facts.uid()), Some(facts.gid())) {
         Err(error) if error.kind() != io::ErrorKind::PermissionDenied => return Err(error),
         _ => {}
@@ -129,10 +134,10 @@ mod tests {
     use std::fs;
     use std::os::unix::fs::PermissionsExt as _;
 
-    use super::copy;
+    use super::copy_tree;
 
     #[test]
-    fn a_tree_arrives_as_it_was() {
+    fn copy_preserves_content_and_attributes() {
         let root = fixtures::scratch("lab-own");
         let (source, target) = (root.join("source"), root.join("target"));
         fs::create_dir_all(source.join("a/b")).unwrap();
@@ -144,7 +149,7 @@ mod tests {
         }
         fs::set_permissions(source.join("a/large"), fs::Permissions::from_mode(0o640)).unwrap();
         std::os::unix::fs::symlink("a/large", source.join("link")).unwrap();
-        assert!(copy(&source, &target, &|| false).unwrap());
+        assert!(copy_tree(&source, &target, &|| false).unwrap());
         assert_eq!(fs::read(target.join("link")).unwrap(), large);
         assert_eq!(fs::read_to_string(target.join("a/b/299")).unwrap(), "299");
         for path in ["a", "a/b", "a/large"] {
@@ -153,8 +158,8 @@ mod tests {
             assert_eq!(from.modified().unwrap(), to.modified().unwrap(), "{path}");
             assert_eq!(from.permissions(), to.permissions(), "{path}");
         }
-        assert!(copy(&source, &target, &|| false).is_err(), "nothing is overwritten");
+        assert!(copy_tree(&source, &target, &|| false).is_err(), "nothing is overwritten");
         fs::create_dir(root.join("none")).unwrap();
-        assert!(!copy(&source, &root.join("none"), &|| true).unwrap(), "it can be stopped");
+        assert!(!copy_tree(&source, &root.join("none"), &|| true).unwrap(), "it can be stopped");
     }
 }

@@ -6,19 +6,20 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 use std::time::Duration;
 
-use super::flow;
 use super::link::{self, Link};
-use super::wire::{
-    self, About, Counters, MOST_BUFFER, MOST_MILLISECONDS, Request, VERSION, Wanted,
+use super::protocol::{
+    self, Command, HostInfo, MAX_BUFFER_SIZE, MAX_RUN_MILLISECONDS, PROTOCOL_VERSION, Request,
+    TcpCounters,
 };
+use super::transfer;
 use crate::{Error, Machine, System};
 
 /// Connections at a time.
-const MOST: usize = 256;
+const MAX_CONNECTIONS: usize = 256;
 /// Who is silent for so long is let go.
-const PATIENCE: Duration = Duration::from_secs(30);
+const IDLE_TIMEOUT: Duration = Duration::from_secs(30);
 /// How often is looked whether to stop.
-const LOOK: Duration = Duration::from_millis(20);
+const ACCEPT_POLL_INTERVAL: Duration = Duration::from_millis(20);
 
 /// Listens for those who measure.
 #[derive(Debug)]
@@ -31,8 +32,8 @@ impl Listener {
     /// Listens at an address; at any of this machine's if none is given.
     pub fn bind(address: Option<SocketAddr>, system: System) -> Result<Self, Error> {
         let any = [
-            SocketAddr::from(([0_u16; 8], super::PORT)),
-            SocketAddr::from(([0_u8; 4], super::PORT)),
+            SocketAddr::from(([0_u16; 8], super::DEFAULT_PORT)),
+            SocketAddr::from(([0_u8; 4], super::DEFAULT_PORT)),
         ];
         let wanted = address.as_slice();
         let wanted = if wanted.is_empty() { &any[..] } else { wanted };
@@ -61,10 +62,10 @@ impl Listener {
         while !stop() {
             // a connection that broke before it was taken is nobody's loss
             let Ok((stream, from)) = self.socket.accept() else {
-                std::thread::sleep(LOOK);
+                std::thread::sleep(ACCEPT_POLL_INTERVAL);
                 continue;
             };
-            if busy.fetch_add(1, SeqCst) >= MOST {
+            if busy.fetch_add(1, SeqCst) >= MAX_CONNECTIONS {
                 busy.fetch_sub(1, SeqCst);
                 continue;
             }
@@ -72,51 +73,51 @@ impl Listener {
             let came = Arc::clone(&came);
             std::thread::spawn(move || {
                 // who goes away in the middle has nobody to be told
-                let _ = serve(stream, from, &system, &*came);
+                let _ = serve_connection(stream, from, &system, &*came);
                 busy.fetch_sub(1, SeqCst);
             });
         }
     }
 }
 
-fn serve(
+fn serve_connection(
     mut stream: TcpStream,
     from: SocketAddr,
     system: &System,
     came: &dyn Fn(SocketAddr),
 ) -> io::Result<()> {
     stream.set_nonblocking(false)?;
-    stream.set_read_timeout(Some(PATIENCE))?;
-    stream.set_write_timeout(Some(PATIENCE))?;
-    let request: Request = wire::hear_first(&mut stream)?;
-    let bounded = |buffer: Option<usize>| buffer.map(|bytes| bytes.min(MOST_BUFFER));
+    stream.set_read_timeout(Some(IDLE_TIMEOUT))?;
+    stream.set_write_timeout(Some(IDLE_TIMEOUT))?;
+    let request: Request = protocol::read_line_unbuffered(&mut stream)?;
+    let bounded = |buffer: Option<usize>| buffer.map(|bytes| bytes.min(MAX_BUFFER_SIZE));
     match request.wanted {
         // one that speaks other words learns so from the answer's version
-        Wanted::About => {
+        Command::About => {
             came(from);
-            wire::say(&mut stream, &about(system, from))
+            protocol::write_line(&mut stream, &host_info(system, from))
         }
-        _ if request.poolhouse_net != VERSION => Ok(()),
-        Wanted::Echo => flow::echo(&mut stream),
-        Wanted::Take { buffer } => {
-            flow::set_buffers(&stream, bounded(buffer))?;
-            let taken = flow::take(&mut stream, || false)?;
-            wire::say(&mut stream, &taken)
+        _ if request.poolhouse_net != PROTOCOL_VERSION => Ok(()),
+        Command::Echo => transfer::echo(&mut stream),
+        Command::Take { buffer } => {
+            transfer::set_socket_buffers(&stream, bounded(buffer))?;
+            let taken = transfer::receive(&mut stream, || false)?;
+            protocol::write_line(&mut stream, &taken)
         }
-        Wanted::Send { milliseconds, buffer } => {
-            flow::set_buffers(&stream, bounded(buffer))?;
-            let time = Duration::from_millis(milliseconds.min(MOST_MILLISECONDS));
-            flow::send(&mut stream, time, || false)
+        Command::Send { milliseconds, buffer } => {
+            transfer::set_socket_buffers(&stream, bounded(buffer))?;
+            let time = Duration::from_millis(milliseconds.min(MAX_RUN_MILLISECONDS));
+            transfer::send(&mut stream, time, || false)
         }
     }
 }
 
-fn about(system: &System, from: SocketAddr) -> About {
-    About {
-        poolhouse_net: VERSION,
-        machine: Machine::of(system),
-        link: Link::to(system, from),
-        counters: Counters::now(system),
-        most_window: link::most_window(system),
+fn host_info(system: &System, from: SocketAddr) -> HostInfo {
+    HostInfo {
+        poolhouse_net: PROTOCOL_VERSION,
+        machine: Machine::read(system),
+        link: Link::route_to(system, from),
+        counters: TcpCounters::read(system),
+        most_window: link::max_receive_window(system),
     }
 }

@@ -10,72 +10,72 @@ use std::time::Duration;
 
 use units::human_bytes;
 
-use super::tree::Tree;
-use crate::folder::scratch_path;
+use super::tree::FileTree;
 use crate::mount::Mount;
+use crate::scratch_dir::scratch_path;
 use crate::{Error, System};
 
 /// The folder of a run, in the one that is made for all.
-const RUN: &str = "copy";
+const RUN_DIR: &str = "copy";
 
 /// Where copies go.
 #[derive(Debug)]
-pub(super) enum Place {
+pub(super) enum Destination {
     /// A folder.
-    Here(Here),
+    Local(LocalDestination),
     /// A folder of another machine.
-    There(There),
+    Remote(RemoteDestination),
 }
 
 /// A folder of this machine.
 #[derive(Debug)]
-pub(super) struct Here {
+pub(super) struct LocalDestination {
     name: String,
     scratch: PathBuf,
     mount: Mount,
     /// Whether the folder was made, and is ours to remove.
-    made: AtomicBool,
+    is_created: AtomicBool,
 }
 
 /// A folder of another machine.
 #[derive(Debug)]
-pub(super) struct There {
+pub(super) struct RemoteDestination {
     name: String,
     pub(super) host: String,
     scratch: String,
     /// Whether the folder was made, and is ours to remove.
-    made: AtomicBool,
+    is_created: AtomicBool,
 }
 
 /// Options with which ssh asks nobody anything.
-pub(super) const SSH: [&str; 4] = ["-o", "BatchMode=yes", "-o", "ConnectTimeout=5"];
+pub(super) const SSH_OPTIONS: [&str; 4] = ["-o", "BatchMode=yes", "-o", "ConnectTimeout=5"];
 
-impl Place {
+impl Destination {
     /// Finds it: `HOST:PATH` is on another machine.
-    pub(super) fn find(
+    pub(super) fn parse(
         text: &str,
         source: &Path,
-        tree: &Tree,
+        tree: &FileTree,
         system: &System,
     ) -> Result<Self, Error> {
         match text.split_once(':') {
-            Some((host, path)) if !host.contains('/') => There::find(text, host, path),
-            _ => Here::find(text, source, tree, system).map(Self::Here),
+            Some((host, path)) if !host.contains('/') => RemoteDestination::parse(text, host, path),
+            _ => LocalDestination::parse(text, source, tree, system).map(Self::Local),
         }
     }
 
     /// As it was given.
     pub(super) fn name(&self) -> &str {
         match self {
-            Self::Here(here) => &here.name,
-            Self::There(there) => &there.name,
+            Self::Local(here) => &here.name,
+            Self::Remote(there) => &there.name,
         }
     }
 
     /// Its name with the file system it is on.
     pub(super) fn title(&self) -> String {
         match self {
-            Self::Here(here) if !here.mount.kind.is_empty() => {
+            Self::Local(here) if !here.mount.kind.is_empty() => {
                 format!("{} ({})", here.name, here.mount.kind)
             }
             other => other.name().to_owned(),
@@ -85,174 +85,182 @@ impl Place {
     /// What is mounted there.
     pub(super) fn mount(&self) -> Option<&Mount> {
         match self {
-            Self::Here(here) => Some(&here.mount),
-            Self::There(_) => None,
+            Self::Local(here) => Some(&here.mount),
+            Self::Remote(_) => None,
         }
     }
 
     /// The folder that is made for all runs.
-    pub(super) fn scratch(&self) -> String {
+    pub(super) fn scratch_path(&self) -> String {
         match self {
-            Self::Here(here) => here.scratch.display().to_string(),
-            Self::There(there) => format!("{}:{}", there.host, there.scratch),
+            Self::Local(here) => here.scratch.display().to_string(),
+            Self::Remote(there) => format!("{}:{}", there.host, there.scratch),
         }
     }
 
     /// Makes the folder for all runs.
-    pub(super) fn make(&self) -> Result<(), Error> {
+    pub(super) fn create_scratch_dir(&self) -> Result<(), Error> {
         match self {
-            Self::Here(here) => {
-                fs::create_dir(&here.scratch).map_err(Error::file(&here.scratch, "made"))?;
-                here.made.store(true, Relaxed);
+            Self::Local(here) => {
+                fs::create_dir(&here.scratch).map_err(Error::io(&here.scratch, "made"))?;
+                here.is_created.store(true, Relaxed);
             }
-            Self::There(there) => {
-                there.run(&format!("mkdir {}", there.scratch))?;
-                there.made.store(true, Relaxed);
+            Self::Remote(there) => {
+                there.run_command(&format!("mkdir {}", there.scratch))?;
+                there.is_created.store(true, Relaxed);
             }
         }
         Ok(())
     }
 
     /// Makes the folder of a run, and waits until nothing is left to be written.
-    pub(super) fn fresh(&self) -> Result<(), Error> {
+    pub(super) fn create_run_dir(&self) -> Result<(), Error> {
         match self {
-            Self::Here(here) => {
-                let target = here.target();
-                fs::create_dir(&target).map_err(Error::file(&target, "made"))?;
+            Self::Local(here) => {
+                let target = here.run_dir();
+                fs::create_dir(&target).map_err(Error::io(&target, "made"))?;
             }
-            Self::There(there) => {
-                there.run(&format!("mkdir {}", there.target()))?;
+            Self::Remote(there) => {
+                there.run_command(&format!("mkdir {}", there.run_dir()))?;
             }
         }
-        self.settle()
+        self.sync()
     }
 
     /// Waits until all is safe.
-    pub(super) fn settle(&self) -> Result<(), Error> {
+    pub(super) fn sync(&self) -> Result<(), Error> {
         match self {
-            Self::Here(here) => {
+            Self::Local(here) => {
                 let synced =
                     File::open(&here.scratch).and_then(|folder| Ok(rustix::fs::syncfs(&folder)?));
-                synced.map_err(Error::file(&here.scratch, "synced"))
+                synced.map_err(Error::io(&here.scratch, "synced"))
             }
-            Self::There(there) => there.run(&format!("sync -f {}", there.scratch)).map(drop),
+            Self::Remote(there) => {
+                there.run_command(&format!("sync -f {}", there.scratch)).map(drop)
+            }
         }
     }
 
     /// What has arrived in the folder of a run.
-    pub(super) fn arrived(&self, whole: bool) -> Result<Tree, Error> {
+    pub(super) fn copied_tree(&self, whole: bool) -> Result<FileTree, Error> {
         match self {
-            Self::Here(here) => Tree::arrived(&here.target(), whole),
-            Self::There(there) => {
-                let told =
-                    there.run(&format!("find {} -type f -printf '%s\\n'", there.target()))?;
+            Self::Local(here) => FileTree::scan_copy(&here.run_dir(), whole),
+            Self::Remote(there) => {
+                let told = there
+                    .run_command(&format!("find {} -type f -printf '%s\\n'", there.run_dir()))?;
                 let sizes: Vec<u64> = told.lines().filter_map(|line| line.parse().ok()).collect();
-                Ok(Tree::counted(sizes.len() as u64, sizes.iter().sum()))
+                Ok(FileTree::from_totals(sizes.len() as u64, sizes.iter().sum()))
             }
         }
     }
 
     /// Removes the folder of a run.
-    pub(super) fn clear(&self) -> Result<(), Error> {
+    pub(super) fn remove_run_dir(&self) -> Result<(), Error> {
         match self {
-            Self::Here(here) => {
-                let target = here.target();
-                remove(&target).map_err(Error::file(&target, "removed"))
+            Self::Local(here) => {
+                let target = here.run_dir();
+                remove_dir_with_retries(&target).map_err(Error::io(&target, "removed"))
             }
-            Self::There(there) => there.run(&format!("rm -rf {}", there.target())).map(drop),
+            Self::Remote(there) => {
+                there.run_command(&format!("rm -rf {}", there.run_dir())).map(drop)
+            }
         }
     }
 }
 
-impl Drop for Here {
+impl Drop for LocalDestination {
     fn drop(&mut self) {
-        if self.made.load(Relaxed) {
+        if self.is_created.load(Relaxed) {
             // nobody is left to be told; the next measurement here names what is left over
-            let _ = remove(&self.scratch);
+            let _ = remove_dir_with_retries(&self.scratch);
         }
     }
 }
 
-impl Drop for There {
+impl Drop for RemoteDestination {
     fn drop(&mut self) {
-        if self.made.load(Relaxed) {
-            let _ = self.run(&format!("rm -rf {}", self.scratch));
+        if self.is_created.load(Relaxed) {
+            let _ = self.run_command(&format!("rm -rf {}", self.scratch));
         }
     }
 }
 
 /// How often, and after how long, it is tried again to remove what a program that was ended may
 /// still have been writing to.
-const TRIES: u32 = 20;
-const AGAIN: Duration = Duration::from_millis(100);
+const REMOVE_TRIES: u32 = 20;
+const REMOVE_RETRY_DELAY: Duration = Duration::from_millis(100);
 
-fn remove(folder: &Path) -> std::io::Result<()> {
-    for _ in 1..TRIES {
+fn remove_dir_with_retries(folder: &Path) -> std::io::Result<()> {
+    for _ in 1..REMOVE_TRIES {
         if fs::remove_dir_all(folder).is_ok() {
             return Ok(());
         }
-        std::thread::sleep(AGAIN);
+        std::thread::sleep(REMOVE_RETRY_DELAY);
     }
     fs::remove_dir_all(folder)
 }
 
-impl Here {
-    fn find(text: &str, source: &Path, tree: &Tree, system: &System) -> Result<Self, Error> {
+impl LocalDestination {
+    fn parse(text: &str, source: &Path, tree: &FileTree, system: &System) -> Result<Self, Error> {
         let folder = Path::new(text);
-        let full = folder.canonicalize().map_err(Error::file(folder, "used"))?;
-        let source_full = source.canonicalize().map_err(Error::file(source, "used"))?;
+        let full = folder.canonicalize().map_err(Error::io(folder, "used"))?;
+        let source_full = source.canonicalize().map_err(Error::io(source, "used"))?;
         if !full.is_dir() {
-            return Err(Error::asked(format!("'{text}' is no folder")));
+            return Err(Error::invalid_request(format!("'{text}' is no folder")));
         }
         if full.starts_with(&source_full) {
             let what = format!("'{text}' lies in what is to be copied");
-            return Err(Error::asked(what));
+            return Err(Error::invalid_request(what));
         }
         let facts = rustix::fs::statvfs(&full)
-            .map_err(|error| Error::file(folder, "asked for its free space")(error.into()))?;
+            .map_err(|error| Error::io(folder, "asked for its free space")(error.into()))?;
         let free = facts.f_bavail.saturating_mul(facts.f_frsize);
         if free < tree.bytes {
             let (free, wanted) = (human_bytes(free), human_bytes(tree.bytes));
-            return Err(Error::Room { subject: format!("'{text}'"), free, wanted });
+            return Err(Error::NoSpace {
+                subject: format!("'{text}'"),
+                available: free,
+                needed: wanted,
+            });
         }
-        let mount = Mount::of(system, folder).unwrap_or_default();
+        let mount = Mount::find(system, folder).unwrap_or_default();
         let (name, scratch) = (text.to_owned(), scratch_path(&full));
-        Ok(Self { name, scratch, mount, made: AtomicBool::new(false) })
+        Ok(Self { name, scratch, mount, is_created: AtomicBool::new(false) })
     }
 
     /// The folder of a run.
-    pub(super) fn target(&self) -> PathBuf {
-        self.scratch.join(RUN)
+    pub(super) fn run_dir(&self) -> PathBuf {
+        self.scratch.join(RUN_DIR)
     }
 }
 
-impl There {
+impl RemoteDestination {
     /// A host and a path that a shell takes for nothing else.
-    fn find(text: &str, host: &str, path: &str) -> Result<Place, Error> {
+    fn parse(text: &str, host: &str, path: &str) -> Result<Destination, Error> {
         let is_plain = |text: &str, more: &str| {
             let fits = |c: char| c.is_ascii_alphanumeric() || more.contains(c);
             !text.is_empty() && !text.starts_with('-') && text.chars().all(fits)
         };
         if !is_plain(host, "@.-_") || !is_plain(path, "/.-_") {
-            return Err(Error::asked(format!(
+            return Err(Error::invalid_request(format!(
                 "'{text}' is no HOST:PATH of letters, digits and / . - _ alone"
             )));
         }
         let scratch = scratch_path(Path::new(path)).display().to_string();
         let (name, host) = (text.to_owned(), host.to_owned());
-        Ok(Place::There(Self { name, host, scratch, made: AtomicBool::new(false) }))
+        Ok(Destination::Remote(Self { name, host, scratch, is_created: AtomicBool::new(false) }))
     }
 
     /// The folder of a run.
-    pub(super) fn target(&self) -> String {
-        format!("{}/{RUN}", self.scratch)
+    pub(super) fn run_dir(&self) -> String {
+        format!("{}/{RUN_DIR}", self.scratch)
     }
 
     /// Runs words there.
-    fn run(&self, words: &str) -> Result<String, Error> {
+    fn run_command(&self, words: &str) -> Result<String, Error> {
         let failed = |why: String| Error::Program { program: format!("ssh {}", self.host), why };
         let output = Command::new("ssh")
-            .args(SSH)
+            .args(SSH_OPTIONS)
             .args([&self.host, words])
             .stdin(Stdio::null())
             .output()
@@ -267,19 +275,19 @@ impl There {
 
 #[cfg(test)]
 mod tests {
-    use super::{Place, Tree};
+    use super::{Destination, FileTree};
     use crate::System;
 
     #[test]
-    fn a_destination_is_a_folder_or_on_another_machine() {
+    fn destination_is_local_dir_or_host_path() {
         let root = fixtures::scratch("lab-places");
         let source = root.join("source");
         std::fs::create_dir_all(source.join("in")).unwrap();
         let find = |text: &str, bytes: u64| {
-            Place::find(text, &source, &Tree::counted(1, bytes), &System::default())
+            Destination::parse(text, &source, &FileTree::from_totals(1, bytes), &System::default())
         };
         let here = root.to_str().unwrap();
-        assert!(matches!(find(here, 10), Ok(Place::Here(_))));
+        assert!(matches!(find(here, 10), Ok(Destination::Local(_))));
         assert!(find(here, u64::MAX).unwrap_err().to_string().contains("free, and"));
         for inside in [source.join("in"), source.clone()] {
             assert!(find(inside.to_str().unwrap(), 10).is_err(), "it would copy itself");

@@ -4,16 +4,16 @@ use std::io::{self, Read as _, Write as _};
 use std::net::TcpStream;
 use std::time::{Duration, Instant};
 
-use super::wire::{BIN_MILLISECONDS, MOST_MILLISECONDS, PING, Taken};
-use crate::content::Random;
+use super::protocol::{BIN_MILLISECONDS, MAX_RUN_MILLISECONDS, PING_SIZE, ReceiveCounts};
 use crate::histogram::Histogram;
+use crate::test_data::Random;
 
 /// Bytes handed to the system at a time.
-const PIECE: usize = 128 << 10;
+const CHUNK_SIZE: usize = 128 << 10;
 /// Random bytes that are sent again and again: more than anything on the way looks back.
-const ALL: usize = 4 << 20;
+const DATA_SIZE: usize = 4 << 20;
 /// Between two questions of which the latency is measured.
-const PAUSE: Duration = Duration::from_millis(2);
+const PING_INTERVAL: Duration = Duration::from_millis(2);
 
 /// Sends for so long, unless it is to stop.
 pub(super) fn send(
@@ -22,9 +22,10 @@ pub(super) fn send(
     stop: impl Fn() -> bool,
 ) -> io::Result<()> {
     let mut random = Random::new(1);
-    let content: Vec<u8> = (0..ALL / 8).flat_map(|_| random.next_bits().to_le_bytes()).collect();
+    let content: Vec<u8> =
+        (0..DATA_SIZE / 8).flat_map(|_| random.next_u64().to_le_bytes()).collect();
     let began = Instant::now();
-    for piece in content.chunks_exact(PIECE).cycle() {
+    for piece in content.chunks_exact(CHUNK_SIZE).cycle() {
         if began.elapsed() >= time || stop() {
             break;
         }
@@ -34,11 +35,14 @@ pub(super) fn send(
 }
 
 /// Takes all until the end, and counts what comes when.
-pub(super) fn take(stream: &mut TcpStream, stop: impl Fn() -> bool) -> io::Result<Taken> {
-    let mut into = vec![0; PIECE];
-    let mut taken = Taken {
+pub(super) fn receive(
+    stream: &mut TcpStream,
+    stop: impl Fn() -> bool,
+) -> io::Result<ReceiveCounts> {
+    let mut into = vec![0; CHUNK_SIZE];
+    let mut taken = ReceiveCounts {
         buffer: rustix::net::sockopt::socket_recv_buffer_size(&*stream)?,
-        ..Taken::default()
+        ..ReceiveCounts::default()
     };
     let mut first = None;
     loop {
@@ -48,7 +52,7 @@ pub(super) fn take(stream: &mut TcpStream, stop: impl Fn() -> bool) -> io::Resul
         }
         let began = *first.get_or_insert_with(Instant::now);
         let passed = u64::try_from(began.elapsed().as_millis()).unwrap_or(u64::MAX);
-        if passed > 2 * MOST_MILLISECONDS {
+        if passed > 2 * MAX_RUN_MILLISECONDS {
             return Ok(taken);
         }
         let bin = usize::try_from(passed / BIN_MILLISECONDS).unwrap_or(usize::MAX);
@@ -62,7 +66,7 @@ pub(super) fn take(stream: &mut TcpStream, stop: impl Fn() -> bool) -> io::Resul
 /// Sends back what comes, until its end.
 pub(super) fn echo(stream: &mut TcpStream) -> io::Result<()> {
     stream.set_nodelay(true)?;
-    let mut message = [0; PING];
+    let mut message = [0; PING_SIZE];
     loop {
         match stream.read_exact(&mut message) {
             Ok(()) => stream.write_all(&message)?,
@@ -73,7 +77,7 @@ pub(super) fn echo(stream: &mut TcpStream) -> io::Result<()> {
 }
 
 /// Asks again and again for so long, and counts how long answers take.
-pub(super) fn ask(
+pub(super) fn ping(
     stream: &mut TcpStream,
     time: Duration,
     stop: impl Fn() -> bool,
@@ -81,19 +85,19 @@ pub(super) fn ask(
     stream.set_nodelay(true)?;
     let mut histogram = Histogram::default();
     let began = Instant::now();
-    let mut message = [7; PING];
+    let mut message = [7; PING_SIZE];
     while began.elapsed() < time && !stop() {
         let before = Instant::now();
         stream.write_all(&message)?;
         stream.read_exact(&mut message)?;
         histogram.add(before.elapsed());
-        std::thread::sleep(PAUSE);
+        std::thread::sleep(PING_INTERVAL);
     }
     Ok(histogram)
 }
 
 /// Gives a socket buffers of that size, as far as the system allows.
-pub(super) fn set_buffers(stream: &TcpStream, buffer: Option<usize>) -> io::Result<()> {
+pub(super) fn set_socket_buffers(stream: &TcpStream, buffer: Option<usize>) -> io::Result<()> {
     if let Some(bytes) = buffer {
         rustix::net::sockopt::set_socket_recv_buffer_size(stream, bytes)?;
         rustix::net::sockopt::set_socket_send_buffer_size(stream, bytes)?;

@@ -12,11 +12,11 @@
 /// What buffers of direct I/O are aligned to.
 pub(crate) const ALIGNMENT: usize = 4096;
 /// Random bytes of all writers of short blocks together, and of one at least.
-const ALL: usize = 8 << 20;
-const LEAST: usize = 256 << 10;
+const TOTAL_BUFFER_SIZE: usize = 8 << 20;
+const MIN_BUFFER_SIZE: usize = 256 << 10;
 /// Where long blocks begin, and how many of them a writer's bytes are.
-const LONG: usize = 64 << 10;
-const BLOCKS: usize = 3;
+const LONG_BLOCK_SIZE: usize = 64 << 10;
+const LONG_BLOCK_COUNT: usize = 3;
 
 /// Numbers that look random; the same ones for the same seed.
 #[derive(Clone, Debug)]
@@ -26,11 +26,11 @@ impl Random {
     /// By a seed; those of seeds that are near each other have nothing in common.
     pub(crate) fn new(seed: u64) -> Self {
         let mut near = Self(seed);
-        Self(near.next_bits())
+        Self(near.next_u64())
     }
 
     /// The next 64 bits (splitmix64).
-    pub(crate) fn next_bits(&mut self) -> u64 {
+    pub(crate) fn next_u64(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut z = self.0;
         z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -40,20 +40,20 @@ impl Random {
 
     /// A number below `end`, which is not 0.
     pub(crate) fn below(&mut self, end: u64) -> u64 {
-        let wide = u128::from(self.next_bits()) * u128::from(end);
+        let wide = u128::from(self.next_u64()) * u128::from(end);
         u64::try_from(wide >> 64).unwrap_or(0)
     }
 }
 
 /// Memory that begins at a multiple of 4096, as direct I/O wants it.
 #[derive(Debug)]
-pub(crate) struct Aligned {
+pub(crate) struct AlignedBuffer {
     bytes: Vec<u8>,
     start: usize,
     length: usize,
 }
 
-impl Aligned {
+impl AlignedBuffer {
     /// So many zeros.
     pub(crate) fn new(length: usize) -> Self {
         let bytes = vec![0; length + ALIGNMENT];
@@ -70,27 +70,31 @@ impl Aligned {
 
 /// A writer's source of content.
 #[derive(Debug)]
-pub(crate) struct Content {
-    buffer: Aligned,
+pub(crate) struct TestData {
+    buffer: AlignedBuffer,
     random: Random,
     /// Where the next block is taken.
-    at: usize,
+    position: usize,
     zeros: bool,
 }
 
-impl Content {
+impl TestData {
     /// For one of `writers` that write blocks of `block` bytes at the same time.
     pub(crate) fn new(seed: u64, block: usize, writers: usize, zeros: bool) -> Self {
-        let length = if block < LONG { (ALL / writers.max(1)).max(LEAST) } else { BLOCKS * block };
+        let length = if block < LONG_BLOCK_SIZE {
+            (TOTAL_BUFFER_SIZE / writers.max(1)).max(MIN_BUFFER_SIZE)
+        } else {
+            LONG_BLOCK_COUNT * block
+        };
         let length = length.next_multiple_of(ALIGNMENT);
-        let mut buffer = Aligned::new(if zeros { block } else { length });
+        let mut buffer = AlignedBuffer::new(if zeros { block } else { length });
         let mut random = Random::new(seed);
         if !zeros {
             for word in buffer.as_mut().chunks_exact_mut(8) {
-                word.copy_from_slice(&random.next_bits().to_le_bytes());
+                word.copy_from_slice(&random.next_u64().to_le_bytes());
             }
         }
-        Self { buffer, random, at: 0, zeros }
+        Self { buffer, random, position: 0, zeros }
     }
 
     /// The next `block` bytes, unlike all before.
@@ -98,19 +102,19 @@ impl Content {
         if self.zeros {
             return &self.buffer.as_mut()[..block];
         }
-        let end = self.at + block;
+        let end = self.position + block;
         if end > self.buffer.length {
             // another start each time around, so that nothing comes at equal distances
             let pages = (self.buffer.length - block) / ALIGNMENT;
-            let page = self.random.below(pages.min(LEAST / ALIGNMENT) as u64 + 1);
-            self.at = usize::try_from(page).unwrap_or(0) * ALIGNMENT;
+            let page = self.random.below(pages.min(MIN_BUFFER_SIZE / ALIGNMENT) as u64 + 1);
+            self.position = usize::try_from(page).unwrap_or(0) * ALIGNMENT;
         }
-        let range = self.at..self.at + block;
-        self.at = range.end.next_multiple_of(ALIGNMENT);
+        let range = self.position..self.position + block;
+        self.position = range.end.next_multiple_of(ALIGNMENT);
         let bytes = &mut self.buffer.as_mut()[range];
         for page in bytes.chunks_mut(ALIGNMENT) {
             if let Some(stamp) = page.first_chunk_mut::<8>() {
-                *stamp = self.random.next_bits().to_le_bytes();
+                *stamp = self.random.next_u64().to_le_bytes();
             }
         }
         bytes
@@ -121,12 +125,12 @@ impl Content {
 mod tests {
     use std::collections::HashSet;
 
-    use super::{ALIGNMENT, Content, Random};
+    use super::{ALIGNMENT, Random, TestData};
 
     #[test]
-    fn no_page_comes_twice() {
+    fn no_page_repeats() {
         let mut seen = HashSet::new();
-        let mut content = Content::new(7, 1 << 20, 32, false);
+        let mut content = TestData::new(7, 1 << 20, 32, false);
         for _ in 0..20 {
             for page in content.next_block(1 << 20).chunks(ALIGNMENT) {
                 assert!(seen.insert(page.to_vec()));
@@ -135,12 +139,12 @@ mod tests {
     }
 
     #[test]
-    fn a_record_made_of_several_writes_cannot_be_compressed() {
+    fn interleaved_writes_are_incompressible() {
         let mut random = Random::new(9);
         for (block, writers) in [(4096, 1), (4096, 32), (1 << 16, 32), (1 << 17, 32), (1 << 20, 1)]
         {
-            let content = |seed| Content::new(seed, block, writers, false);
-            let mut all: Vec<Content> = (0..writers as u64).map(content).collect();
+            let content = |seed| TestData::new(seed, block, writers, false);
+            let mut all: Vec<TestData> = (0..writers as u64).map(content).collect();
             let (mut packed, mut whole) = (0, 0);
             for _ in 0..8 {
                 let mut record = Vec::new();
@@ -156,8 +160,8 @@ mod tests {
     }
 
     #[test]
-    fn bytes_are_even_and_aligned() {
-        let mut content = Content::new(3, 4096, 1, false);
+    fn bytes_are_uniform_and_aligned() {
+        let mut content = TestData::new(3, 4096, 1, false);
         let mut counts = [0_u32; 256];
         for _ in 0..10_000 {
             let block = content.next_block(4096);
@@ -172,12 +176,12 @@ mod tests {
 
     #[test]
     fn zeros_are_zeros() {
-        let mut content = Content::new(3, 8192, 4, true);
+        let mut content = TestData::new(3, 8192, 4, true);
         assert!((0..3).all(|_| content.next_block(8192).iter().all(|byte| *byte == 0)));
     }
 
     #[test]
-    fn numbers_reach_every_place() {
+    fn random_covers_whole_range() {
         let mut random = Random::new(1);
         let seen: HashSet<u64> = (0..1000).map(|_| random.below(10)).collect();
         assert_eq!(seen, (0..10).collect());

@@ -6,16 +6,16 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use super::own;
-use super::places::{Place, SSH};
+use super::destination::{Destination, SSH_OPTIONS};
+use super::parallel_copy;
 use crate::Error;
-use crate::course::Course;
+use crate::progress::Progress;
 
 /// A way to copy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Way {
+pub enum CopyMethod {
     /// This program.
-    Own,
+    BuiltIn,
     /// `cp -a`.
     Cp,
     /// `rsync -a`.
@@ -25,16 +25,16 @@ pub enum Way {
 }
 
 /// How often a program is asked whether it has ended.
-const LOOK: Duration = Duration::from_millis(5);
+const EXIT_POLL_INTERVAL: Duration = Duration::from_millis(5);
 
-impl Way {
+impl CopyMethod {
     /// All.
-    pub const ALL: [Self; 4] = [Self::Own, Self::Cp, Self::Rsync, Self::RsyncSsh];
+    pub const ALL: [Self; 4] = [Self::BuiltIn, Self::Cp, Self::Rsync, Self::RsyncSsh];
 
     /// Its name for programs.
     pub fn id(self) -> &'static str {
         match self {
-            Self::Own => "poolhouse",
+            Self::BuiltIn => "poolhouse",
             Self::Cp => "cp",
             Self::Rsync => "rsync",
             Self::RsyncSsh => "rsync-ssh",
@@ -42,7 +42,7 @@ impl Way {
     }
 
     /// By that name.
-    pub fn by_id(id: &str) -> Option<Self> {
+    pub fn from_id(id: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|way| way.id() == id)
     }
 
@@ -55,20 +55,21 @@ impl Way {
     }
 
     /// Why it does not lead to a place, if it does not.
-    pub(super) fn obstacle(self, place: &Place) -> Option<String> {
+    pub(super) fn unavailable_reason(self, place: &Destination) -> Option<String> {
         let missing = |program: &str| {
-            (!answers(program, &["--version"])).then(|| format!("{program} is not installed"))
+            (!can_run(program, &["--version"])).then(|| format!("{program} is not installed"))
         };
         match (self, place) {
-            (Self::Own | Self::Cp | Self::Rsync, Place::There(_)) => {
+            (Self::BuiltIn | Self::Cp | Self::Rsync, Destination::Remote(_)) => {
                 Some("it does not reach other machines by itself".to_owned())
             }
-            (Self::Own, Place::Here(_)) => None,
-            (Self::Cp, Place::Here(_)) => missing("cp"),
-            (Self::Rsync, Place::Here(_)) => missing("rsync"),
+            (Self::BuiltIn, Destination::Local(_)) => None,
+            (Self::Cp, Destination::Local(_)) => missing("cp"),
+            (Self::Rsync, Destination::Local(_)) => missing("rsync"),
             (Self::RsyncSsh, place) => missing("rsync").or_else(|| {
-                let host = if let Place::There(there) = place { &there.host } else { "localhost" };
-                let reaches = answers("ssh", &[&SSH[..], &[host, "true"]].concat());
+                let host =
+                    if let Destination::Remote(there) = place { &there.host } else { "localhost" };
+                let reaches = can_run("ssh", &[&SSH_OPTIONS[..], &[host, "true"]].concat());
                 (!reaches)
                     .then(|| format!("ssh does not reach {host} without being asked anything"))
             }),
@@ -80,21 +81,23 @@ impl Way {
     pub(super) fn copy(
         self,
         source: &Path,
-        place: &Place,
+        place: &Destination,
         limit: Option<Duration>,
-        course: &Course<'_>,
+        course: &Progress<'_>,
     ) -> Result<bool, Error> {
         let began = Instant::now();
-        let over = || course.stopped() || limit.is_some_and(|limit| began.elapsed() >= limit);
+        let over = || course.is_cancelled() || limit.is_some_and(|limit| began.elapsed() >= limit);
         let (target, far) = match place {
-            Place::Here(here) => (here.target(), format!("localhost:{}", here.target().display())),
-            Place::There(there) => {
-                (there.target().into(), format!("{}:{}", there.host, there.target()))
+            Destination::Local(here) => {
+                (here.run_dir(), format!("localhost:{}", here.run_dir().display()))
+            }
+            Destination::Remote(there) => {
+                (there.run_dir().into(), format!("{}:{}", there.host, there.run_dir()))
             }
         };
         let contents = source.join(".");
         let mut command = match self {
-            Self::Own => return own::copy(source, &target, &over),
+            Self::BuiltIn => return parallel_copy::copy_tree(source, &target, &over),
             Self::Cp => {
                 let mut command = Command::new("cp");
                 command.args(["-a", "--reflink=never", "--"]).arg(contents).arg(target);
@@ -107,7 +110,7 @@ impl Way {
             }
             Self::RsyncSsh => {
                 let mut command = Command::new("rsync");
-                let ssh = format!("ssh {}", SSH.join(" "));
+                let ssh = format!("ssh {}", SSH_OPTIONS.join(" "));
                 command.args(["-a", "-s", "-e", &ssh, "--"]).arg(contents).arg(far);
                 command
             }
@@ -116,13 +119,13 @@ impl Way {
         let failed = |why: String| Error::Program { program: self.name().to_owned(), why };
         // all processes of the program are ended together
         let child = command.process_group(0).spawn().map_err(|error| failed(error.to_string()))?;
-        wait(child, &over).map_err(failed)
+        wait_or_kill(child, &over).map_err(failed)
     }
 
     /// The program and its version.
-    pub(super) fn version(self) -> Option<(String, String)> {
+    pub(super) fn program_version(self) -> Option<(String, String)> {
         let (program, argument) = match self {
-            Self::Own => return None,
+            Self::BuiltIn => return None,
             Self::Cp => ("cp", "--version"),
             Self::Rsync => ("rsync", "--version"),
             Self::RsyncSsh => ("ssh", "-V"),
@@ -134,14 +137,14 @@ impl Way {
     }
 }
 
-fn answers(program: &str, arguments: &[&str]) -> bool {
+fn can_run(program: &str, arguments: &[&str]) -> bool {
     let mut command = Command::new(program);
     command.args(arguments).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
     command.status().is_ok_and(|status| status.success())
 }
 
 /// Waits for a program, or ends it.
-fn wait(mut child: Child, over: &dyn Fn() -> bool) -> Result<bool, String> {
+fn wait_or_kill(mut child: Child, over: &dyn Fn() -> bool) -> Result<bool, String> {
     let said = child.stderr.take().map(|mut pipe| {
         // read as it comes, or a program with much to say would wait for ever
         std::thread::spawn(move || {
@@ -164,7 +167,7 @@ fn wait(mut child: Child, over: &dyn Fn() -> bool) -> Result<bool, String> {
                 child.wait().map_err(|error| error.to_string())?;
                 return Ok(false);
             }
-            None => std::thread::sleep(LOOK),
+            None => std::thread::sleep(EXIT_POLL_INTERVAL),
         }
     }
 }

@@ -6,43 +6,43 @@
 use crate::Error;
 
 /// Something with bytes at offsets: a file, a drive, a volume.
-pub(crate) trait Blocks: Sync {
+pub(crate) trait BlockTarget: Sync {
     /// Fills `into` with what stands at `at`.
     fn read(&self, at: u64, into: &mut [u8]) -> Result<(), Error>;
     /// Writes `from` to `at`.
     fn write(&self, at: u64, from: &[u8]) -> Result<(), Error>;
     /// Waits until all that was written is safe.
-    fn settle(&self) -> Result<(), Error>;
+    fn sync(&self) -> Result<(), Error>;
     /// The same, for who asks after every write.
-    fn promise(&self) -> Result<(), Error> {
-        self.settle()
+    fn fsync(&self) -> Result<(), Error> {
+        self.sync()
     }
     /// Takes its bytes out of memory. Says which part still is there, if that can be known.
-    fn chill(&self) -> Result<Option<f64>, Error>;
+    fn drop_cache(&self) -> Result<Option<f64>, Error>;
 }
 
 /// Something with files.
-pub(crate) trait Place: Sync {
+pub(crate) trait FileTarget: Sync {
     /// A new empty file for bytes.
-    fn blocks(&self, name: &str) -> Result<Box<dyn Blocks>, Error>;
+    fn create_block_file(&self, name: &str) -> Result<Box<dyn BlockTarget>, Error>;
     /// A new file with this content.
-    fn put(&self, name: &str, content: &[u8]) -> Result<(), Error>;
+    fn write_file(&self, name: &str, content: &[u8]) -> Result<(), Error>;
     /// Looks at a file's attributes.
-    fn look(&self, name: &str) -> Result<(), Error>;
+    fn stat_file(&self, name: &str) -> Result<(), Error>;
     /// Reads a file as far as `into` goes.
-    fn take(&self, name: &str, into: &mut [u8]) -> Result<(), Error>;
+    fn read_file(&self, name: &str, into: &mut [u8]) -> Result<(), Error>;
     /// Takes the content of files out of memory.
-    fn chill(&self, names: &[String]) -> Result<(), Error>;
+    fn drop_file_caches(&self, names: &[String]) -> Result<(), Error>;
     /// Whether that takes what is known of the files out of memory as well.
-    fn forgets_attributes(&self) -> bool {
+    fn can_drop_attributes(&self) -> bool {
         false
     }
     /// Removes a file.
-    fn remove(&self, name: &str) -> Result<(), Error>;
+    fn remove_file(&self, name: &str) -> Result<(), Error>;
     /// Makes a folder; names of files in it begin with `name/`.
-    fn folder(&self, name: &str) -> Result<(), Error>;
+    fn create_dir(&self, name: &str) -> Result<(), Error>;
     /// Removes an empty folder.
-    fn remove_folder(&self, name: &str) -> Result<(), Error>;
+    fn remove_dir(&self, name: &str) -> Result<(), Error>;
     /// Waits until all changes are safe.
-    fn settle(&self) -> Result<(), Error>;
+    fn sync(&self) -> Result<(), Error>;
 }

@@ -4,39 +4,39 @@ use picture::{Page, Svg, Table};
 use serde_json::Value;
 
 use crate::Error;
-use crate::compare::{Comparison, MARKS, compare};
-use crate::plot::{self, Named};
-use crate::present::{head, row};
-use crate::record::Record;
+use crate::bench_result::BenchResult;
+use crate::compare::{CHANGE_LEGEND, Comparison, compare};
+use crate::formatting::{column_headings, measure_row};
+use crate::plot::{self, Plot};
 
 /// The page of one result or several.
-pub fn page(records: &[Record]) -> Result<String, Error> {
+pub fn render_page(records: &[BenchResult]) -> Result<String, Error> {
     let [first, others @ ..] = records else {
-        return Err(Error::asked("no result is given"));
+        return Err(Error::invalid_request("no result is given"));
     };
-    let mut page = Page::new(&title(first, others.len()));
+    let mut page = Page::new(&page_title(first, others.len()));
     // results of one kind are compared; others stand on their own
     if let Ok(comparison) = compare(records) {
-        side_by_side(&mut page, &comparison);
+        add_comparison(&mut page, &comparison);
     }
     for record in records {
         if !others.is_empty() {
             page.part(&format!("{}: {}", record.label, record.subject));
         }
-        result(&mut page, record);
+        add_result(&mut page, record);
     }
     Ok(page.end())
 }
 
-fn title(first: &Record, others: usize) -> String {
+fn page_title(first: &BenchResult, others: usize) -> String {
     match others {
         0 => format!("{} of {}", first.kind.title(), first.subject),
         _ => format!("{} of {} and {others} more", first.kind.title(), first.subject),
     }
 }
 
-fn side_by_side(page: &mut Page, comparison: &Comparison) {
-    page.section("Side by side", MARKS);
+fn add_comparison(page: &mut Page, comparison: &Comparison) {
+    page.section("Side by side", CHANGE_LEGEND);
     if !comparison.warnings.is_empty() {
         page.words("Careful, as these are not the same:");
         page.list(&comparison.warnings);
@@ -48,32 +48,32 @@ fn side_by_side(page: &mut Page, comparison: &Comparison) {
     }
     let mut table = Table::new(head);
     for row in &comparison.rows {
-        table.row(false, row.cells());
+        table.row(false, row.text_cells());
     }
     page.table(&table);
-    pictures(page, &plot::of_comparison(comparison));
+    add_plots(page, &plot::comparison_plots(comparison));
 }
 
-fn result(page: &mut Page, record: &Record) {
+fn add_result(page: &mut Page, record: &BenchResult) {
     let whole = if record.complete { "" } else { " It was interrupted, and is not whole." };
     page.soft(&format!(
         "{}, {:.0} s. {}.{whole}",
         record.started,
         record.seconds,
-        record.machine.sentence()
+        record.machine.description()
     ));
     if !record.findings.is_empty() {
         page.list(&record.findings);
     }
     page.section("Figures", "The mean of all runs and the interval that holds it with 95 %; of single operations the time that half of them took at most, and 99 %; the part of the processors that was busy.");
-    let mut table = Table::new(head());
+    let mut table = Table::new(column_headings());
     for measure in &record.measures {
-        table.row(false, row(measure));
+        table.row(false, measure_row(measure));
     }
     page.table(&table);
-    pictures(page, &plot::of_record(record));
+    add_plots(page, &plot::result_plots(record));
     page.section("How it was measured", "");
-    page.list(conditions(record));
+    page.list(condition_lines(record));
     if !record.notes.is_empty() {
         page.section("What must be known", "");
         page.list(&record.notes);
@@ -81,10 +81,10 @@ fn result(page: &mut Page, record: &Record) {
 }
 
 /// Settings, drives and versions in words.
-fn conditions(record: &Record) -> Vec<String> {
+fn condition_lines(record: &BenchResult) -> Vec<String> {
     let mut all: Vec<String> = (record.settings.iter())
         .filter(|(_, value)| !value.is_null())
-        .map(|(name, value)| format!("{}: {}", name.replace('_', " "), words(name, value)))
+        .map(|(name, value)| format!("{}: {}", name.replace('_', " "), format_setting(name, value)))
         .collect();
     for drive in &record.drives {
         let size = units::human_bytes(drive.size_bytes);
@@ -97,7 +97,7 @@ fn conditions(record: &Record) -> Vec<String> {
     all
 }
 
-fn words(name: &str, value: &Value) -> String {
+fn format_setting(name: &str, value: &Value) -> String {
     match value {
         Value::String(text) => text.clone(),
         Value::Bool(yes) => if *yes { "yes" } else { "no" }.to_owned(),
@@ -105,13 +105,13 @@ fn words(name: &str, value: &Value) -> String {
             number.as_u64().map_or_else(|| number.to_string(), units::human_bytes)
         }
         Value::Array(items) => {
-            items.iter().map(|item| words(name, item)).collect::<Vec<_>>().join(", ")
+            items.iter().map(|item| format_setting(name, item)).collect::<Vec<_>>().join(", ")
         }
         other => other.to_string(),
     }
 }
 
-fn pictures(page: &mut Page, named: &[Named]) {
+fn add_plots(page: &mut Page, named: &[Plot]) {
     let svgs: Vec<&Svg> = named.iter().map(|named| &named.svg).collect();
     page.pictures(svgs);
 }
