@@ -35,7 +35,7 @@ test-oracle: setup
 	@if [ -z "$$POOLHOUSE_ORACLE" ] && [ "$$(id -u)" = 0 ]; then fixtures/recipes/zfs-vm build; fi
 	cargo build --quiet --locked -p poolhouse
 	cargo test --quiet --locked -p oracle --test it -- --ignored --nocapture \
-	 openzfs_goes_on openzfs_takes
+	 openzfs_imports_and_modifies commands_behave_as_in
 
 # Tests that need a long time as well: 20,000 mutants of pools, properties with PROPTEST_CASES (1,024)
 # cases where 256 are usual, POOLHOUSE_CUTS (200,000) power cuts from POOLHOUSE_SEED (0) on, ROUNDS random

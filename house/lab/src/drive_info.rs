@@ -185,7 +185,7 @@ mod tests {
 
     #[test]
     fn drive_below_mapper_is_found_with_links() {
-        let root = fixtures::scratch("lab-drive");
+        let root = fixtures::scratch_dir("lab-drive");
         let system = test_system(&root);
         let found = underlying_drives(&system, "252:0");
         assert_eq!(found.len(), 1);

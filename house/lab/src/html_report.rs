@@ -21,11 +21,11 @@ pub fn render_page(records: &[BenchResult]) -> Result<String, Error> {
     }
     for record in records {
         if !others.is_empty() {
-            page.part(&format!("{}: {}", record.label, record.subject));
+            page.add_subsection(&format!("{}: {}", record.label, record.subject));
         }
         add_result(&mut page, record);
     }
-    Ok(page.end())
+    Ok(page.finish())
 }
 
 fn page_title(first: &BenchResult, others: usize) -> String {
@@ -36,10 +36,10 @@ fn page_title(first: &BenchResult, others: usize) -> String {
 }
 
 fn add_comparison(page: &mut Page, comparison: &Comparison) {
-    page.section("Side by side", CHANGE_LEGEND);
+    page.add_section("Side by side", CHANGE_LEGEND);
     if !comparison.warnings.is_empty() {
-        page.words("Careful, as these are not the same:");
-        page.list(&comparison.warnings);
+        page.add_paragraph("Careful, as these are not the same:");
+        page.add_list(&comparison.warnings);
     }
     let mut head = vec![String::new()];
     for (index, column) in comparison.columns.iter().enumerate() {
@@ -48,35 +48,35 @@ fn add_comparison(page: &mut Page, comparison: &Comparison) {
     }
     let mut table = Table::new(head);
     for row in &comparison.rows {
-        table.row(false, row.text_cells());
+        table.add_row(false, row.text_cells());
     }
-    page.table(&table);
+    page.add_table(&table);
     add_plots(page, &plot::comparison_plots(comparison));
 }
 
 fn add_result(page: &mut Page, record: &BenchResult) {
     let whole = if record.complete { "" } else { " It was interrupted, and is not whole." };
-    page.soft(&format!(
+    page.add_note(&format!(
         "{}, {:.0} s. {}.{whole}",
         record.started,
         record.seconds,
         record.machine.description()
     ));
     if !record.findings.is_empty() {
-        page.list(&record.findings);
+        page.add_list(&record.findings);
     }
-    page.section("Figures", "The mean of all runs and the interval that holds it with 95 %; of single operations the time that half of them took at most, and 99 %; the part of the processors that was busy.");
+    page.add_section("Figures", "The mean of all runs and the interval that holds it with 95 %; of single operations the time that half of them took at most, and 99 %; the part of the processors that was busy.");
     let mut table = Table::new(column_headings());
     for measure in &record.measures {
-        table.row(false, measure_row(measure));
+        table.add_row(false, measure_row(measure));
     }
-    page.table(&table);
+    page.add_table(&table);
     add_plots(page, &plot::result_plots(record));
-    page.section("How it was measured", "");
-    page.list(condition_lines(record));
+    page.add_section("How it was measured", "");
+    page.add_list(condition_lines(record));
     if !record.notes.is_empty() {
-        page.section("What must be known", "");
-        page.list(&record.notes);
+        page.add_section("What must be known", "");
+        page.add_list(&record.notes);
     }
 }
 
@@ -113,5 +113,5 @@ fn format_setting(name: &str, value: &Value) -> String {
 
 fn add_plots(page: &mut Page, named: &[Plot]) {
     let svgs: Vec<&Svg> = named.iter().map(|named| &named.svg).collect();
-    page.pictures(svgs);
+    page.add_pictures(svgs);
 }

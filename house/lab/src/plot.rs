@@ -1,7 +1,7 @@
 //! Pictures of results: bars for each kind of figure, and drives from their outer to their inner end.
 
 use ::picture::Svg;
-use ::picture::chart::{Bar, Bars, Scale, Trace, bars, traces};
+use ::picture::chart::{Bar, BarGroup, Scale, Trace, draw_bars, draw_traces};
 use serde_json::Value;
 
 use crate::bench_result::{BenchResult, Unit};
@@ -37,7 +37,7 @@ pub fn result_plots(record: &BenchResult) -> Vec<Plot> {
 pub fn comparison_plots(comparison: &Comparison) -> Vec<Plot> {
     let labels: Vec<String> =
         comparison.columns.iter().map(|column| column.label.clone()).collect();
-    group_plots(&comparison.rows, &labels, Scale::Each)
+    group_plots(&comparison.rows, &labels, Scale::PerGroup)
 }
 
 /// A picture for each group of measures with the same kind of figures.
@@ -50,7 +50,7 @@ fn group_plots(rows: &[Row], labels: &[String], scale: Scale) -> Vec<Plot> {
     }
     let picture = |(group, unit): (&str, Unit)| {
         let of = rows.iter().filter(|row| row.group == group && row.unit == unit);
-        let groups: Vec<Bars> = of.map(row_bars).collect();
+        let groups: Vec<BarGroup> = of.map(row_bars).collect();
         let longer =
             if unit == Unit::Milliseconds { "shorter is better" } else { "longer is better" };
         let title = format!("{}: {longer}", capitalize(group));
@@ -60,12 +60,12 @@ fn group_plots(rows: &[Row], labels: &[String], scale: Scale) -> Vec<Plot> {
             Unit::Milliseconds => "-latency",
         };
         let name = format!("{}{tail}", group.replace(|c: char| !c.is_ascii_alphanumeric(), "-"));
-        Plot { name, svg: bars(&title, labels, &groups, scale) }
+        Plot { name, svg: draw_bars(&title, labels, &groups, scale) }
     };
     kinds.into_iter().map(picture).collect()
 }
 
-fn row_bars(row: &Row) -> Bars {
+fn row_bars(row: &Row) -> BarGroup {
     let cells = row.cells.iter().enumerate();
     let bars = cells.filter_map(|(series, cell)| {
         let summary = (*cell)?.summary;
@@ -73,14 +73,14 @@ fn row_bars(row: &Row) -> Bars {
             series,
             value: summary.mean,
             plus_minus: summary.plus_minus.unwrap_or(0.0).min(summary.mean),
-            words: format!(
+            label: format!(
                 "{} {}",
                 format_value(summary.mean, row.unit),
                 format_plus_minus(&summary)
             ),
         })
     });
-    Bars { name: row.what.clone(), bars: bars.collect() }
+    BarGroup { name: row.what.clone(), bars: bars.collect() }
 }
 
 /// Drives from outer to inner, of a result that measured them.
@@ -97,7 +97,7 @@ fn zone_plot(record: &BenchResult) -> Option<Plot> {
     };
     let all: Vec<Trace> = zones.iter().filter_map(trace).collect();
     let title = "Sequential reads from the begin to the end of each drive";
-    let svg = traces(title, ("100 % (a disk's inner edge)", 100.0), &all, |rate| {
+    let svg = draw_traces(title, ("100 % (a disk's inner edge)", 100.0), &all, |rate| {
         format_value(rate, Unit::BytesPerSecond)
     });
     (!all.is_empty()).then(|| Plot { name: "zones".to_owned(), svg })

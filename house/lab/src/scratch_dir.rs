@@ -230,7 +230,7 @@ mod tests {
 
     #[test]
     fn scratch_dir_is_removed_on_drop() {
-        let dir = fixtures::scratch("lab-folder");
+        let dir = fixtures::scratch_dir("lab-folder");
         let folder = ScratchDir::create(&dir, false).unwrap();
         folder.create_dir("f").unwrap();
         folder.write_file("f/a", b"abc").unwrap();
@@ -248,7 +248,7 @@ mod tests {
 
     #[test]
     fn written_bytes_leave_page_cache() {
-        let dir = fixtures::scratch("lab-blocks");
+        let dir = fixtures::scratch_dir("lab-blocks");
         for buffered in [false, true] {
             let folder = ScratchDir::create(&dir, buffered).unwrap();
             let blocks = folder.create_block_file("b").unwrap();
@@ -266,7 +266,7 @@ mod tests {
 
     #[test]
     fn leftover_dirs_are_listed() {
-        let dir = fixtures::scratch("lab-left");
+        let dir = fixtures::scratch_dir("lab-left");
         for name in ["poolhouse-bench-4294967295", "poolhouse-bench-x", "other"] {
             std::fs::create_dir(dir.join(name)).unwrap();
         }

@@ -12,9 +12,9 @@
 #![forbid(unsafe_code)]
 
 pub mod chart;
-mod letters;
 mod page;
 mod svg;
+mod text_width;
 
 pub use page::{Page, Table};
-pub use svg::{At, STYLE, Svg, WIDTH, escape};
+pub use svg::{Point, STYLE, Svg, WIDTH, escape};

@@ -29,7 +29,7 @@ tr.best td:first-child { font-weight: 600; }
 /// A page in the making.
 #[derive(Clone, Debug)]
 pub struct Page {
-    out: String,
+    html: String,
 }
 
 impl Page {
@@ -37,7 +37,7 @@ impl Page {
     pub fn new(title: &str) -> Self {
         let title = escape(title);
         Self {
-            out: format!(
+            html: format!(
                 "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
                  <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
                  <title>{title}</title>\n<style>{STYLE}{PAGE_STYLE}</style>\n</head>\n<body>\n\
@@ -47,102 +47,102 @@ impl Page {
     }
 
     /// A section begins, with what is to be known of it; nothing where that is empty.
-    pub fn section(&mut self, title: &str, words: &str) {
-        let _ = writeln!(self.out, "<h2>{}</h2>", escape(title));
+    pub fn add_section(&mut self, title: &str, words: &str) {
+        let _ = writeln!(self.html, "<h2>{}</h2>", escape(title));
         if !words.is_empty() {
-            self.soft(words);
+            self.add_note(words);
         }
     }
 
     /// A part of a section begins.
-    pub fn part(&mut self, title: &str) {
-        let _ = writeln!(self.out, "<h3>{}</h3>", escape(title));
+    pub fn add_subsection(&mut self, title: &str) {
+        let _ = writeln!(self.html, "<h3>{}</h3>", escape(title));
     }
 
     /// Words.
-    pub fn words(&mut self, words: &str) {
-        let _ = writeln!(self.out, "<p>{}</p>", escape(words));
+    pub fn add_paragraph(&mut self, words: &str) {
+        let _ = writeln!(self.html, "<p>{}</p>", escape(words));
     }
 
     /// Words that stand back.
-    pub fn soft(&mut self, words: &str) {
-        let _ = writeln!(self.out, "<p class=\"soft\">{}</p>", escape(words));
+    pub fn add_note(&mut self, words: &str) {
+        let _ = writeln!(self.html, "<p class=\"soft\">{}</p>", escape(words));
     }
 
     /// A list.
-    pub fn list(&mut self, items: impl IntoIterator<Item = impl AsRef<str>>) {
-        self.out.push_str("<ul>\n");
+    pub fn add_list(&mut self, items: impl IntoIterator<Item = impl AsRef<str>>) {
+        self.html.push_str("<ul>\n");
         for item in items {
-            let _ = writeln!(self.out, "<li>{}</li>", escape(item.as_ref()));
+            let _ = writeln!(self.html, "<li>{}</li>", escape(item.as_ref()));
         }
-        self.out.push_str("</ul>\n");
+        self.html.push_str("</ul>\n");
     }
 
     /// A table.
-    pub fn table(&mut self, table: &Table) {
+    pub fn add_table(&mut self, table: &Table) {
         let cells = |out: &mut String, name: &str, cells: &[String]| {
             for cell in cells {
                 let _ = write!(out, "<{name}>{}</{name}>", escape(cell));
             }
         };
-        self.out.push_str("<div class=\"scroll\"><table>\n<tr>");
-        cells(&mut self.out, "th", &table.head);
-        self.out.push_str("</tr>\n");
+        self.html.push_str("<div class=\"scroll\"><table>\n<tr>");
+        cells(&mut self.html, "th", &table.header);
+        self.html.push_str("</tr>\n");
         for (best, row) in &table.rows {
-            self.out.push_str(if *best { "<tr class=\"best\">" } else { "<tr>" });
-            cells(&mut self.out, "td", row);
-            self.out.push_str("</tr>\n");
+            self.html.push_str(if *best { "<tr class=\"best\">" } else { "<tr>" });
+            cells(&mut self.html, "td", row);
+            self.html.push_str("</tr>\n");
         }
-        self.out.push_str("</table></div>\n");
+        self.html.push_str("</table></div>\n");
     }
 
     /// A picture.
-    pub fn picture(&mut self, svg: &Svg) {
-        self.out.push_str(&svg.inline());
+    pub fn add_picture(&mut self, svg: &Svg) {
+        self.html.push_str(&svg.to_inline());
     }
 
     /// Pictures side by side, as many as find room.
-    pub fn pictures<'a>(&mut self, svgs: impl IntoIterator<Item = &'a Svg>) {
-        self.out.push_str("<div class=\"maps\">\n");
+    pub fn add_pictures<'a>(&mut self, svgs: impl IntoIterator<Item = &'a Svg>) {
+        self.html.push_str("<div class=\"maps\">\n");
         for svg in svgs {
-            self.picture(svg);
+            self.add_picture(svg);
         }
-        self.out.push_str("</div>\n");
+        self.html.push_str("</div>\n");
     }
 
     /// Sections side by side, where there is room; `fill` gets the number of each.
-    pub fn side_by_side(&mut self, count: usize, mut fill: impl FnMut(&mut Self, usize)) {
-        self.out.push_str("<div class=\"pair\">\n");
+    pub fn add_columns(&mut self, count: usize, mut fill: impl FnMut(&mut Self, usize)) {
+        self.html.push_str("<div class=\"pair\">\n");
         for index in 0..count {
-            self.out.push_str("<div>\n");
+            self.html.push_str("<div>\n");
             fill(self, index);
-            self.out.push_str("</div>\n");
+            self.html.push_str("</div>\n");
         }
-        self.out.push_str("</div>\n");
+        self.html.push_str("</div>\n");
     }
 
     /// The whole page.
-    pub fn end(mut self) -> String {
-        self.out.push_str("</body>\n</html>\n");
-        self.out
+    pub fn finish(mut self) -> String {
+        self.html.push_str("</body>\n</html>\n");
+        self.html
     }
 }
 
 /// A table in the making: words in the first column, numbers in the others.
 #[derive(Clone, Debug, Default)]
 pub struct Table {
-    head: Vec<String>,
+    header: Vec<String>,
     rows: Vec<(bool, Vec<String>)>,
 }
 
 impl Table {
     /// A table with a head.
     pub fn new(head: impl IntoIterator<Item = impl Into<String>>) -> Self {
-        Self { head: head.into_iter().map(Into::into).collect(), rows: Vec::new() }
+        Self { header: head.into_iter().map(Into::into).collect(), rows: Vec::new() }
     }
 
     /// Adds a row; the `best` ones stand out.
-    pub fn row(&mut self, best: bool, cells: impl IntoIterator<Item = String>) {
+    pub fn add_row(&mut self, best: bool, cells: impl IntoIterator<Item = String>) {
         self.rows.push((best, cells.into_iter().collect()));
     }
 }
@@ -152,13 +152,13 @@ mod tests {
     use super::{Page, Table};
 
     #[test]
-    fn words_cannot_break_the_page() {
+    fn text_is_escaped_in_pages() {
         let mut page = Page::new("<a>");
-        page.section("b & c", "d < e");
+        page.add_section("b & c", "d < e");
         let mut table = Table::new(["\"f\""]);
-        table.row(true, ["<g>".to_owned()]);
-        page.table(&table);
-        let text = page.end();
+        table.add_row(true, ["<g>".to_owned()]);
+        page.add_table(&table);
+        let text = page.finish();
         for part in ["<title>&lt;a&gt;</title>", "b &amp; c", "d &lt; e", "<td>&lt;g&gt;</td>"] {
             assert!(text.contains(part), "{part}: {text}");
         }

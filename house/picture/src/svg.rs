@@ -40,7 +40,7 @@ pub struct Svg {
 
 /// A place in a picture: units to the right of its upper left corner, and down from it.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct At(pub f64, pub f64);
+pub struct Point(pub f64, pub f64);
 
 impl Svg {
     /// A picture `height` units high; `label` says what it shows to those who do not see it.
@@ -49,82 +49,86 @@ impl Svg {
     }
 
     /// Words.
-    pub fn text(&mut self, At(x, y): At, class: &str, words: &str) {
+    pub fn text(&mut self, Point(x, y): Point, class: &str, words: &str) {
         let words = escape(words);
-        self.mark(format_args!("<text x=\"{x:.1}\" y=\"{y:.1}\" class=\"{class}\">{words}</text>"));
+        self.push_element(format_args!(
+            "<text x=\"{x:.1}\" y=\"{y:.1}\" class=\"{class}\">{words}</text>"
+        ));
     }
 
     /// A straight line.
-    pub fn line(&mut self, At(x, y): At, At(to_x, to_y): At) {
-        self.mark(format_args!("<path class=\"line\" d=\"M{x:.1} {y:.1}L{to_x:.1} {to_y:.1}\"/>"));
+    pub fn line(&mut self, Point(x, y): Point, Point(to_x, to_y): Point) {
+        self.push_element(format_args!(
+            "<path class=\"line\" d=\"M{x:.1} {y:.1}L{to_x:.1} {to_y:.1}\"/>"
+        ));
     }
 
     /// A level line with an end at both sides: from where to where something may be.
-    pub fn whisker(&mut self, At(left, y): At, At(right, _): At) {
+    pub fn whisker(&mut self, Point(left, y): Point, Point(right, _): Point) {
         let (top, bottom) = (y - 3.0, y + 3.0);
-        self.mark(format_args!(
+        self.push_element(format_args!(
             "<path class=\"whisker\" d=\"M{left:.1} {y:.1}H{right:.1}M{left:.1} {top:.1}\
              V{bottom:.1}M{right:.1} {top:.1}V{bottom:.1}\"/>"
         ));
     }
 
     /// A line through places, in a colour.
-    pub fn trace(&mut self, places: &[At], colour: &str) {
-        let words = places.iter().map(|At(x, y)| format!("{x:.1} {y:.1}"));
+    pub fn polyline(&mut self, places: &[Point], colour: &str) {
+        let words = places.iter().map(|Point(x, y)| format!("{x:.1} {y:.1}"));
         let words = words.collect::<Vec<_>>().join("L");
         if !words.is_empty() {
-            self.mark(format_args!("<path class=\"trace {colour}\" d=\"M{words}\"/>"));
+            self.push_element(format_args!("<path class=\"trace {colour}\" d=\"M{words}\"/>"));
         }
     }
 
     /// A rectangle, of which `opacity` is visible; `hint` shows when pointed at.
-    pub fn rect(&mut self, At(x, y): At, size: At, class: &str, opacity: f64, hint: &str) {
-        let (At(width, height), hint) = (size, escape(hint));
+    pub fn rect(&mut self, Point(x, y): Point, size: Point, class: &str, opacity: f64, hint: &str) {
+        let (Point(width, height), hint) = (size, escape(hint));
         let opacity = match opacity {
             o if o < 1.0 => format!(" fill-opacity=\"{o:.2}\""),
             _ => String::new(),
         };
-        self.mark(format_args!(
+        self.push_element(format_args!(
             "<rect x=\"{x:.2}\" y=\"{y:.1}\" width=\"{width:.2}\" height=\"{height:.1}\" \
              class=\"{class}\"{opacity}><title>{hint}</title></rect>"
         ));
     }
 
     /// A disc.
-    pub fn disc(&mut self, At(x, y): At, radius: f64, class: &str, hint: &str) {
+    pub fn circle(&mut self, Point(x, y): Point, radius: f64, class: &str, hint: &str) {
         let hint = escape(hint);
-        self.mark(format_args!(
+        self.push_element(format_args!(
             "<circle cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"{radius}\" class=\"{class}\">\
              <title>{hint}</title></circle>"
         ));
     }
 
-    fn mark(&mut self, mark: std::fmt::Arguments<'_>) {
+    fn push_element(&mut self, mark: std::fmt::Arguments<'_>) {
         let _ = writeln!(self.body, "{mark}");
     }
 
     /// As a part of a page that has the style.
-    pub fn inline(&self) -> String {
-        self.element("", "")
+    pub fn to_inline(&self) -> String {
+        self.render("", "")
     }
 
     /// As a file.
-    pub fn file(&self) -> String {
+    pub fn to_document(&self) -> String {
         let paper = "<rect width=\"100%\" height=\"100%\" style=\"fill: var(--paper)\"/>\n";
         let head = format!("<style>{STYLE}</style>\n{paper}");
-        self.element(" xmlns=\"http://www.w3.org/2000/svg\"", &head)
+        self.render(" xmlns=\"http://www.w3.org/2000/svg\"", &head)
     }
 
     /// As a file for readers that know neither variables nor dark screens.
-    pub fn plain_file(&self) -> String {
-        let style = plain_style();
-        let paper = colour_of("paper");
+    pub fn to_plain_document(&self) -> String {
+        let style = light_style();
+        let paper = light_colour("paper");
         let paper = format!("<rect width=\"100%\" height=\"100%\" fill=\"{paper}\"/>\n");
         let head = format!("<style>{style}</style>\n{paper}");
-        self.element(" xmlns=\"http://www.w3.org/2000/svg\" width=\"400\"", &head)
+        self.render(" xmlns=\"http://www.w3.org/2000/svg\" width=\"400\"", &head)
     }
 
-    fn element(&self, space: &str, head: &str) -> String {
+    fn render(&self, space: &str, head: &str) -> String {
         let Self { label, height, body } = self;
         format!(
             "<svg{space} viewBox=\"0 0 {WIDTH} {height:.0}\" role=\"img\" aria-label=\"{label}\">\n\
@@ -134,13 +138,13 @@ impl Svg {
 }
 
 /// The style in its light colours.
-fn plain_style() -> String {
+fn light_style() -> String {
     let rules = STYLE.split_once("} }\n").map_or(STYLE, |(_, rules)| rules);
     let mut parts = rules.split("var(--");
     let mut style = parts.next().unwrap_or_default().to_owned();
     for part in parts {
         if let Some((name, rest)) = part.split_once(')') {
-            style += colour_of(name);
+            style += light_colour(name);
             style += rest;
         }
     }
@@ -148,7 +152,7 @@ fn plain_style() -> String {
 }
 
 /// A light colour by its name.
-fn colour_of(name: &str) -> &'static str {
+fn light_colour(name: &str) -> &'static str {
     let found = STYLE.split_once(&format!("--{name}: ")).and_then(|(_, rest)| rest.split_once(';'));
     found.map_or("#000000", |(colour, _)| colour)
 }
@@ -160,21 +164,21 @@ pub fn escape(text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::{At, Svg};
+    use super::{Point, Svg};
 
     #[test]
-    fn plain_files_have_their_colours_in_place() {
-        let text = Svg::new("", 10.0).plain_file();
+    fn plain_documents_have_literal_colours() {
+        let text = Svg::new("", 10.0).to_plain_document();
         assert!(!text.contains("var(") && !text.contains("@media"), "{text}");
         assert!(text.contains("svg .usable { fill: #2a78c2; }"), "{text}");
         assert!(text.contains("fill=\"#ffffff\""), "{text}");
     }
 
     #[test]
-    fn words_cannot_break_the_picture() {
+    fn text_is_escaped_in_svg() {
         let mut svg = Svg::new("a \"b\"", 10.0);
-        svg.text(At(0.0, 0.0), "soft", "<script>&");
-        let text = svg.file();
+        svg.text(Point(0.0, 0.0), "soft", "<script>&");
+        let text = svg.to_document();
         assert!(
             text.contains("&lt;script&gt;&amp;") && text.contains("aria-label=\"a &quot;b&quot;\"")
         );

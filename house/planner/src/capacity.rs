@@ -16,51 +16,51 @@ use geometry::{Layout, Raidz};
 use serde::Serialize;
 use units::{Ashift, Txg};
 
-use crate::drives::partition;
-use crate::words::{Group, Kind, Words};
-use crate::{Error, Mix};
+use crate::drives::partition_size;
+use crate::pool_layout::{GroupKind, LayoutGroup, PoolLayout};
+use crate::{Error, RecordMix};
 
 /// Bytes of all drives at most, so that no sum overflows.
-const MOST_BYTES: u64 = 1 << 60;
+const MAX_RAW_BYTES: u64 = 1 << 60;
 
 /// Whose rules the pool is made by, as they changed over the years.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Rules {
+pub enum SpaceRules {
     /// Until 0.6.3: a 64th is kept back, metaslabs are a 200th of the vdev.
-    Of2014,
+    Before0_6_4,
     /// 0.6.4 to 0.7: a 32nd is kept back.
-    Of2015,
+    Since0_6_4,
     /// 0.8 and 2.0: metaslabs of 512 MiB to 16 GiB.
-    Of2019,
+    Since0_8,
     /// 2.1 and later: at most 128 GiB is kept back, and each vdev gives a metaslab to the log.
     #[default]
-    Of2021,
+    Since2_1,
 }
 
-impl Rules {
+impl SpaceRules {
     /// By the year that it is called by.
-    pub fn by_year(year: &str) -> Option<Self> {
+    pub fn from_year(year: &str) -> Option<Self> {
         Some(match year {
-            "2014" => Self::Of2014,
-            "2015" => Self::Of2015,
-            "2019" => Self::Of2019,
-            "2021" => Self::Of2021,
+            "2014" => Self::Before0_6_4,
+            "2015" => Self::Since0_6_4,
+            "2019" => Self::Since0_8,
+            "2021" => Self::Since2_1,
             _ => return None,
         })
     }
 
-    fn slop(self) -> SlopRule {
+    fn slop_rule(self) -> SlopRule {
         match self {
-            Self::Of2014 => SlopRule::Before0_6_4,
-            Self::Of2015 | Self::Of2019 => SlopRule::Before2_1,
-            Self::Of2021 => SlopRule::Since2_1,
+            Self::Before0_6_4 => SlopRule::Before0_6_4,
+            Self::Since0_6_4 | Self::Since0_8 => SlopRule::Before2_1,
+            Self::Since2_1 => SlopRule::Since2_1,
         }
     }
 
     fn metaslab_shift(self, asize: u64) -> u32 {
         match self {
-            Self::Of2014 | Self::Of2015 => metaslab_shift_before_0_8(asize),
-            Self::Of2019 | Self::Of2021 => metaslab_shift(asize),
+            Self::Before0_6_4 | Self::Since0_6_4 => metaslab_shift_before_0_8(asize),
+            Self::Since0_8 | Self::Since2_1 => metaslab_shift(asize),
         }
     }
 }
@@ -91,13 +91,13 @@ pub struct VdevPlan {
     pub geometry: Layout,
     /// The group it is (for a stripe, one drive of it).
     #[serde(skip)]
-    pub group: Group,
+    pub group: LayoutGroup,
 }
 
 /// Where the bytes of all drives go; they add up to the raw capacity.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[expect(clippy::struct_field_names, reason = "programs read the unit in the names")]
-pub struct Account {
+pub struct SpaceAccount {
     /// What OpenZFS leaves of whole disks outside of the pool's partition.
     pub partition_bytes: u64,
     /// Labels and boot area.
@@ -120,7 +120,7 @@ pub struct Account {
     pub usable_bytes: u64,
 }
 
-impl Account {
+impl SpaceAccount {
     /// The parts with their names, in the order in which they are shown.
     pub fn parts(&self) -> [(&'static str, u64); 10] {
         [
@@ -169,64 +169,69 @@ pub struct Capacity {
     /// What `df` shows as the size; bytes, less the little that the empty pool has used.
     pub df_bytes: u64,
     /// Where the bytes go.
-    pub account: Account,
+    pub account: SpaceAccount,
     /// The top-level vdevs.
     pub vdevs: Vec<VdevPlan>,
 }
 
 /// How drives are taken.
 #[derive(Clone, Copy, Debug)]
-pub struct Taking {
+pub struct CapacityOptions {
     /// log2 of the sector.
     pub ashift: Ashift,
     /// Whether OpenZFS partitions the drives.
     pub whole_disks: bool,
     /// By which rules.
-    pub rules: Rules,
+    pub rules: SpaceRules,
 }
 
 impl Capacity {
     /// Deals `drives` to the groups of `words`, in order.
-    pub fn new(words: &Words, drives: &[u64], taking: Taking, mix: &Mix) -> Result<Self, Error> {
+    pub fn new(
+        words: &PoolLayout,
+        drives: &[u64],
+        taking: CapacityOptions,
+        mix: &RecordMix,
+    ) -> Result<Self, Error> {
         let raw = drives.iter().try_fold(0_u64, |sum, drive| sum.checked_add(*drive));
-        if raw.is_none_or(|raw| raw > MOST_BYTES) {
-            return Err(Error::TooLarge);
+        if raw.is_none_or(|raw| raw > MAX_RAW_BYTES) {
+            return Err(Error::CapacityTooLarge);
         }
-        let mut account = Account::default();
+        let mut account = SpaceAccount::default();
         let (mut vdevs, mut spaces, mut net_bytes) = (Vec::new(), Vec::new(), 0_u64);
         let mut rest = drives;
         for group in &words.0 {
             let (dealt, left) = rest
                 .split_at_checked(group.width)
-                .ok_or(Error::Count { wanted: group.width, given: rest.len() })?;
+                .ok_or(Error::DriveCountMismatch { required: group.width, given: rest.len() })?;
             rest = left;
-            if group.kind == Kind::Spare {
+            if group.kind == GroupKind::Spare {
                 account.spare_bytes += dealt.iter().sum::<u64>();
                 continue;
             }
-            let single = Group::new(Kind::Stripe, 1);
+            let single = LayoutGroup::new(GroupKind::Stripe, 1);
             let (each, size) = match group.kind {
-                Kind::Stripe => (single, 1),
+                GroupKind::Stripe => (single, 1),
                 _ => (*group, group.width),
             };
             for drives in dealt.chunks(size) {
-                let (vdev, space) = vdev(each, drives, taking, &mut account)?;
-                net_bytes = net_bytes.saturating_add(net(&vdev));
+                let (vdev, space) = plan_vdev(each, drives, taking, &mut account)?;
+                net_bytes = net_bytes.saturating_add(vdev_net_bytes(&vdev));
                 vdevs.push(vdev);
                 spaces.push(space);
             }
         }
-        let pool = Pool::new(&spaces, taking.rules.slop());
+        let pool = Pool::new(&spaces, taking.rules.slop_rule());
         account.slop_bytes = pool.slop;
         account.usable_bytes = pool.usable(0, 0);
         let deflated: u64 = spaces.iter().map(|space| space.deflated).sum();
         account.log_bytes = deflated - pool.deflated;
-        let df_bytes = account.usable_bytes - account.usable_bytes % mix.largest();
+        let df_bytes = account.usable_bytes - account.usable_bytes % mix.largest_size();
         Ok(Self { size_bytes: pool.size, net_bytes, df_bytes, account, vdevs })
     }
 
     /// What blocks of `record` bytes make of it.
-    pub fn record(&self, record: u64) -> RecordPlan {
+    pub fn record_plan(&self, record: u64) -> RecordPlan {
         let mut plan = RecordPlan {
             record_bytes: record,
             efficiency: 0.0,
@@ -240,31 +245,31 @@ impl Capacity {
         let mut fits = 0.0;
         for vdev in &self.vdevs {
             let share = ratio(vdev.size_bytes, self.size_bytes.max(1));
-            let parts = Parts::of(vdev, record);
+            let parts = AllocationShares::new(vdev, record);
             plan.efficiency += share * parts.data;
             plan.parity += share * parts.parity;
             plan.padding += share * parts.padding;
             let taken = vdev.geometry.asize(record, Txg::ZERO).max(1);
             let counted = vdev.geometry.deflated(taken).max(1);
-            fits += float(vdev.deflated_bytes) * kept * ratio(record, counted);
+            fits += to_f64(vdev.deflated_bytes) * kept * ratio(record, counted);
         }
-        plan.fits_bytes = whole(fits);
+        plan.fits_bytes = to_u64(fits);
         plan
     }
 }
 
 /// Sizes one top-level vdev, and accounts for what its drives lose on the way.
-fn vdev(
-    group: Group,
+fn plan_vdev(
+    group: LayoutGroup,
     drives: &[u64],
-    taking: Taking,
-    account: &mut Account,
+    taking: CapacityOptions,
+    account: &mut SpaceAccount,
 ) -> Result<(VdevPlan, Vdev), Error> {
     let geometry = group.layout(taking.ashift)?;
     let mut leaves = Vec::with_capacity(drives.len());
     for &drive in drives {
-        let bytes = if taking.whole_disks { partition(drive) } else { drive };
-        let leaf = leaf_space(bytes).ok_or(Error::TooSmall { bytes })?;
+        let bytes = if taking.whole_disks { partition_size(drive) } else { drive };
+        let leaf = leaf_space(bytes).ok_or(Error::DriveTooSmall { bytes })?;
         account.partition_bytes += drive - bytes;
         account.label_bytes += bytes - leaf;
         leaves.push(leaf);
@@ -275,8 +280,8 @@ fn vdev(
     let shift = taking.rules.metaslab_shift(asize);
     let space = Vdev::new(&geometry, asize, shift, Class::Normal);
     let (copies, spares) = match group.kind {
-        Kind::Mirror => (drives.len() as u64, 0),
-        Kind::Draid { spares, .. } => (1, u64::from(spares)),
+        GroupKind::Mirror => (drives.len() as u64, 0),
+        GroupKind::Draid { spares, .. } => (1, u64::from(spares)),
         _ => (1, 0),
     };
     let plan = VdevPlan {
@@ -293,9 +298,9 @@ fn vdev(
         group,
     };
     // what is not one of the others is rounding
-    let parts = Parts::of(&plan, 1 << 17);
-    let parity = whole(float(space.space) * parts.parity_on_vdev);
-    let padding = whole(float(space.space) * parts.padding_on_vdev);
+    let parts = AllocationShares::new(&plan, 1 << 17);
+    let parity = to_u64(to_f64(space.space) * parts.parity_on_vdev);
+    let padding = to_u64(to_f64(space.space) * parts.padding_on_vdev);
     let spare = smallest * spares;
     let mirrored = space.space * (copies - 1);
     let all = smallest * drives.len() as u64;
@@ -308,14 +313,14 @@ fn vdev(
 }
 
 /// Drives less parity and spares, each as large as the smallest.
-fn net(vdev: &VdevPlan) -> u64 {
+fn vdev_net_bytes(vdev: &VdevPlan) -> u64 {
     let smallest = vdev.drives.iter().copied().min().unwrap_or(0);
     let count = vdev.drives.len() as u64;
     match vdev.group.kind {
-        Kind::Spare => 0,
-        Kind::Stripe | Kind::Mirror => smallest,
-        Kind::Raidz(parity) => smallest * (count - u64::from(parity)),
-        Kind::Draid { parity, data, spares } => {
+        GroupKind::Spare => 0,
+        GroupKind::Stripe | GroupKind::Mirror => smallest,
+        GroupKind::Raidz(parity) => smallest * (count - u64::from(parity)),
+        GroupKind::Draid { parity, data, spares } => {
             let places = u128::from(count - u64::from(spares)) * u128::from(smallest);
             let net = places * u128::from(data) / u128::from(data + parity);
             u64::try_from(net).unwrap_or(u64::MAX)
@@ -325,7 +330,7 @@ fn net(vdev: &VdevPlan) -> u64 {
 
 /// How a block's allocation is made up.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Parts {
+pub(crate) struct AllocationShares {
     /// Of all bytes on drives, copies of mirrors included.
     pub(crate) data: f64,
     pub(crate) parity: f64,
@@ -335,16 +340,18 @@ pub(crate) struct Parts {
     padding_on_vdev: f64,
 }
 
-impl Parts {
-    pub(crate) fn of(vdev: &VdevPlan, record: u64) -> Self {
+impl AllocationShares {
+    pub(crate) fn new(vdev: &VdevPlan, record: u64) -> Self {
         let ashift = vdev.geometry.ashift();
         let sector = ashift.bytes();
         let data = ashift.sectors(record);
         let taken = vdev.geometry.asize(record, Txg::ZERO);
         let parity = match vdev.group.kind {
-            Kind::Stripe | Kind::Mirror | Kind::Spare => 0,
-            Kind::Raidz(parity) => raidz_parity(data, vdev.drives.len() as u64, parity.into()),
-            Kind::Draid { parity, data: columns, .. } => {
+            GroupKind::Stripe | GroupKind::Mirror | GroupKind::Spare => 0,
+            GroupKind::Raidz(parity) => {
+                raidz_parity_sectors(data, vdev.drives.len() as u64, parity.into())
+            }
+            GroupKind::Draid { parity, data: columns, .. } => {
                 data.div_ceil(columns.into()) * u64::from(parity)
             }
         };
@@ -352,7 +359,7 @@ impl Parts {
         let data_part = ratio(record, taken);
         let padding_part = (1.0 - parity_part - data_part).max(0.0);
         let copies = match vdev.group.kind {
-            Kind::Mirror => float(vdev.drives.len() as u64),
+            GroupKind::Mirror => to_f64(vdev.drives.len() as u64),
             _ => 1.0,
         };
         Self {
@@ -366,7 +373,7 @@ impl Parts {
 }
 
 /// Sectors of parity for `data` sectors on a raidz.
-fn raidz_parity(data: u64, width: u64, parity: u64) -> u64 {
+fn raidz_parity_sectors(data: u64, width: u64, parity: u64) -> u64 {
     data.div_ceil((width - parity).max(1)) * parity
 }
 
@@ -378,17 +385,17 @@ pub fn raidz_efficiency(width: u32, parity: u32, ashift: Ashift, record: u64) ->
 
 /// A count as a number to calculate with.
 #[expect(clippy::cast_precision_loss, reason = "shares and estimates need no more than 53 bits")]
-pub(crate) fn float(count: u64) -> f64 {
+pub(crate) fn to_f64(count: u64) -> f64 {
     count as f64
 }
 
 /// `part` of `all`.
 pub(crate) fn ratio(part: u64, all: u64) -> f64 {
-    float(part) / float(all)
+    to_f64(part) / to_f64(all)
 }
 
 /// An estimate as a whole number; 0 for what is no number, or less.
 #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "it saturates")]
-pub(crate) fn whole(number: f64) -> u64 {
+pub(crate) fn to_u64(number: f64) -> u64 {
     number as u64
 }

@@ -3,8 +3,8 @@
 use serde::Serialize;
 
 use crate::Error;
-use crate::capacity::{float, ratio};
-use crate::safety::HOURS_A_YEAR;
+use crate::capacity::{ratio, to_f64};
+use crate::safety::HOURS_PER_YEAR;
 
 const TIB: u64 = 1 << 40;
 
@@ -12,7 +12,7 @@ const TIB: u64 = 1 << 40;
 #[derive(Clone, Debug, PartialEq)]
 pub enum Prices {
     /// Each of them the same.
-    Each(f64),
+    PerDrive(f64),
     /// By size in bytes.
     BySize(Vec<(u64, f64)>),
 }
@@ -25,25 +25,25 @@ impl Prices {
             number.filter(|number| number.is_finite() && *number >= 0.0)
         };
         if let Some(each) = amount(text) {
-            return Ok(Self::Each(each));
+            return Ok(Self::PerDrive(each));
         }
         let mut prices = Vec::new();
         for part in text.split([',', ' ']).filter(|part| !part.is_empty()) {
             let read = part
                 .split_once('=')
                 .and_then(|(size, price)| Some((units::parse_bytes(size)?, amount(price)?)));
-            prices.push(read.ok_or_else(|| Error::Price { part: part.to_owned() })?);
+            prices.push(read.ok_or_else(|| Error::InvalidPrice { part: part.to_owned() })?);
         }
         if prices.is_empty() {
-            return Err(Error::Price { part: text.to_owned() });
+            return Err(Error::InvalidPrice { part: text.to_owned() });
         }
         Ok(Self::BySize(prices))
     }
 
     /// What a drive of `bytes` bytes costs.
-    fn of(&self, bytes: u64) -> Result<f64, Error> {
+    fn drive_price(&self, bytes: u64) -> Result<f64, Error> {
         match self {
-            Self::Each(price) => Ok(*price),
+            Self::PerDrive(price) => Ok(*price),
             Self::BySize(prices) => {
                 // "4TB" is also the price of the drive that holds 4000787030016 bytes
                 let near = |size: u64| bytes.abs_diff(size) <= size / 100;
@@ -78,18 +78,21 @@ impl Cost {
         per_kwh: f64,
     ) -> Result<Self, Error> {
         let price = match prices {
-            Some(prices) => {
-                Some(drives.iter().map(|drive| prices.of(*drive)).sum::<Result<f64, Error>>()?)
-            }
+            Some(prices) => Some(
+                drives
+                    .iter()
+                    .map(|drive| prices.drive_price(*drive))
+                    .sum::<Result<f64, Error>>()?,
+            ),
             None => None,
         };
-        let watts = watts * float(drives.len() as u64);
+        let watts = watts * to_f64(drives.len() as u64);
         let tib = ratio(usable, TIB);
         Ok(Self {
             price,
             price_per_usable_tib: price.filter(|_| usable > 0).map(|price| price / tib),
             watts,
-            power_per_year: watts / 1000.0 * HOURS_A_YEAR * per_kwh,
+            power_per_year: watts / 1000.0 * HOURS_PER_YEAR * per_kwh,
         })
     }
 }
@@ -99,7 +102,7 @@ mod tests {
     use super::{Cost, Prices};
 
     #[test]
-    fn prices_are_by_the_advertised_size() {
+    fn price_is_found_by_advertised_size() {
         let prices = Prices::parse("4TB=90,8TB=150").unwrap();
         let drives = [4_000_787_030_016, 8_000_000_000_000];
         let cost = Cost::new(&drives, 4 << 40, Some(&prices), 5.0, 0.5).unwrap();
@@ -107,7 +110,7 @@ mod tests {
         assert_eq!(cost.price_per_usable_tib, Some(60.0));
         assert!((cost.power_per_year - 10.0 * 8.766 * 0.5).abs() < 1e-9);
         assert!(Cost::new(&[6_000_000_000_000], 1, Some(&prices), 5.0, 0.5).is_err());
-        assert_eq!(Prices::parse("90"), Ok(Prices::Each(90.0)));
+        assert_eq!(Prices::parse("90"), Ok(Prices::PerDrive(90.0)));
         for wrong in ["", "4TB", "4TB=x", "-3"] {
             assert!(Prices::parse(wrong).is_err(), "{wrong}");
         }

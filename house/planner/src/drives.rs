@@ -16,21 +16,21 @@
 use crate::Error;
 
 /// Drives that a plan may have at most.
-pub const MOST_DRIVES: usize = 10_000;
+pub const MAX_DRIVES: usize = 10_000;
 
-const SECTOR: u64 = 512;
+const SECTOR_SIZE: u64 = 512;
 /// Where the first partition begins, and what its size is a multiple of; sectors.
-const ALIGNMENT: u64 = 2048;
+const ALIGNMENT_SECTORS: u64 = 2048;
 /// The reserved partition, sectors.
-const RESERVED: u64 = 16384;
+const RESERVED_SECTORS: u64 = 16384;
 /// The copy of the partition table at the end, sectors.
-const TABLE_COPY: u64 = 33;
+const BACKUP_GPT_SECTORS: u64 = 33;
 
 /// Reads a list of drives, `24x4TB` or `2x3TB,3x2TiB 6x4000787030016`: the bytes of each, in order.
 pub fn parse_drives(text: &str) -> Result<Vec<u64>, Error> {
     let mut drives = Vec::new();
     for part in text.split([',', ' ', '+']).filter(|part| !part.is_empty()) {
-        let wrong = || Error::Drives { part: part.to_owned() };
+        let wrong = || Error::InvalidDrives { part: part.to_owned() };
         let (count, size) = match part.split_once(['x', 'X', '*']) {
             Some((count, size)) => (count.parse::<usize>().map_err(|_| wrong())?, size),
             None => (1, part),
@@ -40,8 +40,8 @@ pub fn parse_drives(text: &str) -> Result<Vec<u64>, Error> {
             return Err(wrong());
         }
         let total = drives.len().saturating_add(count);
-        if total > MOST_DRIVES {
-            return Err(Error::TooMany { count: total, most: MOST_DRIVES });
+        if total > MAX_DRIVES {
+            return Err(Error::TooManyDrives { count: total, max: MAX_DRIVES });
         }
         drives.resize(total, bytes);
     }
@@ -50,17 +50,18 @@ pub fn parse_drives(text: &str) -> Result<Vec<u64>, Error> {
 
 /// Bytes of the partition that OpenZFS makes for the pool on a whole disk of `bytes` bytes (with
 /// sectors of 512 bytes, or that says it has them).
-pub fn partition(bytes: u64) -> u64 {
-    let usable = (bytes / SECTOR).saturating_sub(TABLE_COPY + RESERVED + ALIGNMENT);
-    (usable - usable % ALIGNMENT) * SECTOR
+pub fn partition_size(bytes: u64) -> u64 {
+    let usable = (bytes / SECTOR_SIZE)
+        .saturating_sub(BACKUP_GPT_SECTORS + RESERVED_SECTORS + ALIGNMENT_SECTORS);
+    (usable - usable % ALIGNMENT_SECTORS) * SECTOR_SIZE
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{parse_drives, partition};
+    use super::{parse_drives, partition_size};
 
     #[test]
-    fn drives_are_counted_and_units_told_apart() {
+    fn drive_lists_and_units_are_parsed() {
         assert_eq!(parse_drives("3x4TB"), Ok(vec![4_000_000_000_000; 3]));
         assert_eq!(parse_drives("1x4TiB"), Ok(vec![4 << 40]));
         assert_eq!(
@@ -80,8 +81,8 @@ mod tests {
             (1_953_525_168, 1_953_505_280),
             (5_859_375_001, 5_859_354_624),
         ] {
-            assert_eq!(partition(disk * 512), first * 512);
+            assert_eq!(partition_size(disk * 512), first * 512);
         }
-        assert_eq!(partition(1000), 0);
+        assert_eq!(partition_size(1000), 0);
     }
 }

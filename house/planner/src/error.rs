@@ -7,27 +7,27 @@ use thiserror::Error;
 pub enum Error {
     /// A part of the list of drives that cannot be read.
     #[error("'{part}' is no drives: write 24x4TB, 2x3TiB or 6x4000787030016")]
-    Drives {
+    InvalidDrives {
         /// what was written
         part: String,
     },
     /// More drives than a pool is planned for.
-    #[error("{count} drives are more than the {most} that can be planned for")]
-    TooMany {
+    #[error("{count} drives are more than the {max} that can be planned for")]
+    TooManyDrives {
         /// drives given
         count: usize,
         /// the bound
-        most: usize,
+        max: usize,
     },
     /// More bytes than can be reckoned with.
     #[error("the drives have more than 1 EiB together")]
-    TooLarge,
+    CapacityTooLarge,
     /// No drives at all.
     #[error("no drives are given")]
     NoDrives,
     /// A drive that no pool takes.
     #[error("a drive of {bytes} bytes is too small: a pool takes those of 64 MiB and more")]
-    TooSmall {
+    DriveTooSmall {
         /// the drive's (or its partition's) size, bytes
         bytes: u64,
     },
@@ -36,23 +36,23 @@ pub enum Error {
         "'{word}' is no layout: write stripe 6, mirror 2 mirror 2, raidz2 6, draid2:8d:24c:1s, \
          spare 1"
     )]
-    Word {
+    InvalidLayout {
         /// what was written
         word: String,
     },
     /// A group that is too small to be what it is called.
     #[error("{layout} cannot be made: {why}")]
-    Group {
+    InvalidGroup {
         /// the group in zpool's words
         layout: String,
         /// which rule it breaks
         why: String,
     },
     /// The layout takes another number of drives than there are.
-    #[error("the layout takes {wanted} drives, and {given} are given")]
-    Count {
+    #[error("the layout takes {required} drives, and {given} are given")]
+    DriveCountMismatch {
         /// drives that the layout takes
-        wanted: usize,
+        required: usize,
         /// drives given
         given: usize,
     },
@@ -61,21 +61,21 @@ pub enum Error {
     OnlySpares,
     /// Block sizes that cannot be read.
     #[error("'{part}' is no record size: write 128K, or a mix as 16K=30%,1M=70%")]
-    Records {
+    InvalidRecordSize {
         /// what was written
         part: String,
     },
     /// A figure outside of what it can be.
-    #[error("{what} cannot be {value}")]
-    Figure {
+    #[error("{parameter} cannot be {value}")]
+    OutOfRange {
         /// which figure
-        what: &'static str,
+        parameter: &'static str,
         /// what was given
         value: f64,
     },
     /// Prices that cannot be read.
     #[error("'{part}' is no price: write 90 (each drive), or 4TB=90,8TB=150")]
-    Price {
+    InvalidPrice {
         /// what was written
         part: String,
     },
@@ -87,7 +87,7 @@ pub enum Error {
     },
     /// No layout is sensible with these drives.
     #[error("no layout makes sense with these drives; name one")]
-    NoLayout,
+    NoSensibleLayout,
     /// The arithmetic refuses the shape.
     #[error(transparent)]
     Geometry(#[from] geometry::Error),

@@ -22,32 +22,34 @@
 #![forbid(unsafe_code)]
 
 mod capacity;
-mod class;
 mod cost;
+mod drive_spec;
 mod drives;
 mod error;
 pub mod picture;
 mod plan;
+mod pool_layout;
 mod rank;
 mod records;
 pub mod report;
 mod safety;
 mod simulate;
 mod speed;
-mod words;
 
-pub use capacity::{Account, Capacity, RecordPlan, Rules, Taking, VdevPlan, raidz_efficiency};
-pub use class::{Class, Drive, parse_rate};
+pub use capacity::{
+    Capacity, CapacityOptions, RecordPlan, SpaceAccount, SpaceRules, VdevPlan, raidz_efficiency,
+};
 pub use cost::{Cost, Prices};
-pub use drives::{MOST_DRIVES, parse_drives, partition};
+pub use drive_spec::{DriveClass, DriveSpec, parse_rate};
+pub use drives::{MAX_DRIVES, parse_drives, partition_size};
 pub use error::Error;
-pub use plan::{LayoutPlan, Plan, Question, RECORDS};
-pub use rank::{Goal, sensible};
-pub use records::Mix;
+pub use plan::{LayoutPlan, Plan, PlanRequest, RECORD_SIZES};
+pub use pool_layout::{GroupKind, LayoutGroup, PoolLayout};
+pub use rank::{Goal, sensible_layouts};
+pub use records::RecordMix;
 pub use safety::Safety;
 pub use simulate::Simulation;
 pub use speed::Speed;
-pub use words::{Group, Kind, Words};
 
 /// Bytes of one operation of a resilver at most.
-pub(crate) const RESILVER_RUN: f64 = 1_048_576.0;
+pub(crate) const MAX_RESILVER_IO: f64 = 1_048_576.0;

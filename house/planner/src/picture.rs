@@ -1,36 +1,36 @@
 //! Pictures of a plan: SVG, and one HTML page that holds them all.
 
-mod bars;
-mod heat;
+mod capacity_bars;
+mod heat_map;
 mod page;
 mod scatter;
 
 use ::picture::Svg;
-pub use page::page;
+pub use page::render_page;
 use units::Ashift;
 
-use crate::plan::{Plan, Question};
+use crate::plan::{Plan, PlanRequest};
 
 /// Layouts that a picture shows at most.
-const MOST_LAYOUTS: usize = 40;
+const MAX_LAYOUTS: usize = 40;
 
 /// All pictures, each with its name.
-pub fn all(plan: &Plan, question: &Question) -> Vec<(String, Svg)> {
+pub fn draw_all(plan: &Plan, question: &PlanRequest) -> Vec<(String, Svg)> {
     let mut all = vec![
-        ("bytes".to_owned(), bars::draw(plan)),
+        ("bytes".to_owned(), capacity_bars::draw(plan)),
         ("capacity-safety".to_owned(), scatter::draw(plan)),
     ];
-    for ashift in ashifts(question) {
+    for ashift in compared_ashifts(question) {
         for parity in 1..=3 {
             let name = format!("efficiency-raidz{parity}-ashift{ashift}");
-            all.push((name, heat::draw(parity, ashift)));
+            all.push((name, heat_map::draw(parity, ashift)));
         }
     }
     all
 }
 
 /// The sectors that the heat maps compare: the one asked for, and the usual ones.
-fn ashifts(question: &Question) -> Vec<Ashift> {
+fn compared_ashifts(question: &PlanRequest) -> Vec<Ashift> {
     let mut all: Vec<Ashift> = [9, 12, 13].into_iter().filter_map(Ashift::new).collect();
     if !all.contains(&question.ashift) {
         all.push(question.ashift);

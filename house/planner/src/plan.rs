@@ -3,78 +3,80 @@
 use serde::Serialize;
 use units::Ashift;
 
-use crate::capacity::{Account, Capacity, RecordPlan, Taking, VdevPlan, float, ratio, whole};
-use crate::class::{Class, Drive};
+use crate::capacity::{
+    Capacity, CapacityOptions, RecordPlan, SpaceAccount, VdevPlan, ratio, to_f64, to_u64,
+};
 use crate::cost::{Cost, Prices};
+use crate::drive_spec::{DriveClass, DriveSpec};
+use crate::pool_layout::{GroupKind, PoolLayout};
 use crate::rank::{self, Goal};
-use crate::safety::{Hazard, SCRUBS_A_YEAR, Safety, safety};
+use crate::safety::{FailureModel, SCRUBS_PER_YEAR, Safety, pool_safety};
 use crate::simulate::{Simulation, simulate};
 use crate::speed::{Speed, resilver_hours};
-use crate::words::{Kind, Words};
-use crate::{Error, Mix, Rules};
+use crate::{Error, RecordMix, SpaceRules};
 
 /// Block sizes that every plan tells about.
-pub const RECORDS: [u64; 8] =
+pub const RECORD_SIZES: [u64; 8] =
     [4 << 10, 8 << 10, 16 << 10, 32 << 10, 64 << 10, 128 << 10, 1 << 20, 4 << 20];
 
 /// What is asked.
 #[derive(Clone, Debug)]
-pub struct Question {
+pub struct PlanRequest {
     /// The drives, bytes each.
     pub drives: Vec<u64>,
     /// log2 of the sector.
     pub ashift: Ashift,
     /// Block sizes.
-    pub records: Mix,
+    pub records: RecordMix,
     /// Whether OpenZFS partitions the drives.
     pub whole_disks: bool,
     /// Whose rules the pool is made by.
-    pub rules: Rules,
+    pub rules: SpaceRules,
     /// What each drive is like.
-    pub drive: Drive,
+    pub drive: DriveSpec,
     /// Part of the pool that is in use, for resilver times and safety; 0 to 1.
     pub fill: f64,
     /// Hours from a drive's failure until its replacement begins to be filled.
-    pub wait_hours: f64,
+    pub replacement_delay_hours: f64,
     /// What the drives cost.
     pub prices: Option<Prices>,
     /// What a kWh costs.
     pub price_per_kwh: f64,
     /// How often to play 5 years; 0 for not at all.
-    pub plays: u64,
+    pub simulation_runs: u64,
     /// The seed of those plays.
     pub seed: u64,
 }
 
-impl Question {
+impl PlanRequest {
     /// What these drives give, with everything else as usual.
     pub fn new(drives: Vec<u64>, ashift: Ashift) -> Self {
         Self {
             drives,
             ashift,
-            records: Mix::default(),
+            records: RecordMix::default(),
             whole_disks: false,
-            rules: Rules::default(),
-            drive: Class::default().into(),
+            rules: SpaceRules::default(),
+            drive: DriveClass::default().into(),
             fill: 0.8,
-            wait_hours: 24.0,
+            replacement_delay_hours: 24.0,
             prices: None,
             price_per_kwh: 0.30,
-            plays: 0,
+            simulation_runs: 0,
             seed: 1,
         }
     }
 
-    fn check(&self) -> Result<(), Error> {
-        self.drive.check()?;
+    fn validate(&self) -> Result<(), Error> {
+        self.drive.validate()?;
         let hours = 0.0..1e6;
         for (what, value, range) in [
             ("the part in use", self.fill, &(0.0..1.000_001)),
-            ("hours until a replacement", self.wait_hours, &hours),
+            ("hours until a replacement", self.replacement_delay_hours, &hours),
             ("the price of a kWh", self.price_per_kwh, &hours),
         ] {
             if !range.contains(&value) {
-                return Err(Error::Figure { what, value });
+                return Err(Error::OutOfRange { parameter: what, value });
             }
         }
         Ok(())
@@ -82,14 +84,14 @@ impl Question {
 
     /// What the estimates suppose, in sentences.
     pub fn assumptions(&self) -> Vec<String> {
-        let Drive {
+        let DriveSpec {
             bytes_per_second,
             operations_per_second,
             annual_failure_rate,
             unreadable_per_bit,
             ..
         } = self.drive;
-        let wait = self.wait_hours;
+        let wait = self.replacement_delay_hours;
         vec![
             format!(
                 "A drive streams {:.0} MB/s and does {operations_per_second:.0} random operations \
@@ -112,7 +114,7 @@ impl Question {
             format!(
                 "\"Lost\" is the whole pool. \"Damaged\" is that, or a block that could not be \
                  read when no redundancy was left; a pool without any is scrubbed \
-                 {SCRUBS_A_YEAR:.0} times a year.",
+                 {SCRUBS_PER_YEAR:.0} times a year.",
             ),
             "Data are not compressed, and blocks are as large as the record size.".to_owned(),
         ]
@@ -143,7 +145,7 @@ pub struct LayoutPlan {
     /// The top-level vdevs.
     pub vdevs: Vec<VdevPlan>,
     /// Where all bytes go.
-    pub account: Account,
+    pub account: SpaceAccount,
     /// What each block size makes of it.
     pub records: Vec<RecordPlan>,
     /// How much data fits with the block sizes asked for; bytes, not compressed.
@@ -165,24 +167,24 @@ pub struct LayoutPlan {
 
 impl LayoutPlan {
     /// Plans one layout.
-    pub fn new(question: &Question, words: &Words) -> Result<Self, Error> {
-        question.check()?;
-        let Question { ashift, whole_disks, rules, drive, fill, .. } = question;
-        let taking = Taking { ashift: *ashift, whole_disks: *whole_disks, rules: *rules };
+    pub fn new(question: &PlanRequest, words: &PoolLayout) -> Result<Self, Error> {
+        question.validate()?;
+        let PlanRequest { ashift, whole_disks, rules, drive, fill, .. } = question;
+        let taking = CapacityOptions { ashift: *ashift, whole_disks: *whole_disks, rules: *rules };
         let capacity = Capacity::new(words, &question.drives, taking, &question.records)?;
-        let fits = |record| float(capacity.record(record).fits_bytes);
-        let spared = words.0.iter().any(|group| group.kind == Kind::Spare);
-        let wait = if spared { 0.0 } else { question.wait_hours };
-        let hazards: Vec<Hazard> = (capacity.vdevs.iter())
+        let fits = |record| to_f64(capacity.record_plan(record).fits_bytes);
+        let spared = words.0.iter().any(|group| group.kind == GroupKind::Spare);
+        let wait = if spared { 0.0 } else { question.replacement_delay_hours };
+        let hazards: Vec<FailureModel> = (capacity.vdevs.iter())
             .map(|vdev| {
                 let resilver = resilver_hours(vdev, drive, &question.records, *fill);
-                Hazard::new(vdev, drive, *fill, resilver, wait)
+                FailureModel::new(vdev, drive, *fill, resilver, wait)
             })
             .collect();
         let usable_bytes = capacity.account.usable_bytes;
         let raw_bytes = question.drives.iter().sum();
-        let simulation =
-            (question.plays > 0).then(|| simulate(&hazards, question.plays, question.seed));
+        let simulation = (question.simulation_runs > 0)
+            .then(|| simulate(&hazards, question.simulation_runs, question.seed));
         Ok(Self {
             layout: words.to_string(),
             raw_bytes,
@@ -193,11 +195,11 @@ impl LayoutPlan {
             net_bytes: capacity.net_bytes,
             slop_bytes: capacity.account.slop_bytes,
             efficiency: ratio(usable_bytes, raw_bytes),
-            mix_fits_bytes: whole(question.records.rate(fits)),
-            records: RECORDS.iter().map(|record| capacity.record(*record)).collect(),
+            mix_fits_bytes: to_u64(question.records.harmonic_mean(fits)),
+            records: RECORD_SIZES.iter().map(|record| capacity.record_plan(*record)).collect(),
             account: capacity.account,
             speed: Speed::new(&capacity.vdevs, drive, &question.records, *fill),
-            safety: safety(&hazards),
+            safety: pool_safety(&hazards),
             simulation,
             cost: Cost::new(
                 &question.drives,
@@ -207,14 +209,14 @@ impl LayoutPlan {
                 question.price_per_kwh,
             )?,
             pareto_best: true,
-            needs_force: differ(&capacity.vdevs),
+            needs_force: has_mixed_vdevs(&capacity.vdevs),
             vdevs: capacity.vdevs,
         })
     }
 }
 
 /// Whether vdevs differ in kind, width or redundancy, or drives in size within one.
-fn differ(vdevs: &[VdevPlan]) -> bool {
+fn has_mixed_vdevs(vdevs: &[VdevPlan]) -> bool {
     let kinds = vdevs.windows(2).any(|pair| pair[0].layout != pair[1].layout);
     kinds || vdevs.iter().any(|vdev| vdev.drives.iter().any(|drive| *drive != vdev.drives[0]))
 }
@@ -227,39 +229,39 @@ pub struct Plan {
     /// log2 of the sector.
     pub ashift: u32,
     /// What each drive is supposed to be like.
-    pub drive: Drive,
+    pub drive: DriveSpec,
     /// What the estimates suppose.
     pub assumptions: Vec<String>,
 }
 
 impl Plan {
     /// What some layouts give, in their order.
-    pub fn of(question: &Question, layouts: &[Words]) -> Result<Self, Error> {
+    pub fn for_layouts(question: &PlanRequest, layouts: &[PoolLayout]) -> Result<Self, Error> {
         let layouts = layouts.iter().map(|words| LayoutPlan::new(question, words));
         let mut layouts = layouts.collect::<Result<Vec<_>, _>>()?;
         rank::mark_pareto(&mut layouts);
-        Ok(Self::with(question, layouts))
+        Ok(Self::assemble(question, layouts))
     }
 
     /// What every sensible layout gives: the best for `goal` first, or as they come. Drives are
     /// taken in the order of their sizes, the largest first.
-    pub fn ranked(question: &Question, goal: Option<Goal>) -> Result<Self, Error> {
+    pub fn ranked(question: &PlanRequest, goal: Option<Goal>) -> Result<Self, Error> {
         let mut question = question.clone();
         question.drives.sort_unstable_by(|a, b| b.cmp(a));
-        let words = rank::sensible(&question.drives);
+        let words = rank::sensible_layouts(&question.drives);
         let layouts = words.iter().map(|words| LayoutPlan::new(&question, words));
         let mut layouts = layouts.collect::<Result<Vec<_>, _>>()?;
         if layouts.is_empty() {
-            return Err(Error::NoLayout);
+            return Err(Error::NoSensibleLayout);
         }
         rank::mark_pareto(&mut layouts);
         if let Some(goal) = goal {
-            rank::sort(&mut layouts, goal);
+            rank::sort_by_goal(&mut layouts, goal);
         }
-        Ok(Self::with(&question, layouts))
+        Ok(Self::assemble(&question, layouts))
     }
 
-    fn with(question: &Question, layouts: Vec<LayoutPlan>) -> Self {
+    fn assemble(question: &PlanRequest, layouts: Vec<LayoutPlan>) -> Self {
         Self {
             layouts,
             ashift: question.ashift.get(),

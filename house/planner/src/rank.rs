@@ -1,20 +1,20 @@
 //! Which layouts make sense with some drives, and which of them serves a goal best.
 
 use crate::plan::LayoutPlan;
-use crate::words::{Group, Kind, Words};
+use crate::pool_layout::{GroupKind, LayoutGroup, PoolLayout};
 
 /// Drives left as hot spares at most when groups do not come out even.
-const MOST_LEFT: usize = 2;
+const MAX_HOT_SPARES: usize = 2;
 /// The widest raidz that is suggested: beyond it resilvers get too long for what is gained.
-const WIDEST: [usize; 3] = [8, 14, 24];
+const MAX_RAIDZ_WIDTHS: [usize; 3] = [8, 14, 24];
 /// The fewest drives for which dRAID is suggested.
-const DRAID_FROM: usize = 12;
+const MIN_DRAID_DRIVES: usize = 12;
 /// The same where all are weighed together: rather room than a million years.
-const SAFE_IN_BALANCE: f64 = 1e-6;
+const BALANCE_NEGLIGIBLE_LOSS: f64 = 1e-6;
 /// How much speed weighs in the balance: twice as fast is as good as a fifth more room.
-const SPEED_IN_BALANCE: f64 = 0.25;
+const BALANCE_SPEED_EXPONENT: f64 = 0.25;
 /// A chance below which more safety no longer counts: the building burns more often.
-const SAFE_ENOUGH: f64 = 1e-9;
+const NEGLIGIBLE_LOSS: f64 = 1e-9;
 
 /// What the user wants.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -31,7 +31,7 @@ pub enum Goal {
 
 impl Goal {
     /// By its name.
-    pub fn by_name(name: &str) -> Option<Self> {
+    pub fn from_name(name: &str) -> Option<Self> {
         Some(match name {
             "capacity" => Self::Capacity,
             "safety" => Self::Safety,
@@ -44,18 +44,18 @@ impl Goal {
 
 /// All layouts that make sense with `drives`, which should be sorted by size (then drives of a size
 /// are never put together with others, if there are several sizes with enough of each).
-pub fn sensible(drives: &[u64]) -> Vec<Words> {
+pub fn sensible_layouts(drives: &[u64]) -> Vec<PoolLayout> {
     let classes: Vec<usize> = drives.chunk_by(|a, b| a == b).map(<[u64]>::len).collect();
-    let mut all: Vec<Words> = families(drives.len());
+    let mut all: Vec<PoolLayout> = uniform_layouts(drives.len());
     if classes.len() > 1 {
         // the same family for each size of drives
         for family in 0..=3 {
-            let parts: Option<Vec<Group>> = classes
+            let parts: Option<Vec<LayoutGroup>> = classes
                 .iter()
-                .map(|count| one_family(family, *count))
+                .map(|count| groups_of_family(family, *count))
                 .collect::<Option<Vec<_>>>()
                 .map(|parts| parts.concat());
-            all.extend(parts.map(Words));
+            all.extend(parts.map(PoolLayout));
         }
     }
     let mut seen = Vec::new();
@@ -68,50 +68,49 @@ pub fn sensible(drives: &[u64]) -> Vec<Words> {
 }
 
 /// Groups of one kind for drives of one size, if there are enough: mirrors, raidz1 to 3.
-fn one_family(family: u32, count: usize) -> Option<Vec<Group>> {
+fn groups_of_family(family: u32, count: usize) -> Option<Vec<LayoutGroup>> {
     match family {
         0 => (count >= 2).then(|| {
-            let mut groups = vec![Group::new(Kind::Mirror, 2); count / 2];
+            let mut groups = vec![LayoutGroup::new(GroupKind::Mirror, 2); count / 2];
             if count % 2 == 1 {
                 groups[0].width = 3;
             }
             groups
         }),
-        1 if count == 2 => Some(vec![Group::new(Kind::Mirror, 2)]),
-        parity => {
-            (count > parity as usize + 1).then(|| vec![Group::new(Kind::Raidz(parity), count)])
-        }
+        1 if count == 2 => Some(vec![LayoutGroup::new(GroupKind::Mirror, 2)]),
+        parity => (count > parity as usize + 1)
+            .then(|| vec![LayoutGroup::new(GroupKind::Raidz(parity), count)]),
     }
 }
 
 /// All ways to make equal groups of one kind.
-fn families(count: usize) -> Vec<Words> {
-    let mut all = vec![Words(vec![Group::new(Kind::Stripe, count)])];
-    let mut equal = |kind: Kind, width: usize| {
+fn uniform_layouts(count: usize) -> Vec<PoolLayout> {
+    let mut all = vec![PoolLayout(vec![LayoutGroup::new(GroupKind::Stripe, count)])];
+    let mut equal = |kind: GroupKind, width: usize| {
         let (groups, left) = (count / width, count % width);
-        if groups > 0 && left <= MOST_LEFT {
-            let mut words = vec![Group::new(kind, width); groups];
+        if groups > 0 && left <= MAX_HOT_SPARES {
+            let mut words = vec![LayoutGroup::new(kind, width); groups];
             if left > 0 {
-                words.push(Group::new(Kind::Spare, left));
+                words.push(LayoutGroup::new(GroupKind::Spare, left));
             }
-            all.push(Words(words));
+            all.push(PoolLayout(words));
         }
     };
-    equal(Kind::Mirror, 2);
-    equal(Kind::Mirror, 3);
-    for (parity, widest) in (1_u32..).zip(WIDEST) {
+    equal(GroupKind::Mirror, 2);
+    equal(GroupKind::Mirror, 3);
+    for (parity, widest) in (1_u32..).zip(MAX_RAIDZ_WIDTHS) {
         let least = parity as usize + 2;
         for width in least..=widest.min(count) {
-            equal(Kind::Raidz(parity), width);
+            equal(GroupKind::Raidz(parity), width);
         }
     }
-    if count >= DRAID_FROM {
+    if count >= MIN_DRAID_DRIVES {
         for parity in 1..=3 {
             for data in [4, 8] {
                 for spares in 1..=2 {
                     let needed = parity + data + spares;
                     if needed as usize <= count && count <= 255 {
-                        equal(Kind::Draid { parity, data, spares }, count);
+                        equal(GroupKind::Draid { parity, data, spares }, count);
                     }
                 }
             }
@@ -134,13 +133,13 @@ pub(crate) fn mark_pareto(plans: &mut [LayoutPlan]) {
 
 /// Room, safety, speed: more is better.
 fn merits(plan: &LayoutPlan) -> [f64; 3] {
-    let safety = -plan.safety.lost_5_years.max(SAFE_ENOUGH).log10();
+    let safety = -plan.safety.lost_5_years.max(NEGLIGIBLE_LOSS).log10();
     let speed = (plan.speed.random_reads * plan.speed.random_writes).sqrt();
     [plan.efficiency, safety, speed]
 }
 
 /// Sorts by a goal, the best first. What has no redundancy comes last for any goal but speed.
-pub(crate) fn sort(plans: &mut [LayoutPlan], goal: Goal) {
+pub(crate) fn sort_by_goal(plans: &mut [LayoutPlan], goal: Goal) {
     let best = plans.iter().map(merits).fold([f64::MIN_POSITIVE; 3], |mut best, own| {
         best.iter_mut().zip(own).for_each(|(best, own)| *best = best.max(own));
         best
@@ -154,9 +153,9 @@ pub(crate) fn sort(plans: &mut [LayoutPlan], goal: Goal) {
             Goal::Safety => [-plan.safety.lost_5_years, room, speed],
             Goal::Speed => [speed, streams, safety],
             Goal::Balance => {
-                let lost = plan.safety.lost_5_years.clamp(SAFE_IN_BALANCE, 1.0);
-                let safe_enough = lost.log10() / SAFE_IN_BALANCE.log10();
-                [room * safe_enough * speed.powf(SPEED_IN_BALANCE), safety, room]
+                let lost = plan.safety.lost_5_years.clamp(BALANCE_NEGLIGIBLE_LOSS, 1.0);
+                let safe_enough = lost.log10() / BALANCE_NEGLIGIBLE_LOSS.log10();
+                [room * safe_enough * speed.powf(BALANCE_SPEED_EXPONENT), safety, room]
             }
         }
     };

@@ -4,27 +4,27 @@ use std::fmt::Write;
 
 use units::human_bytes;
 
-use crate::capacity::{float, ratio};
+use crate::capacity::{ratio, to_f64};
 use crate::plan::{LayoutPlan, Plan};
 
 const TB: u64 = 1_000_000_000_000;
 
 /// The plan as text.
-pub fn text(plan: &Plan) -> String {
+pub fn format_plan(plan: &Plan) -> String {
     let mut out = String::new();
     match plan.layouts.as_slice() {
-        [one] => layout(&mut out, one),
-        several => table(&mut out, several),
+        [one] => write_layout(&mut out, one),
+        several => write_table(&mut out, several),
     }
     out.push_str("\nSizes are exact. The rest is estimated, supposing:\n");
     for assumption in &plan.assumptions {
-        out.push_str(&wrapped(assumption));
+        out.push_str(&wrap_list_item(assumption));
     }
     out
 }
 
 /// A chance, as people read it.
-pub(crate) fn chance(part: f64) -> String {
+pub(crate) fn format_chance(part: f64) -> String {
     if part >= 0.1 {
         format!("{:.0} %", part * 100.0)
     } else if part >= 1e-4 {
@@ -37,7 +37,7 @@ pub(crate) fn chance(part: f64) -> String {
 }
 
 /// Bytes a second.
-pub(crate) fn rate(bytes: f64) -> String {
+pub(crate) fn format_rate(bytes: f64) -> String {
     if bytes >= 1e10 {
         format!("{:.1} GB/s", bytes / 1e9)
     } else {
@@ -46,7 +46,7 @@ pub(crate) fn rate(bytes: f64) -> String {
 }
 
 /// Hours, or days.
-pub(crate) fn duration(hours: f64) -> String {
+pub(crate) fn format_duration(hours: f64) -> String {
     match hours {
         h if h <= 0.0 => "-".to_owned(),
         h if h < 48.0 => format!("{h:.1} h"),
@@ -55,43 +55,47 @@ pub(crate) fn duration(hours: f64) -> String {
 }
 
 /// Bytes in decimal TB.
-pub(crate) fn decimal(bytes: u64) -> String {
+pub(crate) fn format_terabytes(bytes: u64) -> String {
     format!("{:.2} TB", ratio(bytes, TB))
 }
 
 /// A part of all in percent.
-pub(crate) fn percent(part: f64) -> String {
+pub(crate) fn format_percent(part: f64) -> String {
     format!("{:.1} %", part * 100.0)
 }
 
-fn layout(out: &mut String, plan: &LayoutPlan) {
+fn write_layout(out: &mut String, plan: &LayoutPlan) {
     let mut line = |name: &str, value: String| {
         let _ = writeln!(out, "{name:<22}{value}");
     };
     line("layout", plan.layout.clone());
-    line("drives", format!("{} in all ({})", decimal(plan.raw_bytes), human_bytes(plan.raw_bytes)));
+    line(
+        "drives",
+        format!("{} in all ({})", format_terabytes(plan.raw_bytes), human_bytes(plan.raw_bytes)),
+    );
     line(
         "zpool list shows",
         format!("{} ({} bytes)", human_bytes(plan.size_bytes), plan.size_bytes),
     );
     line("zfs list shows", format!("{} ({} bytes)", plan.usable_shown, plan.usable_bytes));
     line("df shows", format!("{} or a little less", human_bytes(plan.df_bytes)));
-    line("advertised net", decimal(plan.net_bytes));
-    line("usable of raw", percent(plan.efficiency));
+    line("advertised net", format_terabytes(plan.net_bytes));
+    line("usable of raw", format_percent(plan.efficiency));
     line("your records fit", format!("{}, not compressed", human_bytes(plan.mix_fits_bytes)));
     out.push_str("\nwhere the bytes go (parity and padding for blocks of 128K)\n");
     for (name, bytes) in plan.account.parts() {
         if bytes > 0 {
             let part = ratio(bytes, plan.raw_bytes);
-            let _ = writeln!(out, "  {name:<12}{:>8}  {:>7}", human_bytes(bytes), percent(part));
+            let _ =
+                writeln!(out, "  {name:<12}{:>8}  {:>7}", human_bytes(bytes), format_percent(part));
         }
     }
-    vdevs(out, plan);
-    records(out, plan);
-    estimates(out, plan);
+    write_vdevs(out, plan);
+    write_records(out, plan);
+    write_estimates(out, plan);
 }
 
-fn vdevs(out: &mut String, plan: &LayoutPlan) {
+fn write_vdevs(out: &mut String, plan: &LayoutPlan) {
     let _ = writeln!(out, "\n  {:<22}{:>18}{:>12}{:>8}", "vdev", "asize", "metaslabs", "each");
     // the same ones in a row are one line
     for same in plan.vdevs.chunk_by(|a, b| (&a.layout, a.asize) == (&b.layout, b.asize)) {
@@ -105,7 +109,7 @@ fn vdevs(out: &mut String, plan: &LayoutPlan) {
     }
 }
 
-fn records(out: &mut String, plan: &LayoutPlan) {
+fn write_records(out: &mut String, plan: &LayoutPlan) {
     let _ = writeln!(
         out,
         "\n  {:<10}{:>8}{:>9}{:>9}{:>9}",
@@ -116,32 +120,34 @@ fn records(out: &mut String, plan: &LayoutPlan) {
             out,
             "  {:<10}{:>8}{:>9}{:>9}{:>9}",
             human_bytes(record.record_bytes),
-            percent(record.efficiency),
-            percent(record.parity),
-            percent(record.padding),
+            format_percent(record.efficiency),
+            format_percent(record.parity),
+            format_percent(record.padding),
             human_bytes(record.fits_bytes)
         );
     }
 }
 
-fn estimates(out: &mut String, plan: &LayoutPlan) {
+fn write_estimates(out: &mut String, plan: &LayoutPlan) {
     let (speed, safety, cost) = (&plan.speed, &plan.safety, &plan.cost);
     out.push('\n');
     let mut line = |name: &str, value: String| {
         let _ = writeln!(out, "{name:<22}{value}");
     };
-    let (read, write) = (rate(speed.sequential_read), rate(speed.sequential_write));
+    let (read, write) = (format_rate(speed.sequential_read), format_rate(speed.sequential_write));
     line("sequential", format!("read {read}, write {write}"));
     let (reads, writes) = (speed.random_reads, speed.random_writes);
     line("random records", format!("read {reads:.0}/s, write {writes:.0}/s"));
-    line("resilver", duration(speed.resilver_hours));
+    line("resilver", format_duration(speed.resilver_hours));
     line("drives that may fail", safety.tolerance.to_string());
-    let pair = |one: f64, five: f64| format!("{} in a year, {} in 5", chance(one), chance(five));
+    let pair = |one: f64, five: f64| {
+        format!("{} in a year, {} in 5", format_chance(one), format_chance(five))
+    };
     line("chance: lost", pair(safety.lost_1_year, safety.lost_5_years));
     line("chance: damaged", pair(safety.damaged_1_year, safety.damaged_5_years));
     if let Some(played) = &plan.simulation {
-        let [low, high] = played.lost_5_years_between.map(chance);
-        let seen = |part: f64| format!("{:.0}", part * float(played.plays));
+        let [low, high] = played.lost_5_years_between.map(format_chance);
+        let seen = |part: f64| format!("{:.0}", part * to_f64(played.plays));
         let (lost, damaged) = (seen(played.lost_5_years), seen(played.damaged_5_years));
         let odds = format!("{lost} times of {} in 5 years", played.plays);
         line("played: lost", format!("{odds} (a chance between {low} and {high})"));
@@ -156,9 +162,9 @@ fn estimates(out: &mut String, plan: &LayoutPlan) {
     }
 }
 
-fn table(out: &mut String, plans: &[LayoutPlan]) {
+fn write_table(out: &mut String, plans: &[LayoutPlan]) {
     let priced = plans.iter().any(|plan| plan.cost.price.is_some());
-    let names: Vec<String> = plans.iter().map(|plan| short(&plan.layout)).collect();
+    let names: Vec<String> = plans.iter().map(|plan| abbreviate_layout(&plan.layout)).collect();
     let width = names.iter().map(String::len).max().unwrap_or(0).max("LAYOUT".len());
     let _ = write!(
         out,
@@ -174,11 +180,11 @@ fn table(out: &mut String, plans: &[LayoutPlan]) {
             plan.usable_shown,
             plan.efficiency * 100.0,
             plan.safety.tolerance,
-            chance(plan.safety.lost_5_years),
-            chance(plan.safety.damaged_5_years),
+            format_chance(plan.safety.lost_5_years),
+            format_chance(plan.safety.damaged_5_years),
             plan.speed.sequential_read / 1e6,
             plan.speed.random_reads,
-            duration(plan.speed.resilver_hours),
+            format_duration(plan.speed.resilver_hours),
         );
         match plan.cost.price_per_usable_tib {
             Some(price) => {
@@ -195,7 +201,7 @@ fn table(out: &mut String, plans: &[LayoutPlan]) {
 }
 
 /// A layout with the same groups in a row counted: `3 x raidz2 8`.
-pub(crate) fn short(layout: &str) -> String {
+pub(crate) fn abbreviate_layout(layout: &str) -> String {
     let mut groups: Vec<(String, usize)> = Vec::new();
     let mut words = layout.split(' ').peekable();
     while let Some(word) = words.next() {
@@ -216,7 +222,7 @@ pub(crate) fn short(layout: &str) -> String {
 }
 
 /// A sentence in lines of a terminal, as a list's item.
-fn wrapped(text: &str) -> String {
+fn wrap_list_item(text: &str) -> String {
     let mut lines = String::from(" -");
     let mut column = 2;
     for word in text.split_whitespace() {
@@ -234,28 +240,28 @@ fn wrapped(text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::{chance, short, wrapped};
+    use super::{abbreviate_layout, format_chance, wrap_list_item};
 
     #[test]
-    fn the_same_groups_are_counted() {
+    fn repeated_groups_are_counted() {
         assert_eq!(
-            short("mirror 2 mirror 2 mirror 3 spare 1"),
+            abbreviate_layout("mirror 2 mirror 2 mirror 3 spare 1"),
             "2 x mirror 2 + mirror 3 + spare 1"
         );
-        assert_eq!(short("draid2:8d:24c:1s draid2:8d:24c:1s"), "2 x draid2:8d:24c:1s");
+        assert_eq!(abbreviate_layout("draid2:8d:24c:1s draid2:8d:24c:1s"), "2 x draid2:8d:24c:1s");
     }
 
     #[test]
-    fn chances_read_well() {
-        assert_eq!(chance(0.256), "26 %");
-        assert_eq!(chance(0.00123), "0.12 %");
-        assert_eq!(chance(3.2e-7), "3e-7");
-        assert_eq!(chance(0.0), "< 1e-12");
+    fn chances_are_formatted_by_magnitude() {
+        assert_eq!(format_chance(0.256), "26 %");
+        assert_eq!(format_chance(0.00123), "0.12 %");
+        assert_eq!(format_chance(3.2e-7), "3e-7");
+        assert_eq!(format_chance(0.0), "< 1e-12");
     }
 
     #[test]
-    fn lines_fit_a_terminal() {
-        let text = wrapped(&"word ".repeat(60));
+    fn long_sentences_wrap_at_80_columns() {
+        let text = wrap_list_item(&"word ".repeat(60));
         assert!(text.lines().all(|line| line.len() <= 80));
     }
 }

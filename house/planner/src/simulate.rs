@@ -6,10 +6,10 @@
 
 use serde::Serialize;
 
-use crate::capacity::float;
-use crate::safety::{HOURS_A_YEAR, Hazard};
+use crate::capacity::to_f64;
+use crate::safety::{FailureModel, HOURS_PER_YEAR};
 
-const YEARS: f64 = 5.0;
+const SIMULATED_YEARS: f64 = 5.0;
 
 /// What many plays gave.
 #[derive(Clone, Copy, Debug, Serialize)]
@@ -31,22 +31,22 @@ pub struct Simulation {
 }
 
 /// Plays 5 years of a pool.
-pub(crate) fn simulate(hazards: &[Hazard], plays: u64, seed: u64) -> Simulation {
+pub(crate) fn simulate(hazards: &[FailureModel], plays: u64, seed: u64) -> Simulation {
     let mut random = Random(seed);
     let mut counts = [0_u64; 4];
     for _ in 0..plays {
-        let mut pool = Fate::default();
+        let mut pool = FailureTimes::default();
         for hazard in hazards {
-            pool = pool.or(play(hazard, &mut random));
+            pool = pool.earliest(simulate_vdev(hazard, &mut random));
         }
-        let within = |when: f64, years: f64| u64::from(when <= years * HOURS_A_YEAR);
-        counts[0] += within(pool.lost, 1.0);
-        counts[1] += within(pool.lost, YEARS);
-        counts[2] += within(pool.damaged, 1.0);
-        counts[3] += within(pool.damaged, YEARS);
+        let within = |when: f64, years: f64| u64::from(when <= years * HOURS_PER_YEAR);
+        counts[0] += within(pool.lost_at, 1.0);
+        counts[1] += within(pool.lost_at, SIMULATED_YEARS);
+        counts[2] += within(pool.damaged_at, 1.0);
+        counts[3] += within(pool.damaged_at, SIMULATED_YEARS);
     }
     let [lost_1_year, lost_5_years, damaged_1_year, damaged_5_years] =
-        counts.map(|count| float(count) / float(plays.max(1)));
+        counts.map(|count| to_f64(count) / to_f64(plays.max(1)));
     Simulation {
         plays,
         seed,
@@ -54,42 +54,45 @@ pub(crate) fn simulate(hazards: &[Hazard], plays: u64, seed: u64) -> Simulation 
         lost_5_years,
         damaged_1_year,
         damaged_5_years,
-        lost_5_years_between: interval(counts[1], plays),
+        lost_5_years_between: wilson_interval(counts[1], plays),
     }
 }
 
 /// When things went wrong, hours from the start; never is infinity.
 #[derive(Clone, Copy, Debug)]
-struct Fate {
-    lost: f64,
-    damaged: f64,
+struct FailureTimes {
+    lost_at: f64,
+    damaged_at: f64,
 }
 
-impl Default for Fate {
+impl Default for FailureTimes {
     fn default() -> Self {
-        Self { lost: f64::INFINITY, damaged: f64::INFINITY }
+        Self { lost_at: f64::INFINITY, damaged_at: f64::INFINITY }
     }
 }
 
-impl Fate {
-    fn or(self, other: Self) -> Self {
-        Self { lost: self.lost.min(other.lost), damaged: self.damaged.min(other.damaged) }
+impl FailureTimes {
+    fn earliest(self, other: Self) -> Self {
+        Self {
+            lost_at: self.lost_at.min(other.lost_at),
+            damaged_at: self.damaged_at.min(other.damaged_at),
+        }
     }
 }
 
 /// Plays one vdev until it is lost or the years are over.
-fn play(hazard: &Hazard, random: &mut Random) -> Fate {
-    let mut fate = Fate::default();
-    if hazard.decay > 0.0 {
-        fate.damaged = random.waiting(hazard.decay);
+fn simulate_vdev(hazard: &FailureModel, random: &mut Random) -> FailureTimes {
+    let mut fate = FailureTimes::default();
+    if hazard.scrub_error_rate > 0.0 {
+        fate.damaged_at = random.next_waiting_time(hazard.scrub_error_rate);
     }
-    let (mut now, end) = (0.0, YEARS * HOURS_A_YEAR);
+    let (mut now, end) = (0.0, SIMULATED_YEARS * HOURS_PER_YEAR);
     // when the drives that have failed will be whole again
     let mut repairs: Vec<f64> = Vec::new();
     loop {
         // drives have no memory, so the next failure of those that work can be drawn anew each time
-        let working = float((hazard.width - repairs.len()) as u64);
-        let failure = now + random.waiting(working * hazard.failures);
+        let working = to_f64((hazard.width - repairs.len()) as u64);
+        let failure = now + random.next_waiting_time(working * hazard.failure_rate);
         let repair = repairs.iter().copied().fold(f64::INFINITY, f64::min);
         now = failure.min(repair);
         if now > end {
@@ -101,18 +104,19 @@ fn play(hazard: &Hazard, random: &mut Random) -> Fate {
         }
         repairs.push(now + hazard.repair_hours);
         if repairs.len() > hazard.tolerance {
-            return fate.or(Fate { lost: now, damaged: now });
+            return fate.earliest(FailureTimes { lost_at: now, damaged_at: now });
         }
-        if repairs.len() == hazard.tolerance && random.part() < hazard.unreadable {
-            fate.damaged = fate.damaged.min(now);
+        if repairs.len() == hazard.tolerance && random.next_fraction() < hazard.rebuild_error_chance
+        {
+            fate.damaged_at = fate.damaged_at.min(now);
         }
     }
 }
 
 /// Wilson's interval for a part of `of`, 95 %.
-fn interval(count: u64, of: u64) -> [f64; 2] {
-    let (n, z) = (float(of.max(1)), 1.96_f64);
-    let part = float(count) / n;
+fn wilson_interval(count: u64, of: u64) -> [f64; 2] {
+    let (n, z) = (to_f64(of.max(1)), 1.96_f64);
+    let part = to_f64(count) / n;
     let middle = part + z * z / (2.0 * n);
     let half = z * (part * (1.0 - part) / n + z * z / (4.0 * n * n)).sqrt();
     let scale = 1.0 + z * z / n;
@@ -123,7 +127,7 @@ fn interval(count: u64, of: u64) -> [f64; 2] {
 struct Random(u64);
 
 impl Random {
-    fn next(&mut self) -> u64 {
+    fn next_u64(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut mixed = self.0;
         mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -132,33 +136,33 @@ impl Random {
     }
 
     /// From 0 to below 1.
-    fn part(&mut self) -> f64 {
-        float(self.next() >> 11) / float(1 << 53)
+    fn next_fraction(&mut self) -> f64 {
+        to_f64(self.next_u64() >> 11) / to_f64(1 << 53)
     }
 
     /// How long to wait for what happens at a rate.
-    fn waiting(&mut self, rate: f64) -> f64 {
-        -(-self.part()).ln_1p() / rate
+    fn next_waiting_time(&mut self, rate: f64) -> f64 {
+        -(-self.next_fraction()).ln_1p() / rate
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{interval, simulate};
-    use crate::safety::{HOURS_A_YEAR, Hazard, safety};
+    use super::{simulate, wilson_interval};
+    use crate::safety::{FailureModel, HOURS_PER_YEAR, pool_safety};
 
     #[test]
-    fn plays_agree_with_the_chain() {
-        let failures = -(-0.2_f64).ln_1p() / HOURS_A_YEAR;
-        let hazard = Hazard {
+    fn simulation_agrees_with_markov_chain() {
+        let failures = -(-0.2_f64).ln_1p() / HOURS_PER_YEAR;
+        let hazard = FailureModel {
             width: 6,
             tolerance: 1,
-            failures,
+            failure_rate: failures,
             repair_hours: 100.0,
-            unreadable: 0.2,
-            decay: 0.0,
+            rebuild_error_chance: 0.2,
+            scrub_error_rate: 0.0,
         };
-        let chain = safety(&[hazard, hazard]);
+        let chain = pool_safety(&[hazard, hazard]);
         let played = simulate(&[hazard, hazard], 20_000, 7);
         // four standard errors of a part near a quarter, and what exact repairs change
         assert!((chain.lost_5_years - played.lost_5_years).abs() < 0.02, "{chain:?} {played:?}");
@@ -170,8 +174,8 @@ mod tests {
     }
 
     #[test]
-    fn no_loss_seen_is_not_no_loss() {
-        let [low, high] = interval(0, 1000);
+    fn zero_losses_leave_nonzero_upper_bound() {
+        let [low, high] = wilson_interval(0, 1000);
         assert!(low < 1e-12 && (0.003..0.005).contains(&high), "{low} {high}");
     }
 }

@@ -12,14 +12,14 @@
 
 use serde::Serialize;
 
-use crate::capacity::{Parts, VdevPlan, float};
-use crate::class::Drive;
-use crate::words::Kind;
-use crate::{Mix, RESILVER_RUN};
+use crate::capacity::{AllocationShares, VdevPlan, to_f64};
+use crate::drive_spec::DriveSpec;
+use crate::pool_layout::GroupKind;
+use crate::{MAX_RESILVER_IO, RecordMix};
 
 /// Columns that lie side by side on a drive once a resilver has sorted its blocks.
 const SORTED_COLUMNS: f64 = 32.0;
-const SECONDS_AN_HOUR: f64 = 3600.0;
+const SECONDS_PER_HOUR: f64 = 3600.0;
 
 /// What to expect of a pool; of the record mix asked for.
 #[derive(Clone, Copy, Debug, Serialize)]
@@ -38,23 +38,23 @@ pub struct Speed {
 
 impl Speed {
     /// Sums up the vdevs. `fill` is the part of the pool that is in use.
-    pub(crate) fn new(vdevs: &[VdevPlan], drive: &Drive, mix: &Mix, fill: f64) -> Self {
-        let sum = |value: fn(&VdevPlan, &Drive, u64) -> f64| -> f64 {
+    pub(crate) fn new(vdevs: &[VdevPlan], drive: &DriveSpec, mix: &RecordMix, fill: f64) -> Self {
+        let sum = |value: fn(&VdevPlan, &DriveSpec, u64) -> f64| -> f64 {
             // blocks are spread over vdevs by their size
-            let all: f64 = vdevs.iter().map(|vdev| float(vdev.size_bytes)).sum();
+            let all: f64 = vdevs.iter().map(|vdev| to_f64(vdev.size_bytes)).sum();
             let pace = |record| {
                 let paces = vdevs.iter().filter(|vdev| vdev.size_bytes > 0);
-                let share = |vdev: &VdevPlan| float(vdev.size_bytes) / all;
+                let share = |vdev: &VdevPlan| to_f64(vdev.size_bytes) / all;
                 paces.map(|vdev| value(vdev, drive, record) / share(vdev)).reduce(f64::min)
             };
-            mix.rate(|record| pace(record).unwrap_or(0.0))
+            mix.harmonic_mean(|record| pace(record).unwrap_or(0.0))
         };
-        let records = |value: fn(&VdevPlan, &Drive, u64) -> f64| -> f64 {
+        let records = |value: fn(&VdevPlan, &DriveSpec, u64) -> f64| -> f64 {
             // by the number of blocks, not by their bytes
-            let mean = mix.mean_block();
-            let time: f64 = (mix.parts().iter())
+            let mean = mix.mean_block_size();
+            let time: f64 = (mix.shares().iter())
                 .map(|(size, share)| {
-                    let number = share * mean / float(*size);
+                    let number = share * mean / to_f64(*size);
                     number / vdevs.iter().map(|vdev| value(vdev, drive, *size)).sum::<f64>()
                 })
                 .sum();
@@ -62,8 +62,8 @@ impl Speed {
         };
         let hours = vdevs.iter().map(|vdev| resilver_hours(vdev, drive, mix, fill));
         Self {
-            sequential_read: sum(read),
-            sequential_write: sum(write),
+            sequential_read: sum(sequential_read),
+            sequential_write: sum(sequential_write),
             random_reads: records(random_reads),
             random_writes: records(random_writes),
             resilver_hours: hours.fold(0.0, f64::max),
@@ -72,77 +72,82 @@ impl Speed {
 }
 
 /// Drives of a vdev that work at the same time.
-fn active(vdev: &VdevPlan) -> f64 {
+fn active_drives(vdev: &VdevPlan) -> f64 {
     let spares = match vdev.group.kind {
-        Kind::Draid { spares, .. } => u64::from(spares),
+        GroupKind::Draid { spares, .. } => u64::from(spares),
         _ => 0,
     };
-    float(vdev.drives.len() as u64 - spares)
+    to_f64(vdev.drives.len() as u64 - spares)
 }
 
-fn read(vdev: &VdevPlan, drive: &Drive, record: u64) -> f64 {
+fn sequential_read(vdev: &VdevPlan, drive: &DriveSpec, record: u64) -> f64 {
     let data = match vdev.group.kind {
-        Kind::Mirror => 1.0,
-        _ => Parts::of(vdev, record).data,
+        GroupKind::Mirror => 1.0,
+        _ => AllocationShares::new(vdev, record).data,
     };
-    active(vdev) * drive.bytes_per_second * data
+    active_drives(vdev) * drive.bytes_per_second * data
 }
 
-fn write(vdev: &VdevPlan, drive: &Drive, record: u64) -> f64 {
-    active(vdev) * drive.bytes_per_second * Parts::of(vdev, record).data
+fn sequential_write(vdev: &VdevPlan, drive: &DriveSpec, record: u64) -> f64 {
+    active_drives(vdev) * drive.bytes_per_second * AllocationShares::new(vdev, record).data
 }
 
 /// Drives that hold data of one block, and those that hold its parity or copies.
-fn columns(vdev: &VdevPlan, record: u64) -> (f64, f64) {
+fn column_counts(vdev: &VdevPlan, record: u64) -> (f64, f64) {
     let sectors = vdev.geometry.ashift().sectors(record);
     let width = vdev.drives.len() as u64;
     let (data, parity) = match vdev.group.kind {
-        Kind::Stripe | Kind::Spare => (1, 0),
-        Kind::Mirror => (1, width - 1),
-        Kind::Raidz(parity) => (sectors.min(width - u64::from(parity)), parity.into()),
+        GroupKind::Stripe | GroupKind::Spare => (1, 0),
+        GroupKind::Mirror => (1, width - 1),
+        GroupKind::Raidz(parity) => (sectors.min(width - u64::from(parity)), parity.into()),
         // a row is always whole
-        Kind::Draid { parity, data, .. } => (sectors.min(data.into()), parity.into()),
+        GroupKind::Draid { parity, data, .. } => (sectors.min(data.into()), parity.into()),
     };
-    (float(data.max(1)), float(parity))
+    (to_f64(data.max(1)), to_f64(parity))
 }
 
 /// Operations of a drive with one column of a block in each.
-fn paced(drive: &Drive, column: f64) -> f64 {
+fn column_iops(drive: &DriveSpec, column: f64) -> f64 {
     1.0 / (1.0 / drive.operations_per_second + column / drive.bytes_per_second)
 }
 
-fn random_reads(vdev: &VdevPlan, drive: &Drive, record: u64) -> f64 {
-    let (data, _) = columns(vdev, record);
-    active(vdev) / data * paced(drive, float(record) / data)
+fn random_reads(vdev: &VdevPlan, drive: &DriveSpec, record: u64) -> f64 {
+    let (data, _) = column_counts(vdev, record);
+    active_drives(vdev) / data * column_iops(drive, to_f64(record) / data)
 }
 
-fn random_writes(vdev: &VdevPlan, drive: &Drive, record: u64) -> f64 {
-    let (data, parity) = columns(vdev, record);
-    active(vdev) / (data + parity) * paced(drive, float(record) / data)
+fn random_writes(vdev: &VdevPlan, drive: &DriveSpec, record: u64) -> f64 {
+    let (data, parity) = column_counts(vdev, record);
+    active_drives(vdev) / (data + parity) * column_iops(drive, to_f64(record) / data)
 }
 
 /// Hours to rebuild one drive of a vdev; 0 where nothing can be rebuilt.
-pub(crate) fn resilver_hours(vdev: &VdevPlan, drive: &Drive, mix: &Mix, fill: f64) -> f64 {
+pub(crate) fn resilver_hours(
+    vdev: &VdevPlan,
+    drive: &DriveSpec,
+    mix: &RecordMix,
+    fill: f64,
+) -> f64 {
     if vdev.tolerance == 0 {
         return 0.0;
     }
-    let bytes = float(vdev.child_bytes) * fill;
-    let run = if let Kind::Draid { .. } = vdev.group.kind {
-        RESILVER_RUN
+    let bytes = to_f64(vdev.child_bytes) * fill;
+    let run = if let GroupKind::Draid { .. } = vdev.group.kind {
+        MAX_RESILVER_IO
     } else {
-        let record = mix.mean_block();
-        let (data, _) = columns(vdev, crate::capacity::whole(record));
-        (record / data * SORTED_COLUMNS).min(RESILVER_RUN)
+        let record = mix.mean_block_size();
+        let (data, _) = column_counts(vdev, crate::capacity::to_u64(record));
+        (record / data * SORTED_COLUMNS).min(MAX_RESILVER_IO)
     };
     let per_byte = 1.0 / drive.bytes_per_second + 1.0 / (drive.operations_per_second * run);
     let seconds = match vdev.group.kind {
-        Kind::Draid { parity, data, spares } if spares > 0 => {
+        GroupKind::Draid { parity, data, spares } if spares > 0 => {
             // each byte needs the others of its row read, and is written, by all drives together
-            let others = float(vdev.drives.len() as u64 - 1);
-            let work = float(u64::from(data + parity - 1)) + 1.0;
+            let others = to_f64(vdev.drives.len() as u64 - 1);
+            let work = to_f64(u64::from(data + parity - 1)) + 1.0;
             bytes * per_byte * work / others
         }
         _ => bytes * per_byte,
     };
-    seconds / SECONDS_AN_HOUR
+    seconds / SECONDS_PER_HOUR
 }

@@ -14,7 +14,7 @@ pub(crate) fn write_svg(
     dir: &Path,
     pictures: impl IntoIterator<Item = (String, Svg)>,
 ) -> Result<(), Failure> {
-    write_files(dir, "svg", pictures, |svg| Ok(svg.file().into_bytes()))
+    write_files(dir, "svg", pictures, |svg| Ok(svg.to_document().into_bytes()))
 }
 
 /// Writes pictures as PNG.
@@ -22,7 +22,7 @@ pub(crate) fn write_png(
     dir: &Path,
     pictures: impl IntoIterator<Item = (String, Svg)>,
 ) -> Result<(), Failure> {
-    write_files(dir, "png", pictures, |svg| Ok(raster::png(svg, PNG_SCALE)?))
+    write_files(dir, "png", pictures, |svg| Ok(raster::render_png(svg, PNG_SCALE)?))
 }
 
 fn write_files(

@@ -3,7 +3,10 @@
 use std::io::Write;
 use std::path::PathBuf;
 
-use planner::{Class, Drive, Goal, Mix, Plan as Answer, Prices, Question, Rules, Words};
+use planner::{
+    DriveClass, DriveSpec, Goal, Plan as Answer, PlanRequest, PoolLayout, Prices, RecordMix,
+    SpaceRules,
+};
 use units::Ashift;
 
 use crate::outcome::{CommandResult, Failure, Outcome};
@@ -116,17 +119,17 @@ impl PlanArgs {
     pub(crate) fn run(&self) -> CommandResult {
         let question = self.build_question()?;
         let answer = if self.layout.is_empty() {
-            let goal = self.goal.as_deref().and_then(Goal::by_name);
+            let goal = self.goal.as_deref().and_then(Goal::from_name);
             Answer::ranked(&question, goal)
         } else {
-            let read = |text: &String| Words::parse(text, question.drives.len());
+            let read = |text: &String| PoolLayout::parse(text, question.drives.len());
             let words = self.layout.iter().map(read).collect::<Result<Vec<_>, _>>();
-            words.and_then(|words| Answer::of(&question, &words))
+            words.and_then(|words| Answer::for_layouts(&question, &words))
         }?;
         if let Some(path) = &self.html {
-            write_file(path, &planner::picture::page(&answer, &question))?;
+            write_file(path, &planner::picture::render_page(&answer, &question))?;
         }
-        let pictures = || planner::picture::all(&answer, &question);
+        let pictures = || planner::picture::draw_all(&answer, &question);
         if let Some(dir) = &self.svg {
             pictures::write_svg(dir, pictures())?;
         }
@@ -136,41 +139,41 @@ impl PlanArgs {
         if self.json {
             print::json(&answer)?;
         } else {
-            let text = planner::report::text(&answer);
+            let text = planner::report::format_plan(&answer);
             std::io::stdout().lock().write_all(text.as_bytes())?;
         }
         Ok(Outcome::Complete)
     }
 
-    fn build_question(&self) -> Result<Question, Failure> {
+    fn build_question(&self) -> Result<PlanRequest, Failure> {
         let drives = planner::parse_drives(&self.drives)?;
         let ashift = Ashift::new(self.ashift)
             .ok_or_else(|| Failure::usage(format!("ashift is 9 to 16, not {}", self.ashift)))?;
-        Ok(Question {
-            records: Mix::parse(&self.recordsize)?,
+        Ok(PlanRequest {
+            records: RecordMix::parse(&self.recordsize)?,
             whole_disks: self.whole_disks,
-            rules: Rules::by_year(&self.slop).unwrap_or_default(),
+            rules: SpaceRules::from_year(&self.slop).unwrap_or_default(),
             drive: self.drive_args.to_drive()?,
             fill: self.usage.fill / 100.0,
-            wait_hours: self.usage.wait,
+            replacement_delay_hours: self.usage.wait,
             prices: self.usage.price.as_deref().map(Prices::parse).transpose()?,
             price_per_kwh: self.usage.kwh,
-            plays: self.simulate,
+            simulation_runs: self.simulate,
             seed: self.seed,
-            ..Question::new(drives, ashift)
+            ..PlanRequest::new(drives, ashift)
         })
     }
 }
 
 impl DriveArgs {
-    fn to_drive(&self) -> Result<Drive, Failure> {
-        let usual = Drive::from(Class::by_name(&self.class).unwrap_or_default());
+    fn to_drive(&self) -> Result<DriveSpec, Failure> {
+        let usual = DriveSpec::from(DriveClass::from_name(&self.class).unwrap_or_default());
         let speed = match &self.drive_speed {
             None => usual.bytes_per_second,
             Some(text) => planner::parse_rate(text)
                 .ok_or_else(|| Failure::usage(format!("'{text}' is no speed: write 180MB")))?,
         };
-        Ok(Drive {
+        Ok(DriveSpec {
             bytes_per_second: speed,
             operations_per_second: self.drive_iops.unwrap_or(usual.operations_per_second),
             annual_failure_rate: self.afr.map_or(usual.annual_failure_rate, |afr| afr / 100.0),
@@ -202,7 +205,7 @@ mod tests {
         plan: PlanArgs,
     }
 
-    fn parse_question(words: &[&str]) -> Result<planner::Question, String> {
+    fn parse_question(words: &[&str]) -> Result<planner::PlanRequest, String> {
         let line =
             TestCli::try_parse_from(["plan"].iter().chain(words)).map_err(|e| e.to_string())?;
         line.plan.build_question().map_err(|error| format!("{error:?}"))

@@ -16,11 +16,11 @@ use engine::files::{Content, Time};
 use engine::pool::{Credentials, NewInode, OpenFileSystem, Pool, WriteOffset};
 use units::ObjectId;
 
-use crate::figure::{tell, turns};
-use crate::rig;
+use crate::bench_pool;
+use crate::comparison::{measure_in_turns, print_comparison};
 
-const PIECE: usize = 1 << 20;
-const GIGA: f64 = 1e9;
+const CHUNK_SIZE: usize = 1 << 20;
+const GIGABYTE: f64 = 1e9;
 
 /// Measures and prints.
 pub(crate) fn measure(words: &[String]) -> Result<(), String> {
@@ -30,72 +30,72 @@ pub(crate) fn measure(words: &[String]) -> Result<(), String> {
     let number = |at: usize, usual: u64| rest.get(at).and_then(|w| w.parse().ok()).unwrap_or(usual);
     let (rounds, mib) = (number(0, 5), number(1, 512));
     let folder = Path::new(folder);
-    let scene = Scene::new(folder, mib)?;
-    rig::with(&scene.held, || {
+    let scene = EngineBench::new(folder, mib)?;
+    bench_pool::with_txg_sync(&scene.pool, || {
         scene.run(usize::try_from(rounds).unwrap_or(5));
         Ok(())
     })?;
-    scene.held.export().map_err(|error| error.to_string())?;
-    if let Some((most, now)) = rig::memory("self") {
+    scene.pool.export().map_err(|error| error.to_string())?;
+    if let Some((most, now)) = bench_pool::process_memory("self") {
         println!("memory of the engine's process      peak {most} MiB, at the end {now} MiB");
     }
     Ok(())
 }
 
 /// All that is needed for measuring.
-struct Scene {
-    held: Pool,
-    files: OpenFileSystem,
-    raw: Vec<PathBuf>,
-    mib: u64,
+struct EngineBench {
+    pool: Pool,
+    filesystem: OpenFileSystem,
+    raw_files: Vec<PathBuf>,
+    size_mib: u64,
     /// Bytes that cannot be compressed; pieces of it are written from changing places.
     noise: Vec<u8>,
 }
 
-const NOISE: usize = 64 << 20;
+const NOISE_SIZE: usize = 64 << 20;
 
-impl Scene {
+impl EngineBench {
     fn new(folder: &Path, mib: u64) -> Result<Self, String> {
         let failed = |error: engine::Error| error.to_string();
         // what is written anew must not have to wait for what is removed
-        let held = rig::pool(folder, mib / 2 + 256)?;
-        let files = held.filesystem(rig::DATASET).map_err(failed)?;
+        let held = bench_pool::create_pool(folder, mib / 2 + 256)?;
+        let files = held.filesystem(bench_pool::DATASET).map_err(failed)?;
         let each = mib * 6 / 4 / 6 + 1;
-        let raw = rig::warm_files(folder, "raw", each)?;
-        let mut noise = vec![0; NOISE + PIECE];
+        let raw = bench_pool::create_warm_files(folder, "raw", each)?;
+        let mut noise = vec![0; NOISE_SIZE + CHUNK_SIZE];
         let source = File::open("/dev/urandom");
         source.and_then(|mut source| source.read_exact(&mut noise)).map_err(|e| e.to_string())?;
-        Ok(Self { held, files, raw, mib, noise })
+        Ok(Self { pool: held, filesystem: files, raw_files: raw, size_mib: mib, noise })
     }
 
-    fn piece(&self, index: u64) -> &[u8] {
-        let at = usize::try_from(index * 0x3_5003 % (NOISE as u64)).unwrap_or(0);
-        self.noise.get(at..at + PIECE).unwrap_or_default()
+    fn noise_chunk(&self, index: u64) -> &[u8] {
+        let at = usize::try_from(index * 0x3_5003 % (NOISE_SIZE as u64)).unwrap_or(0);
+        self.noise.get(at..at + CHUNK_SIZE).unwrap_or_default()
     }
 
     fn run(&self, rounds: usize) {
         let name = |name: &str| name.to_owned();
-        let written = turns(
+        let written = measure_in_turns(
             rounds,
             &mut [
-                (name("engine"), Box::new(|| self.write())),
-                (name("raw"), Box::new(|| self.raw(true, 6))),
+                (name("engine"), Box::new(|| self.measure_write())),
+                (name("raw"), Box::new(|| self.measure_raw(true, 6))),
             ],
         );
-        tell("engine, sequential write, GB/s", "GB/s", &written, &[("raw", 0.7)]);
-        let read = turns(
+        print_comparison("engine, sequential write, GB/s", "GB/s", &written, &[("raw", 0.7)]);
+        let read = measure_in_turns(
             rounds,
             &mut [
-                (name("engine"), Box::new(|| self.read())),
-                (name("raw"), Box::new(|| self.raw(false, 6))),
-                (name("raw without parity"), Box::new(|| self.raw(false, 4))),
+                (name("engine"), Box::new(|| self.measure_read())),
+                (name("raw"), Box::new(|| self.measure_raw(false, 6))),
+                (name("raw without parity"), Box::new(|| self.measure_raw(false, 4))),
             ],
         );
-        tell("engine, sequential read, GB/s", "GB/s", &read, &[("raw", 0.8)]);
+        print_comparison("engine, sequential read, GB/s", "GB/s", &read, &[("raw", 0.8)]);
     }
 
     /// Does `work` for each MiB, shared out among the threads; gives logical GB a second.
-    fn each(
+    fn measure_throughput(
         &self,
         count: u64,
         finish: impl FnOnce() -> Result<(), String>,
@@ -104,10 +104,10 @@ impl Scene {
         let next = AtomicU64::new(0);
         let begun = Instant::now();
         let failed: Result<(), String> = std::thread::scope(|scope| {
-            let threads: Vec<_> = (0..rig::threads())
+            let threads: Vec<_> = (0..bench_pool::thread_count())
                 .map(|_| {
                     scope.spawn(|| {
-                        let mut buffer = vec![0; PIECE];
+                        let mut buffer = vec![0; CHUNK_SIZE];
                         loop {
                             let at = next.fetch_add(1, Ordering::Relaxed);
                             if at >= count {
@@ -124,74 +124,76 @@ impl Scene {
         finish()?;
         let time = begun.elapsed().as_secs_f64();
         #[expect(clippy::cast_precision_loss, reason = "a figure for people")]
-        Ok((self.mib << 20) as f64 / time / GIGA)
+        Ok((self.size_mib << 20) as f64 / time / GIGABYTE)
     }
 
-    fn caller() -> Credentials {
+    fn credentials() -> Credentials {
         let now = Time { seconds: 1_800_000_000, nanoseconds: 0 };
         Credentials { uid: 0, gid: 0, now, has_cap_fsetid: true }
     }
 
-    fn root(&self) -> ObjectId {
-        ObjectId::new(self.files.reader().root_object())
+    fn root_object(&self) -> ObjectId {
+        ObjectId::new(self.filesystem.reader().root_object())
     }
 
-    fn file(&self) -> Result<Option<Content>, String> {
-        let files = self.files.reader();
+    fn large_file(&self) -> Result<Option<Content>, String> {
+        let files = self.filesystem.reader();
         let found = files.find(b"large").map_err(|error| error.to_string())?;
         Ok(found.map(|file| file.content()))
     }
 
     /// Writes a large file anew, each thread a stream of its own part.
-    fn write(&self) -> Result<f64, String> {
+    fn measure_write(&self) -> Result<f64, String> {
         let failed = |error: engine::files::Error| error.to_string();
-        let credentials = Self::caller();
-        if self.file()?.is_some() {
-            self.files.unlink(&credentials, self.root(), b"large").map_err(failed)?;
+        let credentials = Self::credentials();
+        if self.large_file()?.is_some() {
+            self.filesystem.unlink(&credentials, self.root_object(), b"large").map_err(failed)?;
             // what is free now may be used when two more groups are on the drives
             for _ in 0..3 {
-                self.held.sync().map_err(|error| error.to_string())?;
+                self.pool.sync().map_err(|error| error.to_string())?;
             }
         }
         let made = self
-            .files
-            .create(&credentials, self.root(), b"large", &NewInode::default())
+            .filesystem
+            .create(&credentials, self.root_object(), b"large", &NewInode::default())
             .map_err(failed)?;
         let file = ObjectId::new(made.ino());
-        self.each(
-            self.mib,
-            || self.held.sync().map_err(|error| error.to_string()),
+        self.measure_throughput(
+            self.size_mib,
+            || self.pool.sync().map_err(|error| error.to_string()),
             |at, _| {
                 let position = WriteOffset::At(at << 20);
-                let written = self.files.write(&credentials, file, position, self.piece(at));
+                let written =
+                    self.filesystem.write(&credentials, file, position, self.noise_chunk(at));
                 written.map(|_| ()).map_err(|error| error.to_string())
             },
         )
     }
 
-    fn read(&self) -> Result<f64, String> {
-        let content = self.file()?.ok_or("the file is not there")?;
-        self.each(
-            self.mib,
+    fn measure_read(&self) -> Result<f64, String> {
+        let content = self.large_file()?.ok_or("the file is not there")?;
+        self.measure_throughput(
+            self.size_mib,
             || Ok(()),
             |at, buffer| {
                 let count = content.read(at << 20, buffer).map_err(|error| error.to_string())?;
-                (count == PIECE).then_some(()).ok_or_else(|| "it is too short".to_owned())
+                (count == CHUNK_SIZE).then_some(()).ok_or_else(|| "it is too short".to_owned())
             },
         )
     }
 
     /// Writes or reads `sixths` sixths of the bytes plus parity, straight on the files.
-    fn raw(&self, write: bool, sixths: u64) -> Result<f64, String> {
+    fn measure_raw(&self, write: bool, sixths: u64) -> Result<f64, String> {
         let open = |path: &PathBuf| OpenOptions::new().read(true).write(true).open(path);
         let files: Vec<File> = self
-            .raw
+            .raw_files
             .iter()
             .map(open)
             .collect::<Result<_, _>>()
             .map_err(|error| error.to_string())?;
-        let count = self.mib * sixths / (rig::DRIVES - rig::PARITY) as u64;
-        self.each(
+        let count =
+            self.size_mib * sixths / (bench_pool::DEVICE_COUNT - bench_pool::PARITY_COUNT) as u64;
+        self.measure_throughput(
             count,
             || Ok(()),
             |at, buffer| {
@@ -199,7 +201,7 @@ impl Scene {
                 let file = usize::try_from(at % drives).ok().and_then(|index| files.get(index));
                 let (file, offset) = (file.ok_or("no file")?, (at / drives) << 20);
                 let done = if write {
-                    file.write_all_at(self.piece(at), offset)
+                    file.write_all_at(self.noise_chunk(at), offset)
                 } else {
                     file.read_exact_at(buffer, offset)
                 };

@@ -17,13 +17,13 @@
 //! pair take turns. Nothing is asserted: the figures are for people.
 #![forbid(unsafe_code)]
 
+mod bench_pool;
+mod comparison;
 mod engine_speed;
-mod figure;
 mod mounts;
-mod raw;
-mod rig;
-mod run;
-mod work;
+mod raw_read;
+mod timing;
+mod workload;
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -32,7 +32,7 @@ use std::process::ExitCode;
 #[global_allocator]
 static ALLOCATOR: heap::Allocator = heap::Allocator;
 
-use run::{Pair, median, runs, seconds};
+use timing::{PairedTimes, can_run, median, time_command};
 
 /// The promises of the issue, printed beside the figures.
 const VERIFY_AGAINST_ZDB: f64 = 8.0;
@@ -51,9 +51,9 @@ fn main() -> ExitCode {
     let words: Vec<String> = std::env::args().skip(1).collect();
     let done = match words.first().map(String::as_str) {
         Some("write") => engine_speed::measure(words.get(1..).unwrap_or_default()),
-        Some("hold") => rig::hold(words.get(1..).unwrap_or_default()),
+        Some("hold") => bench_pool::mount_until_stdin_closes(words.get(1..).unwrap_or_default()),
         Some("mounts") => mounts::measure(words.get(1..).unwrap_or_default()),
-        _ => return reading(words),
+        _ => return run_read_benchmarks(words),
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,
@@ -64,7 +64,7 @@ fn main() -> ExitCode {
     }
 }
 
-fn reading(words: Vec<String>) -> ExitCode {
+fn run_read_benchmarks(words: Vec<String>) -> ExitCode {
     let mut arguments = words.into_iter();
     let (Some(pools), Some(program)) = (arguments.next(), arguments.next()) else {
         eprintln!("usage: bench POOLS POOLHOUSE [ROUNDS]");
@@ -72,7 +72,13 @@ fn reading(words: Vec<String>) -> ExitCode {
     };
     let rounds = arguments.next().and_then(|text| text.parse().ok()).unwrap_or(5);
     let bench = Bench { pools: pools.into(), program: program.into(), rounds };
-    for part in [Bench::verify, Bench::raw, Bench::get, Bench::list, Bench::open] {
+    for part in [
+        Bench::measure_verify,
+        Bench::measure_verify_against_raw,
+        Bench::measure_get,
+        Bench::measure_list,
+        Bench::measure_open,
+    ] {
         if let Err(why) = part(&bench) {
             println!("left out: {why}");
         }
@@ -81,32 +87,32 @@ fn reading(words: Vec<String>) -> ExitCode {
 }
 
 impl Bench {
-    fn pool(&self, name: &str) -> Result<String, String> {
+    fn pool_dir(&self, name: &str) -> Result<String, String> {
         let folder = self.pools.join(name);
         let found = folder.join("d0.img").exists();
         let shown = folder.display().to_string();
         found.then_some(shown).ok_or_else(|| format!("no pool '{name}' (bench/make-pools)"))
     }
 
-    fn ours(&self, words: &[&str]) -> Vec<String> {
+    fn command(&self, words: &[&str]) -> Vec<String> {
         let program = self.program.display().to_string();
         std::iter::once(program).chain(words.iter().map(|word| (*word).to_owned())).collect()
     }
 
     /// Checking every block: the slope between a small and a large pool, so that what either
     /// program does before its first block does not count.
-    fn verify(&self) -> Result<(), String> {
-        let (small, large) = (self.pool("small")?, self.pool("large")?);
-        if !runs("zdb") {
+    fn measure_verify(&self) -> Result<(), String> {
+        let (small, large) = (self.pool_dir("small")?, self.pool_dir("large")?);
+        if !can_run("zdb") {
             return Err("zdb is not installed, so `verify` has no peer".to_owned());
         }
         let zdb =
             |folder: &str| ["zdb", "-e", "-p", folder, "-bcc", "tank"].map(str::to_owned).to_vec();
-        let verify = |folder: &str| self.ours(&["rescue", "verify", "-q", "-d", folder, "tank"]);
+        let verify = |folder: &str| self.command(&["rescue", "verify", "-q", "-d", folder, "tank"]);
         let slope = |small_run: Vec<String>, large_run: Vec<String>| -> Result<f64, String> {
-            Ok(seconds(&large_run)? - seconds(&small_run)?)
+            Ok(time_command(&large_run)? - time_command(&small_run)?)
         };
-        let pair = Pair::measure(
+        let pair = PairedTimes::measure(
             self.rounds,
             || slope(verify(&small), verify(&large)),
             || slope(zdb(&small), zdb(&large)),
@@ -123,16 +129,16 @@ impl Bench {
     }
 
     /// Checking against reading the same images without looking, by as many threads.
-    fn raw(&self) -> Result<(), String> {
-        let large = self.pool("large")?;
+    fn measure_verify_against_raw(&self) -> Result<(), String> {
+        let large = self.pool_dir("large")?;
         let threads = std::thread::available_parallelism().map_or(1, usize::from);
-        let images = raw::images(Path::new(&large))?;
-        let bytes = raw::read(&images, threads)?.0;
-        let verify = self.ours(&["rescue", "verify", "-q", "-d", &large, "tank"]);
-        let pair = Pair::measure(
+        let images = raw_read::find_images(Path::new(&large))?;
+        let bytes = raw_read::read_images(&images, threads)?.0;
+        let verify = self.command(&["rescue", "verify", "-q", "-d", &large, "tank"]);
+        let pair = PairedTimes::measure(
             self.rounds,
-            || seconds(&verify),
-            || raw::read(&images, threads).map(|read| read.1),
+            || time_command(&verify),
+            || raw_read::read_images(&images, threads).map(|read| read.1),
         )?;
         #[expect(clippy::cast_precision_loss, reason = "a figure for people")]
         let rate = |times: &[f64]| bytes as f64 / median(times) / 1e9;
@@ -147,8 +153,8 @@ impl Bench {
     }
 
     /// Copying large files out, against `cp` of the same files from a plain folder.
-    fn get(&self) -> Result<(), String> {
-        let large = self.pool("large")?;
+    fn measure_get(&self) -> Result<(), String> {
+        let large = self.pool_dir("large")?;
         let scratch = self.pools.join("scratch");
         let (plain, copy) = (scratch.join("plain"), scratch.join("copy"));
         let [plain_text, copy_text] = [&plain, &copy].map(|path| path.display().to_string());
@@ -158,13 +164,13 @@ impl Bench {
                 .map_err(|error| format!("{}: {error}", folder.display()))
         };
         fresh(&plain)?;
-        let get = |to: &str| self.ours(&["rescue", "get", "-q", "-d", &large, "tank:/", to]);
-        seconds(&get(&plain_text))?;
+        let get = |to: &str| self.command(&["rescue", "get", "-q", "-d", &large, "tank:/", to]);
+        time_command(&get(&plain_text))?;
         let cp = ["cp", "-r", &plain_text, &copy_text].map(str::to_owned).to_vec();
-        let pair = Pair::measure(
+        let pair = PairedTimes::measure(
             self.rounds,
-            || fresh(&copy).and_then(|()| seconds(&get(&copy_text))),
-            || fresh(&copy).and_then(|()| seconds(&cp)),
+            || fresh(&copy).and_then(|()| time_command(&get(&copy_text))),
+            || fresh(&copy).and_then(|()| time_command(&cp)),
         )?;
         let _ = std::fs::remove_dir_all(&scratch);
         println!(
@@ -177,21 +183,22 @@ impl Bench {
         Ok(())
     }
 
-    fn list(&self) -> Result<(), String> {
-        let many = self.pool("many")?;
-        let list = self.ours(&["rescue", "ls", "-l", "-d", &many, "tank:/many"]);
-        let times: Result<Vec<f64>, String> = (0..=self.rounds).map(|_| seconds(&list)).collect();
+    fn measure_list(&self) -> Result<(), String> {
+        let many = self.pool_dir("many")?;
+        let list = self.command(&["rescue", "ls", "-l", "-d", &many, "tank:/many"]);
+        let times: Result<Vec<f64>, String> =
+            (0..=self.rounds).map(|_| time_command(&list)).collect();
         let time = median(&times?);
         println!("ls -l of 100,000 files:              {time:.2} s   (wanted: {LIST_SECONDS})");
         Ok(())
     }
 
-    fn open(&self) -> Result<(), String> {
-        let datasets = self.pool("datasets")?;
+    fn measure_open(&self) -> Result<(), String> {
+        let datasets = self.pool_dir("datasets")?;
         for (what, kind) in [("300 file systems", "filesystem"), ("and 3,000 snapshots", "all")] {
-            let list = self.ours(&["rescue", "list", "-t", kind, "-d", &datasets, "tank"]);
+            let list = self.command(&["rescue", "list", "-t", kind, "-d", &datasets, "tank"]);
             let times: Result<Vec<f64>, String> =
-                (0..=self.rounds).map(|_| seconds(&list)).collect();
+                (0..=self.rounds).map(|_| time_command(&list)).collect();
             let time = median(&times?);
             println!("open and list {what:<22} {time:.2} s   (wanted: {OPEN_SECONDS})");
         }

@@ -54,10 +54,14 @@ pub const TARGETS: &[Target] = &[
 ];
 
 /// Both orders: what is garbage in one may be a structure in the other.
-const ORDERS: [Order; 2] = [Order::Little, Order::Big];
+const BYTE_ORDERS: [Order; 2] = [Order::Little, Order::Big];
 
 /// Reads one structure after the other until one fails or nothing is left.
-fn read_all<T>(data: &[u8], order: Order, read: impl Fn(&mut Reader<'_>) -> ondisk::Result<T>) {
+fn read_structures<T>(
+    data: &[u8],
+    order: Order,
+    read: impl Fn(&mut Reader<'_>) -> ondisk::Result<T>,
+) {
     let mut reader = Reader::new("fuzzed", data, order);
     let mut at = usize::MAX;
     while reader.left() > 0 && reader.at() != at {

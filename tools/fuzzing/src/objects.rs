@@ -6,11 +6,11 @@ use ondisk::sa::{self as attributes, Attribute, Attributes, Registry};
 use ondisk::znode::{Time, Znode};
 use ondisk::{Blkptr, acl as entries};
 
-use crate::{ORDERS, read_all};
+use crate::{BYTE_ORDERS, read_structures};
 
 /// Block pointers, one after the other, and all that can be asked of them.
 pub fn blkptr(data: &[u8]) {
-    for order in ORDERS {
+    for order in BYTE_ORDERS {
         for bytes in data.chunks(128) {
             let Ok(pointer) = Blkptr::parse(bytes, order) else { continue };
             let _ = (pointer.birth(), pointer.lsize(), pointer.level(), pointer.kind());
@@ -23,7 +23,7 @@ pub fn blkptr(data: &[u8]) {
 
 /// A block of dnodes, stepped through as a reader of objects does.
 pub fn dnode(data: &[u8]) {
-    for order in ORDERS {
+    for order in BYTE_ORDERS {
         let mut rest = data;
         while !rest.is_empty() {
             let slots = Dnode::peek_slots(rest).map_or(1, usize::from).max(1);
@@ -38,7 +38,7 @@ pub fn dnode(data: &[u8]) {
 
 /// The head of a set of objects.
 pub fn objset(data: &[u8]) {
-    for order in ORDERS {
+    for order in BYTE_ORDERS {
         let _ = ObjsetHeader::parse(data, order);
     }
 }
@@ -59,9 +59,9 @@ pub fn sa(data: &[u8]) {
 
 /// A legacy znode and its times.
 pub fn znode(data: &[u8]) {
-    for order in ORDERS {
-        read_all(data, order, Znode::read);
-        read_all(data, order, |reader| Time::read(reader).map(Time::total_nanoseconds));
+    for order in BYTE_ORDERS {
+        read_structures(data, order, Znode::read);
+        read_structures(data, order, |reader| Time::read(reader).map(Time::total_nanoseconds));
     }
 }
 
@@ -69,14 +69,14 @@ pub fn znode(data: &[u8]) {
 pub fn acl(data: &[u8]) {
     let count = data.first().map_or(0, |byte| u64::from(*byte));
     let rest = data.get(1..).unwrap_or_default();
-    for order in ORDERS {
+    for order in BYTE_ORDERS {
         for count in [count, u64::MAX] {
             let _ = entries::parse_old(rest, count, order);
             for entry in entries::parse(rest, count, order).unwrap_or_default() {
                 let _ = entry.to_string();
             }
         }
-        read_all(data, order, |reader| {
+        read_structures(data, order, |reader| {
             let list = entries::ZnodeAcl::read(reader)?;
             let _ = (list.bytes(), list.parse(None, order), list.parse(Some(data), order));
             Ok(())

@@ -9,7 +9,7 @@ use ondisk::nvlist::{Encoding, Nvlist};
 use ondisk::spacemap::{Entries, SpaceMapHeader, unflushed};
 use ondisk::uberblock::Uberblock;
 
-use crate::{ORDERS, read_all};
+use crate::{BYTE_ORDERS, read_structures};
 
 /// Name/value lists of both encodings; what could be read is written and read again.
 ///
@@ -19,7 +19,7 @@ pub fn nvlist(data: &[u8]) {
     let Ok(list) = Nvlist::decode(data) else { return };
     let _ = list.to_string();
     let _ = PoolConfig::parse(&list);
-    let native = ORDERS.map(Encoding::Native);
+    let native = BYTE_ORDERS.map(Encoding::Native);
     for encoding in native.into_iter().chain([Encoding::Xdr]) {
         let again = Nvlist::decode(&list.encode(encoding));
         assert!(again.is_ok(), "a list that was written can be read: {again:?}");
@@ -63,15 +63,15 @@ pub fn l2arc(data: &[u8]) {
 
 /// A gang header.
 pub fn gang(data: &[u8]) {
-    for order in ORDERS {
+    for order in BYTE_ORDERS {
         let _ = GangHeader::parse(data, order).map(|header| header.present().count());
     }
 }
 
 /// A space map: its head, its entries, and in which txgs changes were not flushed.
 pub fn spacemap(data: &[u8]) {
-    for order in ORDERS {
-        read_all(data, order, SpaceMapHeader::read);
+    for order in BYTE_ORDERS {
+        read_structures(data, order, SpaceMapHeader::read);
         for entry in Entries::new(data, order).flatten() {
             for shift in [9, 12, 63, 64, u32::MAX] {
                 let _ = entry.bytes(shift, u64::MAX / 2);
@@ -83,10 +83,10 @@ pub fn spacemap(data: &[u8]) {
 
 /// What stands for a removed vdev.
 pub fn indirect(data: &[u8]) {
-    for order in ORDERS {
-        read_all(data, order, MappingHeader::read);
-        read_all(data, order, Condensing::read);
-        read_all(data, order, Removing::read);
+    for order in BYTE_ORDERS {
+        read_structures(data, order, MappingHeader::read);
+        read_structures(data, order, Condensing::read);
+        read_structures(data, order, Removing::read);
         let _ = (Birth::count(data, order), Birth::parse_all(data, order));
         let Ok(mapping) = Mapping::parse(data, order) else { continue };
         for offset in [0, 4096, 1 << 40, u64::MAX] {
@@ -97,8 +97,10 @@ pub fn indirect(data: &[u8]) {
 
 /// The pool's command history.
 pub fn history(data: &[u8]) {
-    for order in ORDERS {
-        read_all(data, order, |reader| HistoryHeader::read(reader).map(|head| head.ranges()));
+    for order in BYTE_ORDERS {
+        read_structures(data, order, |reader| {
+            HistoryHeader::read(reader).map(|head| head.ranges())
+        });
     }
     for record in Records::new(data).flatten() {
         let _ = (record.time(), record.txg(), record.command(), record.user(), record.host());

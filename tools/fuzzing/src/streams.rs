@@ -2,7 +2,7 @@
 
 use transform::compress::{Compression, decompress};
 
-fn all_rooms(method: Compression, data: &[u8]) {
+fn decompress_into_all_sizes(method: Compression, data: &[u8]) {
     for room in [0, 1, 512, 4096, 1 << 17] {
         let _ = decompress(method, data, &mut vec![0; room]);
     }
@@ -10,25 +10,25 @@ fn all_rooms(method: Compression, data: &[u8]) {
 
 /// A block compressed with lz4.
 pub fn lz4(data: &[u8]) {
-    all_rooms(Compression::Lz4, data);
+    decompress_into_all_sizes(Compression::Lz4, data);
 }
 
 /// A block compressed with zstd.
 pub fn zstd(data: &[u8]) {
-    all_rooms(Compression::Zstd, data);
+    decompress_into_all_sizes(Compression::Zstd, data);
 }
 
 /// A block compressed with gzip.
 pub fn gzip(data: &[u8]) {
-    all_rooms(Compression::Gzip(6), data);
+    decompress_into_all_sizes(Compression::Gzip(6), data);
 }
 
 /// A block compressed with lzjb.
 pub fn lzjb(data: &[u8]) {
-    all_rooms(Compression::Lzjb, data);
+    decompress_into_all_sizes(Compression::Lzjb, data);
 }
 
 /// A block compressed with zle.
 pub fn zle(data: &[u8]) {
-    all_rooms(Compression::Zle, data);
+    decompress_into_all_sizes(Compression::Zle, data);
 }

@@ -10,11 +10,11 @@ use ondisk::dsl::{
 use ondisk::zap::{block_kind, fat, leaf as leaves, micro};
 use ondisk::zil::{Chain, Record};
 
-use crate::{ORDERS, read_all};
+use crate::{BYTE_ORDERS, read_structures};
 
 /// A table of one block.
 pub fn microzap(data: &[u8]) {
-    for order in ORDERS {
+    for order in BYTE_ORDERS {
         let _ = block_kind(data, order);
         let _ = micro::Micro::parse(data, order).map(|table| table.entries().count());
     }
@@ -22,14 +22,14 @@ pub fn microzap(data: &[u8]) {
 
 /// The first block of a table of many.
 pub fn fatzap(data: &[u8]) {
-    for order in ORDERS {
+    for order in BYTE_ORDERS {
         let _ = fat::Header::parse(data, order).map(|header| header.table_len());
     }
 }
 
 /// A leaf of a table: all entries, and the chains of some hashes.
 pub fn leaf(data: &[u8]) {
-    for order in ORDERS {
+    for order in BYTE_ORDERS {
         let Ok(leaf) = leaves::Leaf::parse(data, order) else { continue };
         let chains = [0, 1 << 63, u64::MAX].map(|hash| leaf.chain(hash).flatten());
         for entry in leaf.entries().flatten().chain(chains.into_iter().flatten()) {
@@ -41,31 +41,31 @@ pub fn leaf(data: &[u8]) {
 
 /// A directory of datasets.
 pub fn dir(data: &[u8]) {
-    for order in ORDERS {
+    for order in BYTE_ORDERS {
         let _ = Dir::parse(data, order);
     }
 }
 
 /// A dataset.
 pub fn dataset(data: &[u8]) {
-    for order in ORDERS {
+    for order in BYTE_ORDERS {
         let _ = (Dataset::parse(data, order), Deadlist::parse(data, order));
     }
 }
 
 /// Bookmarks, and what redaction keeps.
 pub fn bookmark(data: &[u8]) {
-    for order in ORDERS {
+    for order in BYTE_ORDERS {
         let _ = (Bookmark::parse(data, order), RedactionList::parse(data, order));
-        read_all(data, order, RedactedBlocks::read);
+        read_structures(data, order, RedactedBlocks::read);
     }
 }
 
 /// Lists of block pointers.
 pub fn bpobj(data: &[u8]) {
-    for order in ORDERS {
+    for order in BYTE_ORDERS {
         let _ = (Bpobj::parse(data, order), Bptree::parse(data, order));
-        read_all(data, order, BptreeEntry::read);
+        read_structures(data, order, BptreeEntry::read);
     }
 }
 
@@ -73,9 +73,9 @@ pub fn bpobj(data: &[u8]) {
 pub fn ddt(data: &[u8]) {
     for shape in [Shape::Traditional, Shape::Flat] {
         let _ = DedupValue::parse(data, shape).map(|value| value.references());
-        for order in ORDERS {
-            read_all(data, order, LogHeader::read);
-            read_all(data, order, DedupKey::read);
+        for order in BYTE_ORDERS {
+            read_structures(data, order, LogHeader::read);
+            read_structures(data, order, DedupKey::read);
             let _ = histogram(data, order);
             let _ = Records::new(data, order, shape).count();
         }
@@ -88,22 +88,22 @@ pub fn ddt(data: &[u8]) {
 
 /// The table of cloned blocks.
 pub fn brt(data: &[u8]) {
-    for order in ORDERS {
-        read_all(data, order, CloneTable::read);
+    for order in BYTE_ORDERS {
+        read_structures(data, order, CloneTable::read);
         let _ = clone_count(data, order);
     }
 }
 
 /// A block of an intent log, of the old kind and the new, with all its records.
 pub fn zil(data: &[u8]) {
-    for order in ORDERS {
+    for order in BYTE_ORDERS {
         for front in [false, true] {
             if let Ok((_, records)) = Chain::split(data, order, front) {
-                read_all(records, order, Record::read);
+                read_structures(records, order, Record::read);
             }
         }
-        read_all(data, order, Record::read);
-        read_all(data, order, |reader| {
+        read_structures(data, order, Record::read);
+        read_structures(data, order, |reader| {
             let _ = Record::peek(reader);
             Record::skip(reader)
         });

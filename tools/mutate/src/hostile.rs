@@ -27,7 +27,7 @@ pub enum Scope {
 }
 
 /// Types worth a mutant of their own.
-const TYPES: [ObjectType; 12] = [
+const TARGET_TYPES: [ObjectType; 12] = [
     ObjectType::DNODE,
     ObjectType::OBJSET,
     ObjectType::OBJECT_DIRECTORY,
@@ -50,28 +50,35 @@ pub struct Plan {
     /// One block of so many changes.
     sparsity: u64,
     /// Changed blocks cannot be read instead.
-    fails: bool,
+    is_unreadable: bool,
     /// Changed blocks are other blocks of their kind instead, whole and in the wrong place.
-    mixes: bool,
+    swaps_blocks: bool,
     /// The lies begin only when the pool is open.
-    pub late: bool,
+    pub starts_after_open: bool,
 }
 
 impl Plan {
     /// The plan of a number.
     pub fn new(seed: u64) -> Self {
-        let mut random = Random::of(&[seed, 0x686f_7374]);
-        let scope = match random.below(8) {
+        let mut random = Random::from_parts(&[seed, 0x686f_7374]);
+        let scope = match random.next_below(8) {
             0 => Scope::Pool,
             1 | 2 => Scope::Datasets,
             3 => Scope::All,
             4 => Scope::Indirect,
             5 => Scope::Logs,
-            _ => Scope::Type(random.pick(&TYPES)),
+            _ => Scope::Type(random.pick(&TARGET_TYPES)),
         };
         let sparsity = random.pick(&[1, 2, 4, 8, 16, 32, 64]);
-        let (fails, mixes) = (random.one_in(12), random.one_in(5));
-        Self { seed, scope, sparsity, fails, mixes, late: !random.one_in(3) }
+        let (is_unreadable, swaps_blocks) = (random.one_in(12), random.one_in(5));
+        Self {
+            seed,
+            scope,
+            sparsity,
+            is_unreadable,
+            swaps_blocks,
+            starts_after_open: !random.one_in(3),
+        }
     }
 
     fn covers(&self, pointer: &Blkptr, place: Zbookmark) -> bool {
@@ -92,41 +99,41 @@ impl Plan {
 }
 
 /// A source that lies by a plan: always the same of the same block.
-pub struct Hostile {
-    below: Arc<dyn Source>,
+pub struct HostileSource {
+    inner: Arc<dyn Source>,
     plan: Plan,
     /// Some of the blocks that were read, by what they could be taken for.
-    seen: Mutex<HashMap<Looks, Vec<Block>>>,
+    samples: Mutex<HashMap<BlockClass, Vec<Block>>>,
 }
 
 /// What tells blocks that are no match from such as are: type, level and size.
-type Looks = (ObjectType, u8, usize);
+type BlockClass = (ObjectType, u8, usize);
 
 /// Blocks of one kind that are kept.
-const KEPT: usize = 16;
+const MAX_SAMPLES: usize = 16;
 
-impl Hostile {
+impl HostileSource {
     /// Lies about what comes from below.
-    pub fn new(below: Arc<dyn Source>, plan: Plan) -> Self {
-        Self { below, plan, seen: Mutex::default() }
+    pub fn new(inner: Arc<dyn Source>, plan: Plan) -> Self {
+        Self { inner, plan, samples: Mutex::default() }
     }
 
     /// Another block that looks the same from outside, if one was read before.
-    fn another(&self, pointer: &Blkptr, block: &Block, random: &mut Random) -> Option<Block> {
+    fn similar_block(&self, pointer: &Blkptr, block: &Block, random: &mut Random) -> Option<Block> {
         let looks = (pointer.kind(), pointer.level().get(), block.len());
-        let mut seen = self.seen.lock().ok()?;
+        let mut seen = self.samples.lock().ok()?;
         let kept = seen.entry(looks).or_default();
-        let found = (!kept.is_empty()).then(|| kept[random.index(kept.len())].clone());
-        if kept.len() < KEPT {
+        let found = (!kept.is_empty()).then(|| kept[random.next_index(kept.len())].clone());
+        if kept.len() < MAX_SAMPLES {
             kept.push(block.clone());
         }
         found
     }
 }
 
-impl Source for Hostile {
+impl Source for HostileSource {
     fn read(&self, pointer: &Blkptr, place: Zbookmark, key: Option<&Key>) -> Result<Block, Error> {
-        let block = self.below.read(pointer, place, key)?;
+        let block = self.inner.read(pointer, place, key)?;
         let parts = [
             self.plan.seed,
             place.objset.get(),
@@ -134,23 +141,26 @@ impl Source for Hostile {
             u64::from(place.level.get()),
             place.block.get(),
         ];
-        let mut random = Random::of(&parts);
+        let mut random = Random::from_parts(&parts);
         if !self.plan.covers(pointer, place) {
             return Ok(block);
         }
-        let another =
-            if self.plan.mixes { self.another(pointer, &block, &mut random) } else { None };
+        let another = if self.plan.swaps_blocks {
+            self.similar_block(pointer, &block, &mut random)
+        } else {
+            None
+        };
         if !random.one_in(self.plan.sparsity) {
             return Ok(block);
         }
-        if self.plan.fails {
+        if self.plan.is_unreadable {
             return Err(Error::Unreadable { zbookmark: place, faults: Vec::new() });
         }
-        if self.plan.mixes {
+        if self.plan.swaps_blocks {
             return Ok(another.unwrap_or(block));
         }
         let mut bytes = block.to_vec();
-        for _ in 0..=random.below(3) {
+        for _ in 0..=random.next_below(3) {
             damage(&mut bytes, &mut random);
         }
         Ok(Block::new(bytes, block.order()))

@@ -12,12 +12,12 @@
 //! and number together are all that is needed to make a mutant again.
 #![forbid(unsafe_code)]
 
+pub mod contents;
 pub mod hostile;
 pub mod image;
 pub mod overlay;
 pub mod random;
 pub mod run;
-pub mod seen;
 
 /// What is done to a pool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

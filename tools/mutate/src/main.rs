@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use mutate::Family;
-use mutate::run::{Pace, Subject, batch};
+use mutate::run::{RunOptions, Subject, run_mutants};
 
 fn main() -> ExitCode {
     let words: Vec<String> = std::env::args().skip(1).collect();
@@ -23,18 +23,18 @@ fn main() -> ExitCode {
     let (first, count) = (number(2).unwrap_or(0), number(3).unwrap_or(1));
     let other = fixtures::load(if name == "mirror-3" { "stripe-copies" } else { "mirror-3" });
     let subject = Arc::new(Subject::new(&fixtures::load(name), Some(&other)));
-    let honest = subject.honest();
-    println!("{name}: {} things shown, faults {:?}", honest.shown.len(), honest.faults);
+    let honest = subject.baseline();
+    println!("{name}: {} things shown, faults {:?}", honest.items.len(), honest.errors);
     if count == 1 {
         for family in &families {
-            println!("{}: {:#?}", family.name(), subject.story(*family, first));
+            println!("{}: {:#?}", family.name(), subject.describe_mutant(*family, first));
         }
     }
-    let pace = Pace { workers: 2, longest: Duration::from_mins(1) };
-    let failures = batch(&subject, &families, first..first.saturating_add(count), pace);
+    let pace = RunOptions { workers: 2, timeout: Duration::from_mins(1) };
+    let failures = run_mutants(&subject, &families, first..first.saturating_add(count), pace);
     if count == 1 && failures.is_empty() {
         for family in &families {
-            println!("{}: {:#?}", family.name(), subject.look(*family, first).0.faults);
+            println!("{}: {:#?}", family.name(), subject.read_mutant(*family, first).0.errors);
         }
     }
     for failure in &failures {

@@ -12,16 +12,16 @@ pub const SECTOR: usize = 512;
 #[derive(Clone, Debug)]
 pub struct Overlay {
     name: String,
-    below: Arc<dyn Device>,
+    inner: Arc<dyn Device>,
     size: u64,
-    changed: BTreeMap<u64, [u8; SECTOR]>,
+    changed_sectors: BTreeMap<u64, [u8; SECTOR]>,
 }
 
 impl Overlay {
     /// The device as it is.
-    pub fn new(name: impl Into<String>, below: Arc<dyn Device>) -> Self {
-        let size = below.size();
-        Self { name: name.into(), below, size, changed: BTreeMap::new() }
+    pub fn new(name: impl Into<String>, inner: Arc<dyn Device>) -> Self {
+        let size = inner.size();
+        Self { name: name.into(), inner, size, changed_sectors: BTreeMap::new() }
     }
 
     /// Cuts it, or lets zeros follow its end.
@@ -30,7 +30,7 @@ impl Overlay {
     }
 
     /// Changes a range, whole sectors at a time, by what is there.
-    pub fn change(&mut self, offset: u64, length: usize, how: &mut dyn FnMut(&mut [u8])) {
+    pub fn edit_sectors(&mut self, offset: u64, length: usize, how: &mut dyn FnMut(&mut [u8])) {
         let first = offset - offset % SECTOR as u64;
         let count = length.div_ceil(SECTOR).max(1);
         let mut bytes = vec![0; count * SECTOR];
@@ -40,7 +40,7 @@ impl Overlay {
         how(&mut bytes);
         for (sector, chunk) in (0_u64..).zip(bytes.chunks_exact(SECTOR)) {
             let Ok(chunk) = chunk.try_into() else { continue };
-            self.changed.insert(first / SECTOR as u64 + sector, chunk);
+            self.changed_sectors.insert(first / SECTOR as u64 + sector, chunk);
         }
     }
 }
@@ -60,12 +60,12 @@ impl Device for Overlay {
             let device = self.name.clone();
             return Err(Error::OutOfRange { device, offset, length: into.len(), size: self.size });
         };
-        let there = usize::try_from(self.below.size().saturating_sub(offset)).unwrap_or(usize::MAX);
+        let there = usize::try_from(self.inner.size().saturating_sub(offset)).unwrap_or(usize::MAX);
         let (below, beyond) = into.split_at_mut(there.min(into.len()));
-        self.below.read_at(offset, below)?;
+        self.inner.read_at(offset, below)?;
         beyond.fill(0);
         let sector = SECTOR as u64;
-        for (number, bytes) in self.changed.range(offset / sector..end.div_ceil(sector)) {
+        for (number, bytes) in self.changed_sectors.range(offset / sector..end.div_ceil(sector)) {
             let from = (number * sector).max(offset);
             let to = ((number + 1) * sector).min(end);
             let place = |at: u64, base: u64| usize::try_from(at - base).unwrap_or(usize::MAX);

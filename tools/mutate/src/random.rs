@@ -11,17 +11,17 @@ impl Random {
     }
 
     /// The stream of several numbers together: no order of asking, no thread can change it.
-    pub fn of(parts: &[u64]) -> Self {
+    pub fn from_parts(parts: &[u64]) -> Self {
         let mut all = Self(0);
         for part in parts {
             all.0 ^= *part;
-            all.0 = all.next();
+            all.0 = all.next_u64();
         }
         all
     }
 
     /// The next number.
-    pub const fn next(&mut self) -> u64 {
+    pub const fn next_u64(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut z = self.0;
         z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -30,29 +30,29 @@ impl Random {
     }
 
     /// A number below `end`; 0 if that is 0.
-    pub const fn below(&mut self, end: u64) -> u64 {
-        let next = self.next();
+    pub const fn next_below(&mut self, end: u64) -> u64 {
+        let next = self.next_u64();
         if end == 0 { 0 } else { next % end }
     }
 
     /// An index into `length` things.
-    pub fn index(&mut self, length: usize) -> usize {
-        usize::try_from(self.below(length as u64)).unwrap_or(0)
+    pub fn next_index(&mut self, length: usize) -> usize {
+        usize::try_from(self.next_below(length as u64)).unwrap_or(0)
     }
 
     /// True in one of `many` cases.
     pub const fn one_in(&mut self, many: u64) -> bool {
-        self.below(many) == 0
+        self.next_below(many) == 0
     }
 
     /// One of the things given.
     pub fn pick<T: Copy>(&mut self, from: &[T]) -> T {
-        from[self.index(from.len())]
+        from[self.next_index(from.len())]
     }
 }
 
 /// Words that break what is not careful.
-const NASTY: [u64; 16] = [
+const BOUNDARY_VALUES: [u64; 16] = [
     0,
     1,
     2,
@@ -77,57 +77,57 @@ pub fn damage(bytes: &mut [u8], random: &mut Random) {
     if length < 8 {
         return;
     }
-    match random.below(13) {
+    match random.next_below(13) {
         0 | 1 => {
-            for _ in 0..=random.below(8) {
-                let at = random.index(length);
-                bytes[at] ^= 1 << random.below(8);
+            for _ in 0..=random.next_below(8) {
+                let at = random.next_index(length);
+                bytes[at] ^= 1 << random.next_below(8);
             }
         }
         2 => {
-            for _ in 0..=random.below(16) {
-                let at = random.index(length);
-                bytes[at] = random.next().to_le_bytes()[0];
+            for _ in 0..=random.next_below(16) {
+                let at = random.next_index(length);
+                bytes[at] = random.next_u64().to_le_bytes()[0];
             }
         }
         10..=12 => {
-            for _ in 0..=random.below(4) {
-                link(bytes, random);
+            for _ in 0..=random.next_below(4) {
+                damage_small_number(bytes, random);
             }
         }
         3..=6 => {
-            for _ in 0..=random.below(4) {
-                word(bytes, random);
+            for _ in 0..=random.next_below(4) {
+                damage_word(bytes, random);
             }
         }
         7 => {
-            let (at, end) = range(length, random);
+            let (at, end) = random_range(length, random);
             bytes[at..end].fill(random.pick(&[0, 0xff]));
         }
         8 => {
-            let (at, end) = range(length, random);
+            let (at, end) = random_range(length, random);
             for byte in &mut bytes[at..end] {
-                *byte = random.next().to_le_bytes()[0];
+                *byte = random.next_u64().to_le_bytes()[0];
             }
         }
         _ => {
-            let (at, end) = range(length, random);
-            let to = random.index(length - (end - at) + 1) & !7;
+            let (at, end) = random_range(length, random);
+            let to = random.next_index(length - (end - at) + 1) & !7;
             bytes.copy_within(at..end, to);
         }
     }
 }
 
 /// Puts a nasty number where one may stand: of 1, 2, 4 or 8 bytes, in either order.
-fn word(bytes: &mut [u8], random: &mut Random) {
+fn damage_word(bytes: &mut [u8], random: &mut Random) {
     let width = random.pick(&[1, 2, 4, 8, 8, 8]);
-    let at = random.index(bytes.len() - 8) & !(width - 1);
+    let at = random.next_index(bytes.len() - 8) & !(width - 1);
     let old = u64::from_le_bytes(bytes[at..at + 8].try_into().unwrap_or_default());
-    let new = match random.below(5) {
+    let new = match random.next_below(5) {
         0 => old.wrapping_add(1),
         1 => old.wrapping_sub(1),
-        2 => old << random.below(16),
-        _ => random.pick(&NASTY),
+        2 => old << random.next_below(16),
+        _ => random.pick(&BOUNDARY_VALUES),
     };
     let mut new = new.to_le_bytes();
     if random.one_in(8) {
@@ -137,17 +137,17 @@ fn word(bytes: &mut [u8], random: &mut Random) {
 }
 
 /// Makes a small number another small number: object numbers so lead elsewhere, or in a circle.
-fn link(bytes: &mut [u8], random: &mut Random) {
+fn damage_small_number(bytes: &mut [u8], random: &mut Random) {
     let words = bytes.len() / 8;
-    let start = random.index(words);
+    let start = random.next_index(words);
     for step in 0..words {
         let at = (start + step) % words * 8;
         let old = u64::from_le_bytes(bytes[at..at + 8].try_into().unwrap_or_default());
         if (1..1 << 12).contains(&old) {
-            let new = match random.below(3) {
+            let new = match random.next_below(3) {
                 0 => old - 1,
                 1 => old + 1,
-                _ => random.below(256),
+                _ => random.next_below(256),
             };
             return bytes[at..at + 8].copy_from_slice(&new.to_le_bytes());
         }
@@ -155,9 +155,9 @@ fn link(bytes: &mut [u8], random: &mut Random) {
 }
 
 /// A range of whole words, short more often than long.
-fn range(length: usize, random: &mut Random) -> (usize, usize) {
-    let at = random.index(length) & !7;
+fn random_range(length: usize, random: &mut Random) -> (usize, usize) {
+    let at = random.next_index(length) & !7;
     let longest = length - at;
-    let wanted = 8 << random.below(12);
+    let wanted = 8 << random.next_below(12);
     (at, at + longest.min(wanted))
 }

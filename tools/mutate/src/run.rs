@@ -15,30 +15,30 @@ use peak_alloc::PeakAlloc;
 use units::Guid;
 
 use crate::Family;
+use crate::contents::{self, PoolContents, ReadOptions};
 use crate::hostile::Plan;
 use crate::image::{self, Targets};
-use crate::seen::{self, Seen, Wish};
 
 /// Every program that makes mutants counts its memory.
 #[global_allocator]
-static MEMORY: PeakAlloc = PeakAlloc;
+static ALLOCATOR: PeakAlloc = PeakAlloc;
 
 /// No mutant may make us take more, in bytes.
-pub const MOST_MEMORY: usize = 1 << 30;
+pub const MAX_MEMORY: usize = 1 << 30;
 
 /// A pool to make mutants of.
 #[derive(Debug)]
 pub struct Subject {
     name: String,
     devices: Vec<Arc<dyn Device>>,
-    others: Vec<Arc<dyn Device>>,
+    other_devices: Vec<Arc<dyn Device>>,
     targets: Targets,
-    honest: Seen,
-    wish: Wish,
+    baseline: PoolContents,
+    options: ReadOptions,
     /// A crash or a running system left it: its logs end where they can be read no more.
     has_logs: bool,
     /// Datasets without checksums, of which nobody can say whether they are damaged.
-    unjudged: HashSet<String>,
+    unchecksummed_datasets: HashSet<String>,
 }
 
 /// What is wrong with a mutant's examination.
@@ -51,12 +51,12 @@ pub struct Failure {
     /// Which of all that can be done.
     pub seed: u64,
     /// What then happened.
-    pub what: String,
+    pub problem: String,
 }
 
 impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { subject, family, seed, what } = self;
+        let Self { subject, family, seed, problem: what } = self;
         write!(f, "mutate {subject} {family} {seed}: {what}")
     }
 }
@@ -67,76 +67,87 @@ impl Subject {
     /// # Panics
     /// If the fixture's images cannot be opened, or the pool in them.
     pub fn new(fixture: &Fixture, other: Option<&Fixture>) -> Self {
-        let devices = devices_of(fixture);
-        let others = other.map(devices_of).unwrap_or_default();
+        let devices = open_images(fixture);
+        let other_devices = other.map(open_images).unwrap_or_default();
         let (found, _) = spa::scan_devices(&devices);
-        let pool = found.iter().find(|pool| pool.name() == fixture.pool());
+        let pool = found.iter().find(|pool| pool.name() == fixture.pool_name());
         let open = pool.and_then(|pool| pool.open(&spa::PoolOpenOptions::default()).ok());
         let guid: Option<Guid> = open.as_ref().map(spa::Pool::guid);
-        let wish = Wish { guid, keys: fixture.keys(), plan: None };
-        let unjudged = without_checksums(fixture);
-        let mut honest = seen::look(&devices, &wish);
-        honest.shown.retain(|what, _| is_judged(what, &unjudged));
+        let options = ReadOptions { guid, keys: fixture.keys(), plan: None };
+        let unchecksummed_datasets = find_unchecksummed_datasets(fixture);
+        let mut baseline = contents::read_contents(&devices, &options);
+        baseline.items.retain(|what, _| is_checksummed(what, &unchecksummed_datasets));
         let targets = Targets::find(&devices, open.as_ref());
         let has_logs = fixture.state() != "exported";
         let name = fixture.name.clone();
-        Self { name, devices, others, targets, honest, wish, has_logs, unjudged }
+        Self {
+            name,
+            devices,
+            other_devices,
+            targets,
+            baseline,
+            options,
+            has_logs,
+            unchecksummed_datasets,
+        }
     }
 
     /// What is seen of the pool as it is.
-    pub fn honest(&self) -> &Seen {
-        &self.honest
+    pub fn baseline(&self) -> &PoolContents {
+        &self.baseline
     }
 
     /// Looks at one mutant; says whether what is seen can be judged.
-    pub fn look(&self, family: Family, seed: u64) -> (Seen, bool) {
+    pub fn read_mutant(&self, family: Family, seed: u64) -> (PoolContents, bool) {
         match family {
             Family::Hostile => {
-                let wish = Wish { plan: Some(Plan::new(seed)), ..self.wish.clone() };
-                (seen::look(&self.devices, &wish), false)
+                let wish = ReadOptions { plan: Some(Plan::new(seed)), ..self.options.clone() };
+                (contents::read_contents(&self.devices, &wish), false)
             }
             Family::Image => {
-                let mutant = image::mutate(&self.devices, &self.others, &self.targets, seed);
-                let seen = seen::look(&mutant.devices, &self.wish);
+                let mutant = image::mutate(&self.devices, &self.other_devices, &self.targets, seed);
+                let seen = contents::read_contents(&mutant.devices, &self.options);
                 (seen, !mutant.is_forged && !self.has_logs)
             }
         }
     }
 
     /// Examines one mutant; gives the lies that were told of it.
-    pub fn examine(&self, family: Family, seed: u64) -> Vec<String> {
-        let (mut seen, can_be_judged) = self.look(family, seed);
-        seen.shown.retain(|what, _| is_judged(what, &self.unjudged));
-        if can_be_judged { seen::lies(&self.honest, &seen) } else { Vec::new() }
+    pub fn examine_mutant(&self, family: Family, seed: u64) -> Vec<String> {
+        let (mut seen, can_be_judged) = self.read_mutant(family, seed);
+        seen.items.retain(|what, _| is_checksummed(what, &self.unchecksummed_datasets));
+        if can_be_judged { contents::silent_corruptions(&self.baseline, &seen) } else { Vec::new() }
     }
 
     /// What was done to make a mutant, for people.
-    pub fn story(&self, family: Family, seed: u64) -> Vec<String> {
+    pub fn describe_mutant(&self, family: Family, seed: u64) -> Vec<String> {
         match family {
             Family::Hostile => vec![format!("{:?}", Plan::new(seed))],
-            Family::Image => image::mutate(&self.devices, &self.others, &self.targets, seed).story,
+            Family::Image => {
+                image::mutate(&self.devices, &self.other_devices, &self.targets, seed).changes
+            }
         }
     }
 }
 
 /// How mutants are run.
 #[derive(Clone, Copy, Debug)]
-pub struct Pace {
+pub struct RunOptions {
     /// At a time.
     pub workers: usize,
     /// A mutant that takes longer hangs.
-    pub longest: Duration,
+    pub timeout: Duration,
 }
 
 /// Examines the mutants `seeds` of each family in turn, and gives what was wrong with them.
 ///
 /// # Panics
 /// If no thread can be made.
-pub fn batch(
+pub fn run_mutants(
     subject: &Arc<Subject>,
     families: &[Family],
     seeds: std::ops::Range<u64>,
-    pace: Pace,
+    pace: RunOptions,
 ) -> Vec<Failure> {
     let next = AtomicU64::new(seeds.start);
     let mut failures = std::thread::scope(|scope| {
@@ -148,7 +159,7 @@ pub fn batch(
                     return failures;
                 }
                 for family in families {
-                    failures.extend(one(subject, *family, seed, pace.longest));
+                    failures.extend(run_mutant(subject, *family, seed, pace.timeout));
                 }
             }
         };
@@ -159,12 +170,17 @@ pub fn batch(
     failures
 }
 
-fn one(subject: &Arc<Subject>, family: Family, seed: u64, longest: Duration) -> Option<Failure> {
+fn run_mutant(
+    subject: &Arc<Subject>,
+    family: Family,
+    seed: u64,
+    longest: Duration,
+) -> Option<Failure> {
     let theirs = Arc::clone(subject);
     let label = format!("mutate {} {} {seed}", subject.name, family.name());
-    let what = watched(&label, longest, move || theirs.examine(family, seed));
+    let what = run_watched(&label, longest, move || theirs.examine_mutant(family, seed));
     let (subject, family) = (subject.name.clone(), family.name());
-    what.map(|what| Failure { subject, family, seed, what })
+    what.map(|what| Failure { subject, family, seed, problem: what })
 }
 
 /// Does some work in a thread of its own and tells what is wrong with how it went: the lies it
@@ -172,14 +188,14 @@ fn one(subject: &Arc<Subject>, family: Family, seed: u64, longest: Duration) -> 
 ///
 /// # Panics
 /// If no thread can be made.
-pub fn watched(
+pub fn run_watched(
     label: &str,
     longest: Duration,
     work: impl FnOnce() -> Vec<String> + Send + 'static,
 ) -> Option<String> {
     let (done, result) = channel();
     let begun = Instant::now();
-    MEMORY.reset_peak_usage();
+    ALLOCATOR.reset_peak_usage();
     // a stack overflow, of which nobody can tell more, names the thread
     let builder = std::thread::Builder::new().name(label.to_owned());
     let thread = builder.spawn(move || {
@@ -189,26 +205,26 @@ pub fn watched(
     let what = match result.recv_timeout(longest) {
         Ok(Ok(lies)) if lies.is_empty() => None,
         Ok(Ok(lies)) => Some(format!("lies: {}", lies[..lies.len().min(5)].join("; "))),
-        Ok(Err(panic)) => Some(format!("panics: {}", words(&*panic))),
+        Ok(Err(panic)) => Some(format!("panics: {}", panic_message(&*panic))),
         Err(RecvTimeoutError::Timeout) => Some(format!("hangs for {longest:?}")),
         Err(RecvTimeoutError::Disconnected) => Some("ends without a word".to_owned()),
     };
     if !thread.is_finished() && what.as_ref().is_none_or(|what| !what.starts_with("hangs")) {
         let _ = thread.join();
     }
-    let peak = MEMORY.peak_usage();
-    let what = what.or_else(|| (peak > MOST_MEMORY).then(|| format!("takes {} MiB", peak >> 20)));
+    let peak = ALLOCATOR.peak_usage();
+    let what = what.or_else(|| (peak > MAX_MEMORY).then(|| format!("takes {} MiB", peak >> 20)));
     if std::env::var_os("MUTATE_SHOW").is_some() {
         eprintln!("{label}: {:?}, {} MiB, {what:?}", begun.elapsed(), peak >> 20);
     }
     what
 }
 
-fn is_judged(what: &str, unjudged: &HashSet<String>) -> bool {
+fn is_checksummed(what: &str, unjudged: &HashSet<String>) -> bool {
     what.split_once(':').is_none_or(|(dataset, _)| !unjudged.contains(dataset))
 }
 
-fn without_checksums(fixture: &Fixture) -> HashSet<String> {
+fn find_unchecksummed_datasets(fixture: &Fixture) -> HashSet<String> {
     let datasets = fixture.manifest.get("datasets").and_then(|datasets| datasets.as_array());
     let is_off = |dataset: &&serde_json::Value| {
         let checksum = &dataset["properties"]["checksum"];
@@ -218,12 +234,12 @@ fn without_checksums(fixture: &Fixture) -> HashSet<String> {
     names.filter_map(|dataset| dataset["name"].as_str().map(str::to_owned)).collect()
 }
 
-fn devices_of(fixture: &Fixture) -> Vec<Arc<dyn Device>> {
+fn open_images(fixture: &Fixture) -> Vec<Arc<dyn Device>> {
     let open = |path: PathBuf| Arc::new(File::open(&path).expect("an image")) as Arc<dyn Device>;
     fixture.images().into_iter().map(open).collect()
 }
 
-fn words(panic: &(dyn std::any::Any + Send)) -> String {
+fn panic_message(panic: &(dyn std::any::Any + Send)) -> String {
     let text = panic.downcast_ref::<String>().cloned();
     let text = text.or_else(|| panic.downcast_ref::<&str>().map(|text| (*text).to_owned()));
     text.unwrap_or_else(|| "something".to_owned())

@@ -5,7 +5,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde_json::Value;
 
 /// Properties of an import, not of the images.
-const PASSING: [&str; 5] = ["load_guid", "mounted", "altroot", "readonly", "snapshots_changed"];
+const VOLATILE_PROPERTIES: [&str; 5] =
+    ["load_guid", "mounted", "altroot", "readonly", "snapshots_changed"];
 
 /// What differs between the datasets that OpenZFS recorded and those that we show, a line each. Where
 /// OpenZFS gave up replaying a log, as it cannot remove an attribute that is no more, we show more.
@@ -17,11 +18,11 @@ pub fn differences(theirs: &Value, ours: &Value) -> Vec<String> {
         .flatten()
         .filter_map(Value::as_str)
         .collect();
-    let mut left = by_name(ours);
-    for (name, theirs) in by_name(theirs) {
+    let mut left = datasets_by_name(ours);
+    for (name, theirs) in datasets_by_name(theirs) {
         match left.remove(&name) {
             Some(_) if stopped.contains(&name.as_str()) => (),
-            Some(ours) => dataset(&name, theirs, ours, &mut out),
+            Some(ours) => compare_datasets(&name, theirs, ours, &mut out),
             None => out.push(format!("{name}: is not shown")),
         }
     }
@@ -29,7 +30,7 @@ pub fn differences(theirs: &Value, ours: &Value) -> Vec<String> {
     out
 }
 
-fn by_name(manifest: &Value) -> BTreeMap<String, &Value> {
+fn datasets_by_name(manifest: &Value) -> BTreeMap<String, &Value> {
     let datasets = manifest["datasets"].as_array();
     let named = |dataset: &'_ _| -> Option<String> {
         let dataset: &Value = dataset;
@@ -38,43 +39,48 @@ fn by_name(manifest: &Value) -> BTreeMap<String, &Value> {
     datasets.into_iter().flatten().filter_map(|dataset| Some((named(dataset)?, dataset))).collect()
 }
 
-fn dataset(name: &str, theirs: &Value, ours: &Value, out: &mut Vec<String>) {
-    for key in keys(theirs, ours) {
+fn compare_datasets(name: &str, theirs: &Value, ours: &Value, out: &mut Vec<String>) {
+    for key in all_keys(theirs, ours) {
         match key.as_str() {
-            "entries" => entries(name, &theirs[&key], &ours[&key], out),
+            "entries" => compare_entries(name, &theirs[&key], &ours[&key], out),
             "properties" => {
-                for property in keys(&theirs[&key], &ours[&key]) {
-                    if !PASSING.contains(&property.as_str()) {
+                for property in all_keys(&theirs[&key], &ours[&key]) {
+                    if !VOLATILE_PROPERTIES.contains(&property.as_str()) {
                         let place = format!("{name}: {property}");
-                        same(&place, &theirs[&key][&property], &ours[&key][&property], out);
+                        compare_values(
+                            &place,
+                            &theirs[&key][&property],
+                            &ours[&key][&property],
+                            out,
+                        );
                     }
                 }
             }
             // made when it is asked for, with the words of another program
             "refused" => {}
-            _ => same(&format!("{name}: {key}"), &theirs[&key], &ours[&key], out),
+            _ => compare_values(&format!("{name}: {key}"), &theirs[&key], &ours[&key], out),
         }
     }
 }
 
-fn entries(name: &str, theirs: &Value, ours: &Value, out: &mut Vec<String>) {
-    let mut left = by_path(ours);
-    for (path, theirs) in by_path(theirs) {
+fn compare_entries(name: &str, theirs: &Value, ours: &Value, out: &mut Vec<String>) {
+    let mut left = entries_by_path(ours);
+    for (path, theirs) in entries_by_path(theirs) {
         let Some(ours) = left.remove(&path) else {
             out.push(format!("{name}: {path}: is not shown"));
             continue;
         };
-        for key in keys(theirs, ours) {
+        for key in all_keys(theirs, ours) {
             // a replay sets some times to its own: those are not written down
             if key != "mtime_ns" || !theirs[&key].is_null() {
-                same(&format!("{name}: {path}: {key}"), &theirs[&key], &ours[&key], out);
+                compare_values(&format!("{name}: {path}: {key}"), &theirs[&key], &ours[&key], out);
             }
         }
     }
     out.extend(left.keys().map(|path| format!("{name}: {path}: does not exist")));
 }
 
-fn by_path(entries: &Value) -> BTreeMap<String, &Value> {
+fn entries_by_path(entries: &Value) -> BTreeMap<String, &Value> {
     let path = |entry: &Value| {
         let hex = entry["path_hex"].as_str().map(|hex| format!("hex {hex}"));
         entry["path"].as_str().map(str::to_owned).or(hex).unwrap_or_default()
@@ -82,14 +88,14 @@ fn by_path(entries: &Value) -> BTreeMap<String, &Value> {
     entries.as_array().into_iter().flatten().map(|entry| (path(entry), entry)).collect()
 }
 
-fn same(place: &str, theirs: &Value, ours: &Value, out: &mut Vec<String>) {
+fn compare_values(place: &str, theirs: &Value, ours: &Value, out: &mut Vec<String>) {
     if theirs != ours {
         let short = |value: &Value| value.to_string().chars().take(300).collect::<String>();
         out.push(format!("{place}: {} here, {} there", short(ours), short(theirs)));
     }
 }
 
-fn keys(theirs: &Value, ours: &Value) -> BTreeSet<String> {
+fn all_keys(theirs: &Value, ours: &Value) -> BTreeSet<String> {
     let of = |value: &Value| value.as_object().map(|map| map.keys().cloned().collect::<Vec<_>>());
     [of(theirs), of(ours)].into_iter().flatten().flatten().collect()
 }
@@ -100,7 +106,7 @@ mod tests {
 
     use super::differences;
 
-    fn pool(sha: &str, used: &str) -> Value {
+    fn pool_manifest(sha: &str, used: &str) -> Value {
         json!({"datasets": [{"name": "tank", "type": "filesystem",
             "properties": {"used": used, "mounted": sha},
             "entries": [{"path": ".", "type": "dir"}, {"path": "a", "sha256": sha}]}]})
@@ -108,31 +114,34 @@ mod tests {
 
     #[test]
     fn every_difference_is_a_line() {
-        assert_eq!(differences(&pool("1", "5"), &pool("1", "5")), Vec::<String>::new());
-        let lines = differences(&pool("1", "5"), &pool("2", "6"));
+        assert_eq!(
+            differences(&pool_manifest("1", "5"), &pool_manifest("1", "5")),
+            Vec::<String>::new()
+        );
+        let lines = differences(&pool_manifest("1", "5"), &pool_manifest("2", "6"));
         assert_eq!(
             lines,
             ["tank: a: sha256: \"2\" here, \"1\" there", "tank: used: \"6\" here, \"5\" there"]
         );
         let none = json!({"datasets": []});
-        assert_eq!(differences(&pool("1", "5"), &none), ["tank: is not shown"]);
-        assert_eq!(differences(&none, &pool("1", "5")), ["tank: does not exist"]);
+        assert_eq!(differences(&pool_manifest("1", "5"), &none), ["tank: is not shown"]);
+        assert_eq!(differences(&none, &pool_manifest("1", "5")), ["tank: does not exist"]);
     }
 
     #[test]
-    fn what_openzfs_did_not_replay_in_full_is_not_compared() {
-        let mut theirs = pool("1", "5");
+    fn partly_replayed_datasets_are_not_compared() {
+        let mut theirs = pool_manifest("1", "5");
         theirs["replay_stopped"] = json!(["tank"]);
-        assert_eq!(differences(&theirs, &pool("2", "5")), Vec::<String>::new());
+        assert_eq!(differences(&theirs, &pool_manifest("2", "5")), Vec::<String>::new());
         theirs["replay_stopped"] = json!(["tank/other"]);
-        assert_eq!(differences(&theirs, &pool("2", "5")).len(), 1);
+        assert_eq!(differences(&theirs, &pool_manifest("2", "5")).len(), 1);
         // it must be there all the same
         theirs["replay_stopped"] = json!(["tank"]);
         assert_eq!(differences(&theirs, &json!({"datasets": []})).len(), 1);
     }
 
     #[test]
-    fn a_time_that_is_not_written_down_is_not_compared() {
+    fn missing_times_are_not_compared() {
         let with = |time: Value| json!({"datasets": [{"name": "a", "entries": [time]}]});
         let (unknown, ours) = (json!({"path": "f"}), json!({"path": "f", "mtime_ns": 5}));
         assert_eq!(differences(&with(unknown), &with(ours.clone())), Vec::<String>::new());

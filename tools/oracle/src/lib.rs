@@ -9,12 +9,12 @@
 #![forbid(unsafe_code)]
 
 mod compare;
-mod judge;
-pub mod ours;
-mod trip;
+mod manifest_check;
+pub mod random_pool;
+mod round_trip;
 mod vm;
 
 pub use compare::differences;
-pub use judge::{Error, judge};
-pub use trip::{Tools, zdb};
+pub use manifest_check::{Error, check_manifest};
+pub use round_trip::{RoundTripRunner, zdb_errors};
 pub use vm::Vm;

@@ -14,15 +14,15 @@ fn main() -> ExitCode {
     };
     let mut all_agree = true;
     for folder in folders {
-        all_agree &= shown(poolhouse, folder);
+        all_agree &= report_folder(poolhouse, folder);
     }
     if all_agree { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
 /// Judges a folder and tells of it.
-fn shown(poolhouse: &Path, folder: &Path) -> bool {
+fn report_folder(poolhouse: &Path, folder: &Path) -> bool {
     let name = folder.display();
-    match oracle::judge(poolhouse, folder) {
+    match oracle::check_manifest(poolhouse, folder) {
         Ok(lines) if lines.is_empty() => {
             println!("{name}: agrees");
             true

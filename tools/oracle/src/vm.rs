@@ -13,7 +13,7 @@ pub struct Vm {
 
 impl Vm {
     /// The program that `POOLHOUSE_ORACLE` names, else the project's own; or why it cannot be.
-    pub fn found(project: &Path) -> Result<Self, String> {
+    pub fn locate(project: &Path) -> Result<Self, String> {
         if let Some(program) = std::env::var_os("POOLHOUSE_ORACLE").filter(|name| !name.is_empty())
         {
             return Ok(Self { program: program.into() });
@@ -32,7 +32,7 @@ impl Vm {
     }
 
     /// Runs a script there, with files as its disks; gives what it printed.
-    pub fn run(
+    pub fn run_script(
         &self,
         share: &Path,
         disks: &[PathBuf],

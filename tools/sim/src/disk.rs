@@ -4,18 +4,18 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use device::{Device, Error, MemoryDevice};
 
-use crate::cut::sectors;
-use crate::fault::{Fault, overlap};
-use crate::{Event, Journal, Seed, What};
+use crate::fault::{Fault, ranges_overlap};
+use crate::power_cut::split_sectors;
+use crate::{Event, EventKind, Journal, Random};
 
 /// Several drives with one journal.
 #[derive(Debug)]
-pub struct Storm {
+pub struct DiskArray {
     disks: Vec<Arc<Disk>>,
     journal: Journal,
 }
 
-impl Storm {
+impl DiskArray {
     /// Empty drives of these sizes, in bytes.
     pub fn new(sizes: &[u64]) -> Self {
         let blank =
@@ -66,19 +66,19 @@ impl Disk {
     }
 
     /// Puts everything right again, but not what was done to the medium.
-    pub fn mend(&self) {
+    pub fn clear_faults(&self) {
         self.faults().clear();
     }
 
     /// Changes one bit in each of `sectors` sectors of the range (bytes) on the medium.
-    pub fn rot(&self, range: std::ops::Range<u64>, sectors: u32, seed: &mut Seed) {
+    pub fn flip_bits(&self, range: std::ops::Range<u64>, sectors: u32, seed: &mut Random) {
         let end = range.end.min(self.memory.size());
         for _ in 0..sectors {
-            let at = range.start + seed.below(end.saturating_sub(range.start).max(1));
+            let at = range.start + seed.next_below(end.saturating_sub(range.start).max(1));
             let mut byte = [0];
             if self.memory.read_at(at, &mut byte).is_ok() {
-                byte[0] ^= 1 << seed.below(8);
-                self.write(at, &byte);
+                byte[0] ^= 1 << seed.next_below(8);
+                self.write_and_record(at, &byte);
             }
         }
     }
@@ -92,34 +92,34 @@ impl Disk {
         self.faults.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn any(&self, hit: impl Fn(&Fault) -> bool) -> bool {
+    fn has_fault(&self, hit: impl Fn(&Fault) -> bool) -> bool {
         self.faults().iter().any(hit)
     }
 
-    fn note(&self, what: What) {
-        self.journal.record().events.push(Event { disk: self.index, what });
+    fn record_event(&self, what: EventKind) {
+        self.journal.lock().events.push(Event { disk: self.index, kind: what });
     }
 
     /// Writes and notes it, as far as there is room.
-    fn write(&self, offset: u64, bytes: &[u8]) {
+    fn write_and_record(&self, offset: u64, bytes: &[u8]) {
         let room = self.memory.size().saturating_sub(offset);
         let bytes = &bytes[..bytes.len().min(usize::try_from(room).unwrap_or(usize::MAX))];
         if self.memory.write_at(offset, bytes).is_ok() && !bytes.is_empty() {
-            self.note(What::Write { offset, bytes: bytes.into() });
+            self.record_event(EventKind::Write { offset, bytes: bytes.into() });
         }
     }
 
     /// Writes about half of the sectors.
-    fn write_some(&self, offset: u64, bytes: &[u8]) {
-        let mut chance = Seed::new(self.journal.len() as u64);
-        for (at, sector) in sectors(offset, bytes) {
-            if chance.percent(50) {
-                self.write(at, sector);
+    fn write_torn(&self, offset: u64, bytes: &[u8]) {
+        let mut chance = Random::new(self.journal.len() as u64);
+        for (at, sector) in split_sectors(offset, bytes) {
+            if chance.chance_percent(50) {
+                self.write_and_record(at, sector);
             }
         }
     }
 
-    fn end(&self, offset: u64, length: usize) -> Result<(), Error> {
+    fn check_range(&self, offset: u64, length: usize) -> Result<(), Error> {
         let size = self.memory.size();
         match offset.checked_add(length as u64) {
             Some(end) if end <= size => Ok(()),
@@ -131,7 +131,7 @@ impl Disk {
     }
 }
 
-const REASON: &str = "the storm said so";
+const FAULT_REASON: &str = "the storm said so";
 
 impl Device for Disk {
     fn size(&self) -> u64 {
@@ -145,8 +145,8 @@ impl Device for Disk {
     fn read_at(&self, offset: u64, into: &mut [u8]) -> Result<(), Error> {
         let length = into.len();
         let range = offset..offset.saturating_add(length as u64);
-        if self.any(|fault| fault.fails_read(&range)) {
-            let (device, reason) = (self.name().to_owned(), REASON.to_owned());
+        if self.has_fault(|fault| fault.fails_read(&range)) {
+            let (device, reason) = (self.name().to_owned(), FAULT_REASON.to_owned());
             return Err(Error::Read { device, offset, length, reason });
         }
         self.memory.read_at(offset, into)
@@ -157,24 +157,25 @@ impl Device for Disk {
     }
 
     fn write_at(&self, offset: u64, from: &[u8]) -> Result<(), Error> {
-        self.end(offset, from.len())?;
+        self.check_range(offset, from.len())?;
         let range = offset..offset.saturating_add(from.len() as u64);
-        if self.any(|fault| fault.fails_write(&range)) {
-            if !self.any(|fault| matches!(fault, Fault::Gone | Fault::Short(_))) {
-                self.write_some(offset, from);
+        if self.has_fault(|fault| fault.fails_write(&range)) {
+            if !self.has_fault(|fault| matches!(fault, Fault::Removed | Fault::Truncated(_))) {
+                self.write_torn(offset, from);
             }
-            let (device, reason) = (self.name().to_owned(), REASON.to_owned());
+            let (device, reason) = (self.name().to_owned(), FAULT_REASON.to_owned());
             return Err(Error::Write { device, offset, length: from.len(), reason });
         }
-        let lost = |fault: &Fault| matches!(fault, Fault::Lost(hit) if overlap(hit, &range));
-        if self.any(lost) {
+        let lost =
+            |fault: &Fault| matches!(fault, Fault::LostWrite(hit) if ranges_overlap(hit, &range));
+        if self.has_fault(lost) {
             return Ok(());
         }
         let astray = self.faults().iter().find_map(|fault| match fault {
-            Fault::Astray(hit, by) if hit.contains(&offset) => Some(*by),
+            Fault::MisdirectedWrite(hit, by) if hit.contains(&offset) => Some(*by),
             _ => None,
         });
-        self.write(offset.saturating_add(astray.unwrap_or(0)), from);
+        self.write_and_record(offset.saturating_add(astray.unwrap_or(0)), from);
         Ok(())
     }
 
@@ -184,12 +185,12 @@ impl Device for Disk {
     }
 
     fn flush(&self) -> Result<(), Error> {
-        if self.any(Fault::fails_flush) {
-            self.note(What::FailedFlush);
-            let (device, reason) = (self.name().to_owned(), REASON.to_owned());
+        if self.has_fault(Fault::fails_flush) {
+            self.record_event(EventKind::FailedFlush);
+            let (device, reason) = (self.name().to_owned(), FAULT_REASON.to_owned());
             return Err(Error::Flush { device, reason });
         }
-        self.note(What::Flush);
+        self.record_event(EventKind::Flush);
         Ok(())
     }
 }

@@ -12,22 +12,22 @@ pub enum Fault {
     /// Flushing fails.
     Flush,
     /// Nothing succeeds.
-    Gone,
+    Removed,
     /// It ends there, whatever size it gave.
-    Short(u64),
+    Truncated(u64),
     /// Writes that touch the range never reach the medium, and nobody is told.
-    Lost(Range<u64>),
+    LostWrite(Range<u64>),
     /// Writes that begin in the range end up so many bytes further on, and nobody is told.
-    Astray(Range<u64>, u64),
+    MisdirectedWrite(Range<u64>, u64),
 }
 
 impl Fault {
     /// Whether a read of the range fails.
     pub(crate) fn fails_read(&self, wanted: &Range<u64>) -> bool {
         match self {
-            Self::Read(range) => overlap(range, wanted),
-            Self::Gone => true,
-            Self::Short(size) => wanted.end > *size,
+            Self::Read(range) => ranges_overlap(range, wanted),
+            Self::Removed => true,
+            Self::Truncated(size) => wanted.end > *size,
             _ => false,
         }
     }
@@ -35,20 +35,20 @@ impl Fault {
     /// Whether a write of the range fails.
     pub(crate) fn fails_write(&self, wanted: &Range<u64>) -> bool {
         match self {
-            Self::Write(range) => overlap(range, wanted),
-            Self::Gone => true,
-            Self::Short(size) => wanted.end > *size,
+            Self::Write(range) => ranges_overlap(range, wanted),
+            Self::Removed => true,
+            Self::Truncated(size) => wanted.end > *size,
             _ => false,
         }
     }
 
     /// Whether a flush fails.
     pub(crate) const fn fails_flush(&self) -> bool {
-        matches!(self, Self::Flush | Self::Gone)
+        matches!(self, Self::Flush | Self::Removed)
     }
 }
 
 /// Whether two ranges have something in common.
-pub(crate) const fn overlap(one: &Range<u64>, other: &Range<u64>) -> bool {
+pub(crate) const fn ranges_overlap(one: &Range<u64>, other: &Range<u64>) -> bool {
     one.start < other.end && other.start < one.end
 }

@@ -4,11 +4,11 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use device::MemoryDevice;
 
-use crate::cut::Sweep;
+use crate::power_cut::JournalCursor;
 
 /// What was asked of a drive.
 #[derive(Clone, Debug)]
-pub enum What {
+pub enum EventKind {
     /// Bytes were written.
     Write {
         /// Where, in bytes from the drive's start.
@@ -28,36 +28,40 @@ pub struct Event {
     /// The index of the drive.
     pub disk: usize,
     /// What was asked of it.
-    pub what: What,
+    pub kind: EventKind,
 }
 
 /// What a journal holds.
 #[derive(Debug)]
-pub(crate) struct Record {
+pub(crate) struct JournalState {
     /// The drives before the first request.
-    pub(crate) start: Vec<MemoryDevice>,
+    pub(crate) initial_disks: Vec<MemoryDevice>,
     /// The requests.
     pub(crate) events: Vec<Event>,
     /// Where the last cut was made, so that the next need not begin from the start.
-    pub(crate) sweep: Option<Sweep>,
+    pub(crate) cursor: Option<JournalCursor>,
 }
 
 /// All that was asked of a set of drives, in order. Clones are the same journal.
 #[derive(Clone, Debug)]
-pub struct Journal(Arc<Mutex<Record>>);
+pub struct Journal(Arc<Mutex<JournalState>>);
 
 impl Journal {
     pub(crate) fn new(start: Vec<MemoryDevice>) -> Self {
-        Self(Arc::new(Mutex::new(Record { start, events: Vec::new(), sweep: None })))
+        Self(Arc::new(Mutex::new(JournalState {
+            initial_disks: start,
+            events: Vec::new(),
+            cursor: None,
+        })))
     }
 
-    pub(crate) fn record(&self) -> MutexGuard<'_, Record> {
+    pub(crate) fn lock(&self) -> MutexGuard<'_, JournalState> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// How many requests there were: a point in time.
     pub fn len(&self) -> usize {
-        self.record().events.len()
+        self.lock().events.len()
     }
 
     /// Whether there were none.
@@ -67,22 +71,22 @@ impl Journal {
 
     /// The requests from the `from`-th on.
     pub fn events(&self, from: usize) -> Vec<Event> {
-        self.record().events.get(from..).unwrap_or_default().to_vec()
+        self.lock().events.get(from..).unwrap_or_default().to_vec()
     }
 
     /// The drives as they could be found if the power had failed after the first `at` requests.
     /// `seed` chooses among the ways; 0: nothing is there that was not flushed, 1: everything is.
     /// Cuts at rising points are cheap: each goes on from the one before.
-    pub fn cut(&self, at: usize, seed: u64) -> Vec<MemoryDevice> {
-        let mut record = self.record();
-        let Record { start, events, sweep } = &mut *record;
+    pub fn cut_power(&self, at: usize, seed: u64) -> Vec<MemoryDevice> {
+        let mut record = self.lock();
+        let JournalState { initial_disks: start, events, cursor: sweep } = &mut *record;
         let at = at.min(events.len());
         let mut reached = match sweep.take() {
-            Some(sweep) if sweep.at() <= at => sweep,
-            _ => Sweep::new(start),
+            Some(sweep) if sweep.position() <= at => sweep,
+            _ => JournalCursor::new(start),
         };
         reached.advance(events, at);
-        let found = reached.cut(events, seed);
+        let found = reached.cut_power(events, seed);
         *sweep = Some(reached);
         found
     }

@@ -36,16 +36,16 @@
 //! whatever is hit, nothing may be returned as data that is not.
 #![forbid(unsafe_code)]
 
-mod cut;
 mod disk;
 mod fault;
 mod journal;
-mod seed;
+mod power_cut;
+mod random;
 
-pub use disk::{Disk, Storm};
+pub use disk::{Disk, DiskArray};
 pub use fault::Fault;
-pub use journal::{Event, Journal, What};
-pub use seed::Seed;
+pub use journal::{Event, EventKind, Journal};
+pub use random::Random;
 
 /// The unit in which a write is torn, in bytes.
 pub const SECTOR: usize = 512;

@@ -13,21 +13,21 @@
 //! A [`Taken`] is a pool that somebody else made, taken over and cut.
 #![forbid(unsafe_code)]
 
-mod bytes;
-mod cut;
+mod content;
+mod file_state;
+mod foreign_pool;
 mod model;
 mod op;
 mod pool;
+mod power_cut;
 mod run;
-mod seen;
-mod taken;
 mod tree;
 mod workload;
 
-pub use cut::{Cut, Failure};
+pub use foreign_pool::ForeignPool;
 pub use model::Model;
 pub use op::Op;
-pub use pool::{Base, Shape};
+pub use pool::{BasePool, PoolLayout};
+pub use power_cut::{Failure, PowerCut};
 pub use run::Run;
-pub use taken::Taken;
 pub use workload::Workload;

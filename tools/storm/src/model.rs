@@ -7,7 +7,7 @@ use crate::tree::Tree;
 
 /// A file system.
 #[derive(Clone, Debug)]
-pub(crate) struct Set {
+pub(crate) struct DatasetModel {
     pub(crate) tree: Arc<Tree>,
     /// Its snapshots, oldest first.
     pub(crate) snapshots: Vec<(String, Arc<Tree>)>,
@@ -18,10 +18,10 @@ pub(crate) struct Set {
 /// What a pool must hold: its datasets by their full names.
 #[derive(Clone, Debug)]
 pub struct Model {
-    pub(crate) sets: BTreeMap<String, Set>,
+    pub(crate) datasets: BTreeMap<String, DatasetModel>,
 }
 
-impl Set {
+impl DatasetModel {
     pub(crate) fn new(tree: Arc<Tree>, origin: Option<String>) -> Self {
         Self { tree, snapshots: Vec::new(), origin }
     }
@@ -30,27 +30,27 @@ impl Set {
 impl Model {
     /// A pool with its root file system alone, made at `now`.
     pub(crate) fn new(pool: &str, now: i64) -> Self {
-        let root = Set::new(Arc::new(Tree::new(now)), None);
-        Self { sets: [(pool.to_owned(), root)].into() }
+        let root = DatasetModel::new(Arc::new(Tree::new(now)), None);
+        Self { datasets: [(pool.to_owned(), root)].into() }
     }
 
     pub(crate) fn tree(&self, set: &str) -> &Tree {
-        &self.sets[set].tree
+        &self.datasets[set].tree
     }
 
-    pub(crate) fn set(&mut self, set: &str) -> &mut Set {
-        self.sets.get_mut(set).expect("operations name datasets that are there")
+    pub(crate) fn dataset_mut(&mut self, set: &str) -> &mut DatasetModel {
+        self.datasets.get_mut(set).expect("operations name datasets that are there")
     }
 
     /// Whether a clone depends on a snapshot.
     pub(crate) fn has_clones(&self, snapshot: &str) -> bool {
-        self.sets.values().any(|set| set.origin.as_deref() == Some(snapshot))
+        self.datasets.values().any(|set| set.origin.as_deref() == Some(snapshot))
     }
 
     /// All file systems and snapshots by their full names.
-    pub(crate) fn all(&self) -> BTreeMap<String, &Arc<Tree>> {
+    pub(crate) fn all_trees(&self) -> BTreeMap<String, &Arc<Tree>> {
         let mut all = BTreeMap::new();
-        for (name, set) in &self.sets {
+        for (name, set) in &self.datasets {
             all.insert(name.clone(), &set.tree);
             for (snapshot, tree) in &set.snapshots {
                 all.insert(format!("{name}@{snapshot}"), tree);

@@ -9,21 +9,21 @@ use engine::pool::{
 };
 use units::ObjectId;
 
-use crate::bytes::content;
-use crate::model::{Model, Set};
-use crate::pool::START;
-use crate::seen::What;
-use crate::tree::{OWNER, Tree, parent};
+use crate::content::generate_content;
+use crate::file_state::FileContent;
+use crate::model::{DatasetModel, Model};
+use crate::pool::POOL_CREATED_AT;
+use crate::tree::{OWNER_UID, Tree, parent_path};
 
 /// An operation on files. An extended attribute without a length goes; what is named is written while it
 /// has no name; what shares is new, and has what cannot be shared copied.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Act {
+pub enum FileOp {
     Create { path: String },
-    Write { path: String, at: u64, length: usize, seed: u64 },
+    Write { path: String, offset: u64, length: usize, seed: u64 },
     Append { path: String, length: usize, seed: u64 },
     Truncate { path: String, size: u64 },
-    Punch { path: String, from: u64, to: u64 },
+    PunchHole { path: String, start: u64, end: u64 },
     Rename { from: String, to: String },
     Unlink { path: String },
     Mkdir { path: String },
@@ -32,8 +32,8 @@ pub enum Act {
     Symlink { path: String, target: String },
     SetAttr { path: String, mode: u32, owner: u32 },
     SetXattr { path: String, name: String, length: Option<usize>, seed: u64 },
-    Name { path: String, length: usize, seed: u64 },
-    Share { path: String, to: String },
+    LinkTmpfile { path: String, length: usize, seed: u64 },
+    CloneBlocks { path: String, to: String },
 }
 
 /// An operation on a pool.
@@ -41,88 +41,97 @@ pub enum Act {
 #[expect(missing_docs, reason = "each is the field's name of it")]
 pub enum Op {
     File {
-        set: String,
-        act: Act,
+        dataset: String,
+        op: FileOp,
     },
     Sync,
     /// All that was done to the files of a file system.
     Fsync {
-        set: String,
+        dataset: String,
     },
-    NewSet {
-        set: String,
+    CreateDataset {
+        dataset: String,
     },
-    DestroySet {
-        set: String,
+    DestroyDataset {
+        dataset: String,
     },
     Snapshot {
-        set: String,
+        dataset: String,
         name: String,
     },
     DestroySnapshot {
-        set: String,
+        dataset: String,
         name: String,
     },
     Rollback {
-        set: String,
+        dataset: String,
     },
     Clone {
-        set: String,
-        name: String,
-        new: String,
+        dataset: String,
+        snapshot: String,
+        target: String,
     },
 }
 
 impl Op {
-    pub(crate) fn model(&self, model: &mut Model, now: i64) {
+    pub(crate) fn apply_to_model(&self, model: &mut Model, now: i64) {
         match self {
-            Self::File { set, act } => act.model(Arc::make_mut(&mut model.set(set).tree), now),
-            Self::Sync | Self::Fsync { .. } => {}
-            Self::NewSet { set } => {
-                // its files are made at the time that the pool's own clock says
-                model.sets.insert(set.clone(), Set::new(Arc::new(Tree::new(START)), None));
+            Self::File { dataset: set, op: act } => {
+                act.apply_to_tree(Arc::make_mut(&mut model.dataset_mut(set).tree), now)
             }
-            Self::DestroySet { set } => drop(model.sets.remove(set)),
-            Self::Snapshot { set, name } => {
-                let set = model.set(set);
+            Self::Sync | Self::Fsync { .. } => {}
+            Self::CreateDataset { dataset: set } => {
+                // its files are made at the time that the pool's own clock says
+                model.datasets.insert(
+                    set.clone(),
+                    DatasetModel::new(Arc::new(Tree::new(POOL_CREATED_AT)), None),
+                );
+            }
+            Self::DestroyDataset { dataset: set } => drop(model.datasets.remove(set)),
+            Self::Snapshot { dataset: set, name } => {
+                let set = model.dataset_mut(set);
                 set.snapshots.push((name.clone(), Arc::clone(&set.tree)));
             }
-            Self::DestroySnapshot { set, name } => {
-                model.set(set).snapshots.retain(|(known, _)| known != name);
+            Self::DestroySnapshot { dataset: set, name } => {
+                model.dataset_mut(set).snapshots.retain(|(known, _)| known != name);
             }
-            Self::Rollback { set } => {
-                let set = model.set(set);
+            Self::Rollback { dataset: set } => {
+                let set = model.dataset_mut(set);
                 let newest = set.snapshots.last().expect("there is one to go back to");
                 set.tree = Arc::clone(&newest.1);
             }
-            Self::Clone { set, name, new } => {
-                let snapshots = &model.sets[set].snapshots;
+            Self::Clone { dataset: set, snapshot: name, target: new } => {
+                let snapshots = &model.datasets[set].snapshots;
                 let found = snapshots.iter().find(|(known, _)| known == name);
                 let tree = Arc::clone(&found.expect("what is cloned is there").1);
                 let origin = Some(format!("{set}@{name}"));
-                model.sets.insert(new.clone(), Set::new(tree, origin));
+                model.datasets.insert(new.clone(), DatasetModel::new(tree, origin));
             }
         }
     }
 
-    pub(crate) fn pool(&self, held: &Pool, now: i64) -> Result<(), String> {
+    pub(crate) fn apply_to_pool(&self, held: &Pool, now: i64) -> Result<(), String> {
         let plain = |set: &String| NewDataset { name: set.clone(), properties: Vec::new() };
         let done = match self {
-            Self::File { set, act } => {
+            Self::File { dataset: set, op: act } => {
                 let fs = held.filesystem(set).map_err(|error| format!("{set}: {error}"))?;
-                return Hand { live: fs, now }.act(act).map_err(|why| format!("{self:?}: {why}"));
+                return FileOpExecutor { filesystem: fs, now }
+                    .execute(act)
+                    .map_err(|why| format!("{self:?}: {why}"));
             }
             Self::Sync => held.sync(),
-            Self::Fsync { set } => {
+            Self::Fsync { dataset: set } => {
                 let fs = held.filesystem(set).map_err(|error| format!("{set}: {error}"))?;
                 return fs.fsync(None).map_err(|error| format!("{self:?}: {error}"));
             }
-            Self::NewSet { set } => held.create_filesystem(&plain(set)),
-            Self::DestroySet { set } => held.destroy(set),
-            Self::Snapshot { set, name } => held.create_snapshots(&[format!("{set}@{name}")]),
-            Self::DestroySnapshot { set, name } => held.destroy(&format!("{set}@{name}")),
-            Self::Rollback { set } => held.rollback_dataset(set),
-            Self::Clone { set, name, new } => {
+            Self::CreateDataset { dataset: set } => held.create_filesystem(&plain(set)),
+            Self::DestroyDataset { dataset: set } => held.destroy(set),
+            Self::Snapshot { dataset: set, name } => {
+                held.create_snapshots(&[format!("{set}@{name}")])
+            }
+            Self::DestroySnapshot { dataset: set, name } => held.destroy(&format!("{set}@{name}")),
+            Self::Rollback { dataset: set } => held.rollback_dataset(set),
+            Self::Clone { dataset: set, snapshot: name, target: new } => {
                 held.clone_snapshot(&format!("{set}@{name}"), &plain(new))
             }
         };
@@ -130,52 +139,58 @@ impl Op {
     }
 }
 
-impl Act {
-    fn model(&self, tree: &mut Tree, now: i64) {
+impl FileOp {
+    fn apply_to_tree(&self, tree: &mut Tree, now: i64) {
         match self {
-            Self::Create { path } => tree.make(path, What::File(Arc::default()), 0o644, now),
-            Self::Write { path, at, length, seed } => {
+            Self::Create { path } => {
+                tree.create(path, FileContent::File(Arc::default()), 0o644, now)
+            }
+            Self::Write { path, offset: at, length, seed } => {
                 let start = usize::try_from(*at).unwrap_or(0);
-                tree.change(path, now, |bytes| put(bytes, start, &content(*seed, *length)));
+                tree.edit_content(path, now, |bytes| {
+                    write_bytes(bytes, start, &generate_content(*seed, *length))
+                });
             }
             Self::Append { path, length, seed } => {
-                tree.change(path, now, |bytes| bytes.extend(content(*seed, *length)));
+                tree.edit_content(path, now, |bytes| {
+                    bytes.extend(generate_content(*seed, *length))
+                });
             }
             Self::Truncate { path, size } => {
                 let size = usize::try_from(*size).unwrap_or(0);
-                tree.change(path, now, |bytes| bytes.resize(size, 0));
+                tree.edit_content(path, now, |bytes| bytes.resize(size, 0));
             }
-            Self::Punch { path, from, to } => {
+            Self::PunchHole { path, start: from, end: to } => {
                 let end = usize::try_from(*to).unwrap_or(0).min(tree.size(path));
                 let start = usize::try_from(*from).unwrap_or(0);
                 if start < end {
-                    tree.change(path, now, |bytes| bytes[start..end].fill(0));
+                    tree.edit_content(path, now, |bytes| bytes[start..end].fill(0));
                 }
             }
             Self::Rename { from, to } => tree.rename(from, to, now),
             Self::Unlink { path } | Self::Rmdir { path } => tree.unlink(path, now),
-            Self::Mkdir { path } => tree.make(path, What::Directory, 0o755, now),
+            Self::Mkdir { path } => tree.create(path, FileContent::Directory, 0o755, now),
             Self::Link { path, to } => tree.link(path, to, now),
             Self::Symlink { path, target } => {
-                tree.make(path, What::Link(target.clone()), 0o777, now);
+                tree.create(path, FileContent::Symlink(target.clone()), 0o777, now);
             }
-            Self::SetAttr { path, mode, owner } => tree.set(path, *mode, *owner),
+            Self::SetAttr { path, mode, owner } => tree.set_mode_and_owner(path, *mode, *owner),
             Self::SetXattr { path, name, length, seed } => {
-                tree.set_attribute(path, name, length.map(|length| content(*seed, length)));
+                tree.set_xattr(path, name, length.map(|length| generate_content(*seed, length)));
             }
-            Self::Name { path, length, seed } => {
-                let bytes = Arc::new(content(*seed, *length));
-                tree.make(path, What::File(bytes), 0o644, now);
+            Self::LinkTmpfile { path, length, seed } => {
+                let bytes = Arc::new(generate_content(*seed, *length));
+                tree.create(path, FileContent::File(bytes), 0o644, now);
             }
-            Self::Share { path, to } => {
+            Self::CloneBlocks { path, to } => {
                 let bytes = tree.content(path);
-                tree.make(to, What::File(bytes), 0o644, now);
+                tree.create(to, FileContent::File(bytes), 0o644, now);
             }
         }
     }
 }
 
-fn put(bytes: &mut Vec<u8>, start: usize, new: &[u8]) {
+fn write_bytes(bytes: &mut Vec<u8>, start: usize, new: &[u8]) {
     let end = start + new.len();
     if bytes.len() < end {
         bytes.resize(end, 0);
@@ -184,80 +199,87 @@ fn put(bytes: &mut Vec<u8>, start: usize, new: &[u8]) {
 }
 
 /// Does to a file system what operations say.
-struct Hand {
-    live: OpenFileSystem,
+struct FileOpExecutor {
+    filesystem: OpenFileSystem,
     now: i64,
 }
 
-impl Hand {
-    fn caller(&self) -> Credentials {
+impl FileOpExecutor {
+    fn credentials(&self) -> Credentials {
         let now = Time { seconds: self.now, nanoseconds: 0 };
-        Credentials { uid: OWNER, gid: 100, now, has_cap_fsetid: false }
+        Credentials { uid: OWNER_UID, gid: 100, now, has_cap_fsetid: false }
     }
 
-    fn find(&self, path: &str) -> Result<ObjectId, String> {
-        let found = self.live.reader().find(path.as_bytes()).map_err(|error| error.to_string())?;
+    fn find_object(&self, path: &str) -> Result<ObjectId, String> {
+        let found =
+            self.filesystem.reader().find(path.as_bytes()).map_err(|error| error.to_string())?;
         let found = found.ok_or_else(|| format!("/{path} is not there"))?;
         Ok(ObjectId::new(found.ino()))
     }
 
     /// The directory that a path is in, and the name there.
-    fn place<'a>(&self, path: &'a str) -> Result<(ObjectId, &'a [u8]), String> {
+    fn parent_and_name<'a>(&self, path: &'a str) -> Result<(ObjectId, &'a [u8]), String> {
         let name = path.rsplit_once('/').map_or(path, |(_, name)| name);
-        Ok((self.find(parent(path))?, name.as_bytes()))
+        Ok((self.find_object(parent_path(path))?, name.as_bytes()))
     }
 
-    fn make(&self, path: &str, new: &NewInode<'_>) -> Result<(), String> {
-        let (dir, name) = self.place(path)?;
-        let made = self.live.create(&self.caller(), dir, name, new);
+    fn create(&self, path: &str, new: &NewInode<'_>) -> Result<(), String> {
+        let (dir, name) = self.parent_and_name(path)?;
+        let made = self.filesystem.create(&self.credentials(), dir, name, new);
         made.map(drop).map_err(|error| error.to_string())
     }
 
-    fn name(&self, path: &str, bytes: &[u8]) -> Result<(), String> {
-        let (dir, name) = self.place(path)?;
+    fn link_tmpfile(&self, path: &str, bytes: &[u8]) -> Result<(), String> {
+        let (dir, name) = self.parent_and_name(path)?;
         let name_it = || {
-            let file = self.live.create_tmpfile(&self.caller(), dir, &NewInode::default())?.ino;
-            self.live.write(&self.caller(), ObjectId::new(file), WriteOffset::At(0), bytes)?;
-            self.live.link(&self.caller(), ObjectId::new(file), dir, name)?;
-            self.live.release_file(ObjectId::new(file))
+            let file =
+                self.filesystem.create_tmpfile(&self.credentials(), dir, &NewInode::default())?.ino;
+            self.filesystem.write(
+                &self.credentials(),
+                ObjectId::new(file),
+                WriteOffset::At(0),
+                bytes,
+            )?;
+            self.filesystem.link(&self.credentials(), ObjectId::new(file), dir, name)?;
+            self.filesystem.release_file(ObjectId::new(file))
         };
         name_it().map_err(|error| error.to_string())
     }
 
-    fn share(&self, path: &str, to: &str) -> Result<(), String> {
-        let from = self.find(path)?;
-        self.make(to, &NewInode::default())?;
-        let to = self.find(to)?;
+    fn clone_blocks(&self, path: &str, to: &str) -> Result<(), String> {
+        let from = self.find_object(path)?;
+        self.create(to, &NewInode::default())?;
+        let to = self.find_object(to)?;
         let share = || {
-            let source = self.live.reader().file(from.get())?;
+            let source = self.filesystem.reader().file(from.get())?;
             let mut bytes = vec![0; usize::try_from(source.stat().size).unwrap_or(0)];
             source.content().read(0, &mut bytes)?;
             let length = source.stat().size;
             let stretch =
                 CloneRange { source: from, source_offset: 0, target: to, target_offset: 0, length };
-            let done = self.live.clone_blocks(&self.caller(), &stretch)?;
+            let done = self.filesystem.clone_blocks(&self.credentials(), &stretch)?;
             let rest = &bytes[usize::try_from(done).unwrap_or(0)..];
             if rest.is_empty() {
                 return Ok(());
             }
-            self.live.write(&self.caller(), to, WriteOffset::At(done), rest).map(drop)
+            self.filesystem.write(&self.credentials(), to, WriteOffset::At(done), rest).map(drop)
         };
         share().map_err(|error: engine::files::Error| error.to_string())
     }
 
-    fn act(&self, act: &Act) -> Result<(), String> {
-        let (caller, fs) = (self.caller(), &self.live);
+    fn execute(&self, act: &FileOp) -> Result<(), String> {
+        let (caller, fs) = (self.credentials(), &self.filesystem);
         let done = match act {
-            Act::Create { path } => return self.make(path, &NewInode::default()),
-            Act::Mkdir { path } => {
-                return self.make(
+            FileOp::Create { path } => return self.create(path, &NewInode::default()),
+            FileOp::Mkdir { path } => {
+                return self.create(
                     path,
                     &NewInode { kind: FileType::Directory, mode: 0o777, ..NewInode::default() },
                 );
             }
-            Act::Symlink { path, target } => {
+            FileOp::Symlink { path, target } => {
                 let target = target.as_bytes();
-                return self.make(
+                return self.create(
                     path,
                     &NewInode {
                         kind: FileType::Symlink,
@@ -267,47 +289,52 @@ impl Hand {
                     },
                 );
             }
-            Act::Write { path, at, length, seed } => {
-                let bytes = content(*seed, *length);
-                fs.write(&caller, self.find(path)?, WriteOffset::At(*at), &bytes).map(drop)
+            FileOp::Write { path, offset: at, length, seed } => {
+                let bytes = generate_content(*seed, *length);
+                fs.write(&caller, self.find_object(path)?, WriteOffset::At(*at), &bytes).map(drop)
             }
-            Act::Append { path, length, seed } => {
-                let bytes = content(*seed, *length);
-                fs.write(&caller, self.find(path)?, WriteOffset::End, &bytes).map(drop)
+            FileOp::Append { path, length, seed } => {
+                let bytes = generate_content(*seed, *length);
+                fs.write(&caller, self.find_object(path)?, WriteOffset::End, &bytes).map(drop)
             }
-            Act::Truncate { path, size } => {
+            FileOp::Truncate { path, size } => {
                 let set = Attrs { size: Some(*size), ..Attrs::default() };
-                fs.set_attributes(&caller, self.find(path)?, &set)
+                fs.set_attributes(&caller, self.find_object(path)?, &set)
             }
-            Act::Punch { path, from, to } => fs.punch_hole(&caller, self.find(path)?, *from..*to),
-            Act::Rename { from, to } => {
-                let ((from_dir, from), (to_dir, to)) = (self.place(from)?, self.place(to)?);
+            FileOp::PunchHole { path, start: from, end: to } => {
+                fs.punch_hole(&caller, self.find_object(path)?, *from..*to)
+            }
+            FileOp::Rename { from, to } => {
+                let ((from_dir, from), (to_dir, to)) =
+                    (self.parent_and_name(from)?, self.parent_and_name(to)?);
                 let kind = RenameMode::Replace;
                 fs.rename(&caller, &RenameRequest { from_dir, from, to_dir, to, mode: kind })
             }
-            Act::Unlink { path } => {
-                let (dir, name) = self.place(path)?;
+            FileOp::Unlink { path } => {
+                let (dir, name) = self.parent_and_name(path)?;
                 fs.unlink(&caller, dir, name)
             }
-            Act::Rmdir { path } => {
-                let (dir, name) = self.place(path)?;
+            FileOp::Rmdir { path } => {
+                let (dir, name) = self.parent_and_name(path)?;
                 fs.rmdir(&caller, dir, name)
             }
-            Act::Link { path, to } => {
-                let (dir, name) = self.place(to)?;
-                fs.link(&caller, self.find(path)?, dir, name)
+            FileOp::Link { path, to } => {
+                let (dir, name) = self.parent_and_name(to)?;
+                fs.link(&caller, self.find_object(path)?, dir, name)
             }
-            Act::SetAttr { path, mode, owner } => {
+            FileOp::SetAttr { path, mode, owner } => {
                 let set = Attrs { mode: Some(*mode), uid: Some(*owner), ..Attrs::default() };
-                fs.set_attributes(&caller, self.find(path)?, &set)
+                fs.set_attributes(&caller, self.find_object(path)?, &set)
             }
-            Act::SetXattr { path, name, length, seed } => {
-                let value = length.map(|length| content(*seed, length));
-                let (file, name, mode) = (self.find(path)?, name.as_bytes(), XattrMode::Any);
+            FileOp::SetXattr { path, name, length, seed } => {
+                let value = length.map(|length| generate_content(*seed, length));
+                let (file, name, mode) = (self.find_object(path)?, name.as_bytes(), XattrMode::Any);
                 fs.set_xattr(&caller, file, name, value.as_deref(), mode)
             }
-            Act::Name { path, length, seed } => return self.name(path, &content(*seed, *length)),
-            Act::Share { path, to } => return self.share(path, to),
+            FileOp::LinkTmpfile { path, length, seed } => {
+                return self.link_tmpfile(path, &generate_content(*seed, *length));
+            }
+            FileOp::CloneBlocks { path, to } => return self.clone_blocks(path, to),
         };
         done.map_err(|error| error.to_string())
     }

@@ -10,44 +10,44 @@ use engine::pool::{
     CreateOptions, Environment, ImportOptions, NewPool, NewVdev, Pool, Rewind, VdevRole,
     create_on_devices_with, import_devices_with,
 };
-use sim::{Seed, Storm};
+use sim::{DiskArray, Random};
 
 use crate::model::Model;
-use crate::op::{Act, Op};
+use crate::op::{FileOp, Op};
 
 /// How the drives of a pool stand together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[expect(missing_docs, reason = "each is the field's name of it")]
-pub enum Shape {
+pub enum PoolLayout {
     Single,
     Mirror,
     Raidz1,
     /// A raidz1 without its last drive.
     Degraded,
     /// A single drive, in a pool that has no features.
-    Plain,
+    Legacy,
 }
 
 /// The pool's name.
 pub(crate) const POOL: &str = "tank";
 /// Bytes of a drive.
-const DRIVE: u64 = 64 << 20;
+const DEVICE_SIZE: u64 = 64 << 20;
 /// When the pool was made, in seconds since 1970.
-pub(crate) const START: i64 = 1_700_000_000;
+pub(crate) const POOL_CREATED_AT: i64 = 1_700_000_000;
 
 /// A pool before a workload.
 #[derive(Debug)]
-pub struct Base {
-    pub(crate) drives: Vec<MemoryDevice>,
+pub struct BasePool {
+    pub(crate) devices: Vec<MemoryDevice>,
     pub(crate) model: Model,
     /// The time, in seconds since 1970.
     pub(crate) now: i64,
 }
 
-impl Shape {
+impl PoolLayout {
     /// All of them.
     pub const ALL: [Self; 5] =
-        [Self::Single, Self::Mirror, Self::Raidz1, Self::Degraded, Self::Plain];
+        [Self::Single, Self::Mirror, Self::Raidz1, Self::Degraded, Self::Legacy];
 
     fn name(self) -> &'static str {
         match self {
@@ -55,13 +55,13 @@ impl Shape {
             Self::Mirror => "mirror",
             Self::Raidz1 => "raidz1",
             Self::Degraded => "degraded",
-            Self::Plain => "plain",
+            Self::Legacy => "plain",
         }
     }
 
-    fn drives(self) -> usize {
+    fn device_count(self) -> usize {
         match self {
-            Self::Single | Self::Plain => 1,
+            Self::Single | Self::Legacy => 1,
             Self::Mirror => 2,
             Self::Raidz1 | Self::Degraded => 3,
         }
@@ -69,38 +69,38 @@ impl Shape {
 
     fn vdev(self) -> NewVdev {
         let shape = match self {
-            Self::Single | Self::Plain => engine::pool::VdevLayout::Single,
+            Self::Single | Self::Legacy => engine::pool::VdevLayout::Single,
             Self::Mirror => engine::pool::VdevLayout::Mirror,
             Self::Raidz1 | Self::Degraded => engine::pool::VdevLayout::Raidz(1),
         };
-        let drives = (0..self.drives()).map(|index| PathBuf::from(format!("/disk{index}")));
+        let drives = (0..self.device_count()).map(|index| PathBuf::from(format!("/disk{index}")));
         NewVdev { layout: shape, drives: drives.collect(), role: VdevRole::Data }
     }
 
     /// Makes a pool on blank drives, with a few files.
-    pub fn base(self) -> Result<Base, String> {
-        let storm = Storm::new(&vec![DRIVE; self.drives()]);
-        let held = self.create(&storm, 0)?;
-        let mut model = Model::new(POOL, START);
-        let mut now = START;
-        for op in furniture() {
+    pub fn create_base(self) -> Result<BasePool, String> {
+        let storm = DiskArray::new(&vec![DEVICE_SIZE; self.device_count()]);
+        let held = self.create_pool(&storm, 0)?;
+        let mut model = Model::new(POOL, POOL_CREATED_AT);
+        let mut now = POOL_CREATED_AT;
+        for op in initial_ops() {
             now += 1;
-            op.model(&mut model, now);
-            op.pool(&held, now)?;
+            op.apply_to_model(&mut model, now);
+            op.apply_to_pool(&held, now)?;
         }
         drop(held);
         let mut drives: Vec<_> = storm.disks().iter().map(|disk| disk.memory()).collect();
         if self == Self::Degraded {
             drives.pop();
         }
-        Ok(Base { drives, model, now })
+        Ok(BasePool { devices: drives, model, now })
     }
 
     /// Makes a pool on the drives of a storm.
-    pub(crate) fn create(self, storm: &Storm, seed: u64) -> Result<Pool, String> {
+    pub(crate) fn create_pool(self, storm: &DiskArray, seed: u64) -> Result<Pool, String> {
         let property = |name: &str, value: &str| (name.to_owned(), value.to_owned());
         let (compression, features) =
-            if self == Self::Plain { ("lzjb", "legacy") } else { ("lz4", "off") };
+            if self == Self::Legacy { ("lzjb", "legacy") } else { ("lz4", "off") };
         let wishes = CreateOptions::parse(&[property("compatibility", features)], false);
         let new = NewPool {
             name: POOL.to_owned(),
@@ -110,44 +110,45 @@ impl Shape {
             properties: vec![property("recordsize", "4096"), property("compression", compression)],
             force: false,
         };
-        let made = wishes
-            .and_then(|all| create_on_devices_with(&new, all, &storm.devices(), &world(seed)));
+        let made = wishes.and_then(|all| {
+            create_on_devices_with(&new, all, &storm.devices(), &environment(seed))
+        });
         made.map_err(|error| error.to_string())
     }
 }
 
 /// What is in a pool before a workload.
-fn furniture() -> Vec<Op> {
+fn initial_ops() -> Vec<Op> {
     let path = |path: &str| path.to_owned();
-    let write = |to: &str, length, seed| Act::Write { path: path(to), at: 0, length, seed };
+    let write = |to: &str, length, seed| FileOp::Write { path: path(to), offset: 0, length, seed };
     let acts = [
-        Act::Create { path: path("f") },
+        FileOp::Create { path: path("f") },
         write("f", 30_000, 1),
-        Act::Mkdir { path: path("d") },
-        Act::Create { path: path("d/a") },
+        FileOp::Mkdir { path: path("d") },
+        FileOp::Create { path: path("d/a") },
         write("d/a", 700, 2),
-        Act::Mkdir { path: path("e") },
-        Act::Link { path: path("f"), to: path("d/b") },
+        FileOp::Mkdir { path: path("e") },
+        FileOp::Link { path: path("f"), to: path("d/b") },
     ];
     let mut ops: Vec<Op> =
-        acts.into_iter().map(|act| Op::File { set: POOL.to_owned(), act }).collect();
+        acts.into_iter().map(|act| Op::File { dataset: POOL.to_owned(), op: act }).collect();
     ops.push(Op::Sync);
     ops
 }
 
 /// Takes the pool on some drives over.
-pub(crate) fn hold(devices: &[Arc<dyn Device>], seed: u64) -> Result<Pool, String> {
-    hold_as(devices, Rewind::No, seed)
+pub(crate) fn import_pool(devices: &[Arc<dyn Device>], seed: u64) -> Result<Pool, String> {
+    import_rewound_pool(devices, Rewind::No, seed)
 }
 
 /// The same, as it was.
-pub(crate) fn hold_as(
+pub(crate) fn import_rewound_pool(
     devices: &[Arc<dyn Device>],
     rewind: Rewind,
     seed: u64,
 ) -> Result<Pool, String> {
     let how = ImportOptions { rewind, ..ImportOptions::default() };
-    let pool = import_devices_with(devices, POOL, &how, &world(seed))
+    let pool = import_devices_with(devices, POOL, &how, &environment(seed))
         .map_err(|error| error.to_string())?;
     match pool.take_replay_failures().first() {
         Some(log) => Err(log.to_string()),
@@ -157,8 +158,8 @@ pub(crate) fn hold_as(
 
 /// The world outside, from a seed. One thread alone works on a sync, so that a run is the same
 /// each time.
-pub(crate) fn world(seed: u64) -> Environment {
-    let chance = Mutex::new(Seed::new(seed));
+pub(crate) fn environment(seed: u64) -> Environment {
+    let chance = Mutex::new(Random::new(seed));
     Environment {
         random: Arc::new(move |bytes| {
             let mut chance = chance.lock().unwrap_or_else(PoisonError::into_inner);
@@ -166,7 +167,7 @@ pub(crate) fn world(seed: u64) -> Environment {
                 part.copy_from_slice(&chance.next_u64().to_le_bytes()[..part.len()]);
             }
         }),
-        now: Arc::new(|| (START.unsigned_abs(), 0)),
+        now: Arc::new(|| (POOL_CREATED_AT.unsigned_abs(), 0)),
         workers: 1,
         max_dirty: 64 << 20,
         cache: engine::pool::MemoryBudget::default(),
@@ -174,13 +175,13 @@ pub(crate) fn world(seed: u64) -> Environment {
     }
 }
 
-impl fmt::Display for Shape {
+impl fmt::Display for PoolLayout {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.name())
     }
 }
 
-impl FromStr for Shape {
+impl FromStr for PoolLayout {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {

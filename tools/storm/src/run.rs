@@ -4,21 +4,21 @@ use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
 use std::sync::Arc;
 
-use sim::{Seed, Storm};
+use sim::{DiskArray, Random};
 
 use crate::model::Model;
 use crate::op::Op;
-use crate::pool::{Base, hold};
+use crate::pool::{BasePool, import_pool};
 use crate::tree::Tree;
-use crate::{Shape, Workload};
+use crate::{PoolLayout, Workload};
 
 /// An operation that was done, and what the pool must hold after it.
 #[derive(Debug)]
 pub(crate) struct Step {
     /// How many requests there were when it began.
-    pub(crate) from: usize,
+    pub(crate) requests_before: usize,
     /// And when it was done.
-    pub(crate) to: usize,
+    pub(crate) requests_after: usize,
     /// The last txg on the drives by then.
     pub(crate) txg: u64,
     pub(crate) op: Op,
@@ -28,16 +28,16 @@ pub(crate) struct Step {
 /// A workload that ran on a pool.
 #[derive(Debug)]
 pub struct Run {
-    pub(crate) shape: Shape,
+    pub(crate) layout: PoolLayout,
     pub(crate) workload: Workload,
-    pub(crate) storm: Storm,
+    pub(crate) array: DiskArray,
     /// What was done; the first is the pool before.
     pub(crate) steps: Vec<Step>,
 }
 
 impl Run {
     /// Lets a workload run on a copy of a pool, with a sync at its end.
-    pub fn new(shape: Shape, base: &Base, workload: Workload) -> Result<Self, String> {
+    pub fn new(shape: PoolLayout, base: &BasePool, workload: Workload) -> Result<Self, String> {
         let (run, trouble) = Self::with_faults(shape, base, workload, &|_, _| {})?;
         trouble.map_or(Ok(run), |why| Err(format!("{shape}:{workload}: {why}")))
     }
@@ -45,36 +45,42 @@ impl Run {
     /// The same; before each operation `harm` may do something to the drives. Ends with the first
     /// operation that fails, and gives why it did.
     pub fn with_faults(
-        shape: Shape,
-        base: &Base,
+        shape: PoolLayout,
+        base: &BasePool,
         workload: Workload,
-        harm: &dyn Fn(usize, &Storm),
+        harm: &dyn Fn(usize, &DiskArray),
     ) -> Result<(Self, Option<String>), String> {
-        let storm = Storm::from_memory(base.drives.clone());
+        let storm = DiskArray::from_memory(base.devices.clone());
         let seed = workload.seed();
-        let mut chance = Seed::new(seed);
-        let pool = hold(&storm.devices(), seed)?;
+        let mut chance = Random::new(seed);
+        let pool = import_pool(&storm.devices(), seed)?;
         let mut model = base.model.clone();
         let (op, txg) = (Op::Sync, pool.txg());
-        let first = Step { from: 0, to: 0, txg, op, model: model.clone() };
-        let mut run = Self { shape, workload, storm, steps: vec![first] };
+        let first = Step { requests_before: 0, requests_after: 0, txg, op, model: model.clone() };
+        let mut run = Self { layout: shape, workload, array: storm, steps: vec![first] };
         for place in 0..=workload.length() {
             let op = if place == workload.length() {
                 Op::Sync
             } else {
                 workload.op(place, &model, &mut chance)
             };
-            harm(place, &run.storm);
+            harm(place, &run.array);
             let now = base.now + 1 + i64::try_from(place).unwrap_or(0);
-            let from = run.storm.journal().len();
-            let trouble = op.pool(&pool, now).err();
-            op.model(&mut model, now);
-            let (mut to, mut txg) = (run.storm.journal().len(), pool.txg());
+            let from = run.array.journal().len();
+            let trouble = op.apply_to_pool(&pool, now).err();
+            op.apply_to_model(&mut model, now);
+            let (mut to, mut txg) = (run.array.journal().len(), pool.txg());
             if trouble.is_some() {
                 // whether what was begun is there is known to the drives alone
                 (to, txg) = (usize::MAX, txg + 1);
             }
-            run.steps.push(Step { from, to, txg, op, model: model.clone() });
+            run.steps.push(Step {
+                requests_before: from,
+                requests_after: to,
+                txg,
+                op,
+                model: model.clone(),
+            });
             if trouble.is_some() {
                 return Ok((run, trouble));
             }
@@ -88,27 +94,29 @@ impl Run {
     }
 
     /// How many moments there are at which it can be cut.
-    pub fn moments(&self) -> usize {
-        self.storm.journal().len() + 1
+    pub fn cut_point_count(&self) -> usize {
+        self.array.journal().len() + 1
     }
 
     /// What a pool that is found at a txg after so many requests may hold; an error where it may
     /// not be at that txg.
-    pub(crate) fn allowed(&self, at: usize, txg: u64) -> Result<Vec<Allowed>, String> {
-        let least = self.steps.iter().filter(|step| step.to <= at).map(|step| step.txg).max();
+    pub(crate) fn allowed_states(&self, at: usize, txg: u64) -> Result<Vec<AllowedState>, String> {
+        let least =
+            self.steps.iter().filter(|step| step.requests_after <= at).map(|step| step.txg).max();
         if Some(txg) < least {
             return Err(format!("the pool is at txg {txg}, and {least:?} was there already"));
         }
-        let bases = self.around(txg).ok_or_else(|| format!("txg {txg} was never written"))?;
-        if self.steps[*bases.end()].from > at {
+        let bases =
+            self.steps_around_txg(txg).ok_or_else(|| format!("txg {txg} was never written"))?;
+        if self.steps[*bases.end()].requests_before > at {
             return Err(format!("the pool is at txg {txg}, which was not begun yet"));
         }
-        Ok(bases.map(|base| self.with_logs(at, base)).collect())
+        Ok(bases.map(|base| self.allowed_with_logs(at, base)).collect())
     }
 
     /// After which steps the pool may be as of a txg: after the one that wrote it, whose own change may
     /// be in it, or be the first behind it.
-    fn around(&self, txg: u64) -> Option<RangeInclusive<usize>> {
+    fn steps_around_txg(&self, txg: u64) -> Option<RangeInclusive<usize>> {
         let by = self.steps.iter().position(|step| step.txg >= txg)?;
         let step = &self.steps[by];
         let unsure = matches!(step.op, Op::File { .. }) || txg < step.txg;
@@ -116,37 +124,40 @@ impl Run {
     }
 
     /// What the pool may hold as of a txg that was on the drives during the run, without what logs say.
-    pub(crate) fn as_of(&self, txg: u64) -> Vec<&Model> {
-        let bases = self.around(txg).filter(|_| txg >= self.steps[0].txg);
+    pub(crate) fn models_at_txg(&self, txg: u64) -> Vec<&Model> {
+        let bases = self.steps_around_txg(txg).filter(|_| txg >= self.steps[0].txg);
         bases.into_iter().flatten().map(|base| &self.steps[base].model).collect()
     }
 
     /// What a pool that holds the state after step `base` may hold with what its logs say: all
     /// that was fsynced until then, and maybe what was just being fsynced.
-    fn with_logs(&self, at: usize, base: usize) -> Allowed {
+    fn allowed_with_logs(&self, at: usize, base: usize) -> AllowedState {
         let later = || (base + 1..).zip(self.steps.iter().skip(base + 1));
         let model = &self.steps[base].model;
         let trees = |set: &String| {
-            let mine =
-                || later().filter(|(_, s)| matches!(&s.op, Op::Fsync { set: own } if own == set));
-            let done = mine().filter(|(_, step)| step.to <= at).map(|(index, _)| index).max();
-            let begun = mine().filter(|(_, step)| step.from < at).map(|(index, _)| index).max();
+            let mine = || {
+                later().filter(|(_, s)| matches!(&s.op, Op::Fsync { dataset: own } if own == set))
+            };
+            let done =
+                mine().filter(|(_, step)| step.requests_after <= at).map(|(index, _)| index).max();
+            let begun =
+                mine().filter(|(_, step)| step.requests_before < at).map(|(index, _)| index).max();
             let least = done.unwrap_or(base);
             // one that had nothing to write is done as soon as it begins
             let most = begun.unwrap_or(base).max(least);
             let trees = (least..=most).filter_map(|index| {
-                let tree = Arc::clone(&self.steps[index].model.sets.get(set)?.tree);
+                let tree = Arc::clone(&self.steps[index].model.datasets.get(set)?.tree);
                 Some((tree, index == base))
             });
             trees.collect()
         };
-        let heads = model.sets.keys().map(|set| (set.clone(), trees(set))).collect();
-        Allowed { model: model.clone(), heads }
+        let heads = model.datasets.keys().map(|set| (set.clone(), trees(set))).collect();
+        AllowedState { model: model.clone(), heads }
     }
 }
 
 /// What a pool may hold.
-pub(crate) struct Allowed {
+pub(crate) struct AllowedState {
     /// As of its txg.
     pub(crate) model: Model,
     /// What each file system may hold with what its log says; whether that is the state as of the

@@ -3,21 +3,21 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use crate::seen::{Seen, What};
+use crate::file_state::{FileContent, FileState};
 
 /// A file, a directory or a symbolic link.
 #[derive(Clone, Debug)]
 pub(crate) struct Node {
-    what: What,
+    content: FileContent,
     mode: u32,
     owner: u32,
     mtime: i64,
-    attributes: BTreeMap<String, What>,
+    xattrs: BTreeMap<String, FileContent>,
 }
 
 impl Node {
-    fn new(what: What, mode: u32, owner: u32, mtime: i64) -> Self {
-        Self { what, mode, owner, mtime, attributes: BTreeMap::new() }
+    fn new(content: FileContent, mode: u32, owner: u32, mtime: i64) -> Self {
+        Self { content, mode, owner, mtime, xattrs: BTreeMap::new() }
     }
 }
 
@@ -26,26 +26,26 @@ impl Node {
 pub(crate) struct Tree {
     names: BTreeMap<String, u32>,
     nodes: BTreeMap<u32, Arc<Node>>,
-    next: u32,
+    next_id: u32,
 }
 
 /// The owner of what is made.
-pub(crate) const OWNER: u32 = 1000;
+pub(crate) const OWNER_UID: u32 = 1000;
 
 impl Tree {
     /// An empty one, made at `now`.
     pub(crate) fn new(now: i64) -> Self {
-        let root = Node::new(What::Directory, 0o755, 0, now);
-        Self { names: [(String::new(), 0)].into(), nodes: [(0, Arc::new(root))].into(), next: 1 }
+        let root = Node::new(FileContent::Directory, 0o755, 0, now);
+        Self { names: [(String::new(), 0)].into(), nodes: [(0, Arc::new(root))].into(), next_id: 1 }
     }
 
     /// The paths of all that is of one kind.
-    pub(crate) fn paths(&self, fits: impl Fn(&What) -> bool) -> Vec<&str> {
-        let of_kind = |(_, id): &(&String, &u32)| fits(&self.nodes[*id].what);
+    pub(crate) fn paths(&self, fits: impl Fn(&FileContent) -> bool) -> Vec<&str> {
+        let of_kind = |(_, id): &(&String, &u32)| fits(&self.nodes[*id].content);
         self.names.iter().filter(of_kind).map(|(path, _)| path.as_str()).collect()
     }
 
-    pub(crate) fn has(&self, path: &str) -> bool {
+    pub(crate) fn contains(&self, path: &str) -> bool {
         self.names.contains_key(path)
     }
 
@@ -55,70 +55,70 @@ impl Tree {
     }
 
     pub(crate) fn is_directory(&self, path: &str) -> bool {
-        self.names.get(path).is_some_and(|id| self.nodes[id].what == What::Directory)
+        self.names.get(path).is_some_and(|id| self.nodes[id].content == FileContent::Directory)
     }
 
     /// Bytes of a file.
     pub(crate) fn size(&self, path: &str) -> usize {
-        match self.names.get(path).map(|id| &self.nodes[id].what) {
-            Some(What::File(bytes)) => bytes.len(),
+        match self.names.get(path).map(|id| &self.nodes[id].content) {
+            Some(FileContent::File(bytes)) => bytes.len(),
             _ => 0,
         }
     }
 
     /// The bytes of a file.
     pub(crate) fn content(&self, path: &str) -> Arc<Vec<u8>> {
-        match self.names.get(path).map(|id| &self.nodes[id].what) {
-            Some(What::File(bytes)) => Arc::clone(bytes),
+        match self.names.get(path).map(|id| &self.nodes[id].content) {
+            Some(FileContent::File(bytes)) => Arc::clone(bytes),
             _ => Arc::default(),
         }
     }
 
-    pub(crate) fn make(&mut self, path: &str, what: What, mode: u32, now: i64) {
-        let id = self.next;
-        self.next += 1;
-        self.nodes.insert(id, Arc::new(Node::new(what, mode, OWNER, now)));
+    pub(crate) fn create(&mut self, path: &str, what: FileContent, mode: u32, now: i64) {
+        let id = self.next_id;
+        self.next_id += 1;
+        self.nodes.insert(id, Arc::new(Node::new(what, mode, OWNER_UID, now)));
         self.names.insert(path.to_owned(), id);
-        self.touch(parent(path), now);
+        self.set_mtime(parent_path(path), now);
     }
 
     /// Changes a file's bytes.
-    pub(crate) fn change(&mut self, path: &str, now: i64, change: impl FnOnce(&mut Vec<u8>)) {
-        let node = self.node(path);
-        if let What::File(bytes) = &mut node.what {
+    pub(crate) fn edit_content(&mut self, path: &str, now: i64, change: impl FnOnce(&mut Vec<u8>)) {
+        let node = self.node_mut(path);
+        if let FileContent::File(bytes) = &mut node.content {
             change(Arc::make_mut(bytes));
         }
         node.mtime = now;
     }
 
-    pub(crate) fn set(&mut self, path: &str, mode: u32, owner: u32) {
-        let node = self.node(path);
+    pub(crate) fn set_mode_and_owner(&mut self, path: &str, mode: u32, owner: u32) {
+        let node = self.node_mut(path);
         (node.mode, node.owner) = (mode, owner);
     }
 
     /// Sets or removes an extended attribute.
-    pub(crate) fn set_attribute(&mut self, path: &str, name: &str, value: Option<Vec<u8>>) {
-        let all = &mut self.node(path).attributes;
+    pub(crate) fn set_xattr(&mut self, path: &str, name: &str, value: Option<Vec<u8>>) {
+        let all = &mut self.node_mut(path).xattrs;
         match value {
-            Some(value) => drop(all.insert(name.to_owned(), What::File(Arc::new(value)))),
+            Some(value) => drop(all.insert(name.to_owned(), FileContent::File(Arc::new(value)))),
             None => drop(all.remove(name)),
         }
     }
 
-    pub(crate) fn has_attribute(&self, path: &str, name: &str) -> bool {
-        self.names.get(path).is_some_and(|id| self.nodes[id].attributes.contains_key(name))
+    pub(crate) fn has_xattr(&self, path: &str, name: &str) -> bool {
+        self.names.get(path).is_some_and(|id| self.nodes[id].xattrs.contains_key(name))
     }
 
     pub(crate) fn link(&mut self, path: &str, to: &str, now: i64) {
         let id = self.names[path];
         self.names.insert(to.to_owned(), id);
-        self.touch(parent(to), now);
+        self.set_mtime(parent_path(to), now);
     }
 
     /// Takes away a name, and the file with its last.
     pub(crate) fn unlink(&mut self, path: &str, now: i64) {
-        self.drop_name(path);
-        self.touch(parent(path), now);
+        self.remove_name(path);
+        self.set_mtime(parent_path(path), now);
     }
 
     pub(crate) fn rename(&mut self, from: &str, to: &str, now: i64) {
@@ -126,8 +126,8 @@ impl Tree {
         if self.names.get(to) == Some(&id) {
             return;
         }
-        if self.has(to) {
-            self.drop_name(to);
+        if self.contains(to) {
+            self.remove_name(to);
         }
         let below = format!("{from}/");
         let moved: Vec<String> = self
@@ -141,11 +141,11 @@ impl Tree {
                 self.names.insert(format!("{to}{}", &path[from.len()..]), id);
             }
         }
-        self.touch(parent(from), now);
-        self.touch(parent(to), now);
+        self.set_mtime(parent_path(from), now);
+        self.set_mtime(parent_path(to), now);
     }
 
-    fn drop_name(&mut self, path: &str) {
+    fn remove_name(&mut self, path: &str) {
         if let Some(id) = self.names.remove(path)
             && !self.names.values().any(|other| *other == id)
         {
@@ -153,18 +153,18 @@ impl Tree {
         }
     }
 
-    fn touch(&mut self, path: &str, now: i64) {
-        self.node(path).mtime = now;
+    fn set_mtime(&mut self, path: &str, now: i64) {
+        self.node_mut(path).mtime = now;
     }
 
-    fn node(&mut self, path: &str) -> &mut Node {
+    fn node_mut(&mut self, path: &str) -> &mut Node {
         let id = self.names[path];
         let node = self.nodes.get_mut(&id);
         Arc::make_mut(node.expect("every name has its node"))
     }
 
     /// What someone who looks at it sees.
-    pub(crate) fn seen(&self) -> BTreeMap<String, Seen> {
+    pub(crate) fn file_states(&self) -> BTreeMap<String, FileState> {
         let mut first: BTreeMap<u32, &str> = BTreeMap::new();
         let see = |(path, id): (&String, &u32)| (path.clone(), *id);
         let all: Vec<(String, u32)> = self.names.iter().map(see).collect();
@@ -174,31 +174,31 @@ impl Tree {
             let same_as = *first.entry(*id).or_insert(path);
             seen.insert(
                 path.clone(),
-                Seen {
-                    what: node.what.clone(),
+                FileState {
+                    content: node.content.clone(),
                     mode: node.mode,
                     owner: node.owner,
-                    links: self.links(path, *id),
+                    link_count: self.link_count(path, *id),
                     mtime: node.mtime,
-                    attributes: node.attributes.clone(),
-                    same_as: same_as.to_owned(),
+                    xattrs: node.xattrs.clone(),
+                    first_path: same_as.to_owned(),
                 },
             );
         }
         seen
     }
 
-    fn links(&self, path: &str, id: u32) -> u64 {
-        if self.nodes[&id].what != What::Directory {
+    fn link_count(&self, path: &str, id: u32) -> u64 {
+        if self.nodes[&id].content != FileContent::Directory {
             return self.names.values().filter(|other| **other == id).count() as u64;
         }
-        let inside = |other: &&String| !other.is_empty() && parent(other) == path;
+        let inside = |other: &&String| !other.is_empty() && parent_path(other) == path;
         let within = self.names.keys().filter(inside);
         2 + within.filter(|other| self.is_directory(other)).count() as u64
     }
 }
 
 /// The directory that a path is in.
-pub(crate) fn parent(path: &str) -> &str {
+pub(crate) fn parent_path(path: &str) -> &str {
     path.rsplit_once('/').map_or("", |(parent, _)| parent)
 }

@@ -3,18 +3,18 @@
 use std::path::Path;
 
 use crate::workspace::{self, Crate};
-use crate::{Violation, relative};
+use crate::{Violation, relative_path};
 
 /// Whether every crate states its floor and every import points to a lower one.
 pub fn check(root: &Path) -> Result<(), Vec<Violation>> {
-    let crates = workspace::crates(root)?;
+    let crates = workspace::load_crates(root)?;
     let violations: Vec<Violation> =
         crates.iter().flat_map(|each| check_crate(root, each, &crates)).collect();
     if violations.is_empty() { Ok(()) } else { Err(violations) }
 }
 
 fn check_crate(root: &Path, each: &Crate, crates: &[Crate]) -> Vec<Violation> {
-    let place = relative(root, &each.dir.join("Cargo.toml"));
+    let place = relative_path(root, &each.dir.join("Cargo.toml"));
     let Some(floor) = each.floor else {
         return vec![Violation::new(place, "states no floor: [package.metadata] floor = N")];
     };
@@ -37,7 +37,7 @@ fn check_crate(root: &Path, each: &Crate, crates: &[Crate]) -> Vec<Violation> {
 mod tests {
     use super::*;
 
-    fn named(name: &str, floor: Option<i64>, imports: &[&str]) -> Crate {
+    fn test_crate(name: &str, floor: Option<i64>, imports: &[&str]) -> Crate {
         Crate {
             name: name.into(),
             dir: name.into(),
@@ -48,12 +48,12 @@ mod tests {
     }
 
     #[test]
-    fn only_imports_that_point_down_pass() {
+    fn upward_and_level_imports_are_refused() {
         let house = [
-            named("low", Some(1), &[]),
-            named("beside", Some(2), &["low"]),
-            named("high", Some(2), &["low", "beside"]),
-            named("lost", None, &[]),
+            test_crate("low", Some(1), &[]),
+            test_crate("beside", Some(2), &["low"]),
+            test_crate("high", Some(2), &["low", "beside"]),
+            test_crate("lost", None, &[]),
         ];
         let root = Path::new("");
         let count = |index: usize| check_crate(root, &house[index], &house).len();

@@ -17,21 +17,21 @@ use std::path::{Path, PathBuf};
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Violation {
     /// The file (with its line, where there is one) or crate.
-    pub place: String,
+    pub location: String,
     /// What is wrong, and what to do.
-    pub what: String,
+    pub message: String,
 }
 
 impl Violation {
     /// A violation at a place.
     pub fn new(place: impl Into<String>, what: impl Into<String>) -> Self {
-        Violation { place: place.into(), what: what.into() }
+        Violation { location: place.into(), message: what.into() }
     }
 }
 
 impl fmt::Display for Violation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}: {}", self.place, self.what)
+        write!(f, "{}: {}", self.location, self.message)
     }
 }
 
@@ -44,11 +44,11 @@ pub fn root() -> PathBuf {
 }
 
 /// A path as it is said in messages: relative to the root.
-pub fn relative(root: &Path, path: &Path) -> String {
+pub fn relative_path(root: &Path, path: &Path) -> String {
     path.strip_prefix(root).unwrap_or(path).display().to_string()
 }
 
 /// All lines of violations, for a failing test's message.
-pub fn report(violations: &[Violation]) -> String {
+pub fn format_violations(violations: &[Violation]) -> String {
     violations.iter().flat_map(|violation| [violation.to_string(), "\n".into()]).collect()
 }

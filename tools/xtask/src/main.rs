@@ -3,7 +3,7 @@
 
 use std::process::ExitCode;
 
-use xtask::{Violation, floors, picture, report, root, tidy};
+use xtask::{Violation, floors, format_violations, picture, root, tidy};
 
 const USAGE: &str = "\
 cargo xtask floors     every crate imports only from lower floors
@@ -25,7 +25,7 @@ fn main() -> ExitCode {
     match result {
         Ok(()) => ExitCode::SUCCESS,
         Err(violations) => {
-            eprint!("{}", report(&violations));
+            eprint!("{}", format_violations(&violations));
             ExitCode::FAILURE
         }
     }

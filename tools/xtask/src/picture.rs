@@ -12,7 +12,7 @@ const END: &str = "<!-- end of floors -->";
 
 /// Whether the picture shows the house as it is.
 pub fn check(root: &Path) -> Result<(), Vec<Violation>> {
-    let (old, new) = old_and_new(root)?;
+    let (old, new) = current_and_redrawn(root)?;
     if old == new {
         return Ok(());
     }
@@ -21,29 +21,29 @@ pub fn check(root: &Path) -> Result<(), Vec<Violation>> {
 
 /// Draws the picture anew.
 pub fn redraw(root: &Path) -> Result<(), Vec<Violation>> {
-    let (_, new) = old_and_new(root)?;
+    let (_, new) = current_and_redrawn(root)?;
     std::fs::write(root.join(FILE), new)
         .map_err(|error| vec![Violation::new(FILE, error.to_string())])
 }
 
-fn old_and_new(root: &Path) -> Result<(String, String), Vec<Violation>> {
+fn current_and_redrawn(root: &Path) -> Result<(String, String), Vec<Violation>> {
     let fail = |what: String| vec![Violation::new(FILE, what)];
     let old = std::fs::read_to_string(root.join(FILE)).map_err(|error| fail(error.to_string()))?;
-    let crates = workspace::crates(root)?;
-    let new = replace(&old, &draw(&crates))
+    let crates = workspace::load_crates(root)?;
+    let new = replace_drawing(&old, &draw_floors(&crates))
         .ok_or_else(|| fail(format!("the markers are gone: {} ... {END}", BEGIN.trim_end())))?;
     Ok((old, new))
 }
 
 /// The text with what stands between the markers replaced.
-fn replace(text: &str, picture: &str) -> Option<String> {
+fn replace_drawing(text: &str, picture: &str) -> Option<String> {
     let (before, rest) = text.split_once(BEGIN)?;
     let (_, after) = rest.split_once(END)?;
     Some(format!("{before}{BEGIN}{picture}{END}{after}"))
 }
 
 /// One line a crate, the highest floor first, as a house is seen.
-fn draw(crates: &[Crate]) -> String {
+fn draw_floors(crates: &[Crate]) -> String {
     let width = crates.iter().map(|each| each.description.len()).max().unwrap_or_default();
     let mut text = format!("\n```text\nfloor  {:<11} {:<width$}  imports\n", "crate", "what it is");
     let mut above = None;
@@ -69,9 +69,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_what_is_between_the_markers_changes() {
+    fn only_text_between_markers_changes() {
         let text = format!("a\n{BEGIN}old{END}\nb\n");
-        assert_eq!(replace(&text, "new").unwrap(), format!("a\n{BEGIN}new{END}\nb\n"));
-        assert_eq!(replace("no markers", "new"), None);
+        assert_eq!(replace_drawing(&text, "new").unwrap(), format!("a\n{BEGIN}new{END}\nb\n"));
+        assert_eq!(replace_drawing("no markers", "new"), None);
     }
 }

@@ -11,20 +11,20 @@ mod text;
 use std::path::{Path, PathBuf};
 
 use crate::workspace::{self, Crate};
-use crate::{Violation, relative};
+use crate::{Violation, relative_path};
 
 /// The lowest floor of the house proper: below it nothing is printed.
-const HOUSE_FLOOR: i64 = 13;
+const PRINTING_FLOOR: i64 = 13;
 /// The door: below it there is no clock, randomness or environment.
-const DOOR_FLOOR: i64 = 11;
+const ENVIRONMENT_FLOOR: i64 = 11;
 /// Crates in which a bare `u64` is the business itself, or `unsafe` is confined.
-const ARITHMETIC: [&str; 3] = ["ondisk", "simd", "geometry"];
-const UNSAFE: [&str; 4] = ["simd", "device", "fusedev", "heap"];
+const BARE_NUMBER_CRATES: [&str; 3] = ["ondisk", "simd", "geometry"];
+const UNSAFE_CRATES: [&str; 4] = ["simd", "device", "fusedev", "heap"];
 
 /// A Rust file, and what it may do by where it stands.
 #[expect(clippy::struct_excessive_bools, reason = "each is a permission of its own")]
 #[derive(Debug, Clone)]
-pub(crate) struct File {
+pub(crate) struct SourceFile {
     /// Relative to the root of the repository.
     pub(crate) path: String,
     pub(crate) text: String,
@@ -33,7 +33,7 @@ pub(crate) struct File {
     /// Says in its first lines that a program wrote it.
     pub(crate) is_generated: bool,
     pub(crate) may_print: bool,
-    pub(crate) may_know_the_world: bool,
+    pub(crate) may_use_environment: bool,
     pub(crate) may_pass_bare_numbers: bool,
     pub(crate) may_be_unsafe: bool,
 }
@@ -61,13 +61,13 @@ pub fn accept(root: &Path) -> Result<(), Vec<Violation>> {
     ratchet::write(root, &sizes)
 }
 
-type Measured = (Vec<Violation>, ratchet::Sizes, Vec<File>);
+type Measurement = (Vec<Violation>, ratchet::Sizes, Vec<SourceFile>);
 
-fn measure(root: &Path) -> Result<Measured, Vec<Violation>> {
+fn measure(root: &Path) -> Result<Measurement, Vec<Violation>> {
     let mut files = Vec::new();
-    for each in workspace::crates(root)? {
+    for each in workspace::load_crates(root)? {
         for path in rust_files(&each.dir) {
-            files.push(read(root, &each, &path).map_err(|violation| vec![violation])?);
+            files.push(read_file(root, &each, &path).map_err(|violation| vec![violation])?);
         }
     }
     let mut violations = Vec::new();
@@ -83,23 +83,23 @@ fn measure(root: &Path) -> Result<Measured, Vec<Violation>> {
     Ok((violations, sizes, files))
 }
 
-fn read(root: &Path, of: &Crate, path: &Path) -> Result<File, Violation> {
-    let name = relative(root, path);
+fn read_file(root: &Path, of: &Crate, path: &Path) -> Result<SourceFile, Violation> {
+    let name = relative_path(root, path);
     let text =
         std::fs::read_to_string(path).map_err(|error| Violation::new(&name, error.to_string()))?;
-    let inside = relative(&of.dir, path);
+    let inside = relative_path(&of.dir, path);
     let is_test = inside.ends_with("tests.rs")
         || ["tests/", "examples/", "benches/"].iter().any(|part| inside.contains(part));
     let floor = of.floor.unwrap_or_default();
-    Ok(File {
+    Ok(SourceFile {
         is_generated: text.lines().take(20).any(|line| line.contains("@generated")),
         is_test,
-        may_print: is_test || floor >= HOUSE_FLOOR || inside == "build.rs",
-        may_know_the_world: is_test || floor >= DOOR_FLOOR || inside == "build.rs",
+        may_print: is_test || floor >= PRINTING_FLOOR || inside == "build.rs",
+        may_use_environment: is_test || floor >= ENVIRONMENT_FLOOR || inside == "build.rs",
         may_pass_bare_numbers: is_test
-            || floor >= HOUSE_FLOOR
-            || ARITHMETIC.contains(&of.name.as_str()),
-        may_be_unsafe: UNSAFE.contains(&of.name.as_str()),
+            || floor >= PRINTING_FLOOR
+            || BARE_NUMBER_CRATES.contains(&of.name.as_str()),
+        may_be_unsafe: UNSAFE_CRATES.contains(&of.name.as_str()),
         path: name,
         text,
     })
@@ -123,16 +123,16 @@ fn rust_files(dir: &Path) -> Vec<PathBuf> {
 }
 
 #[cfg(test)]
-impl File {
+impl SourceFile {
     /// A file of the engine with every rule in force.
-    pub(crate) fn strict(path: &str, text: &str) -> Self {
-        File {
+    pub(crate) fn with_all_rules(path: &str, text: &str) -> Self {
+        SourceFile {
             path: path.to_owned(),
             text: text.to_owned(),
             is_test: false,
             is_generated: false,
             may_print: false,
-            may_know_the_world: false,
+            may_use_environment: false,
             may_pass_bare_numbers: false,
             may_be_unsafe: false,
         }

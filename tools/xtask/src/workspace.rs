@@ -8,7 +8,7 @@ use toml::{Table, Value};
 use crate::Violation;
 
 /// The folders whose sub-folders are crates.
-const WINGS: [&str; 4] = ["storage", "sharing", "house", "tools"];
+const CRATE_DIRS: [&str; 4] = ["storage", "sharing", "house", "tools"];
 
 /// A crate of the house.
 #[derive(Debug, Clone)]
@@ -26,16 +26,16 @@ pub struct Crate {
 }
 
 /// All crates of the house, sorted by floor, then name.
-pub fn crates(root: &Path) -> Result<Vec<Crate>, Vec<Violation>> {
+pub fn load_crates(root: &Path) -> Result<Vec<Crate>, Vec<Violation>> {
     let mut found = Vec::new();
-    for wing in WINGS {
-        for dir in folders(&root.join(wing)) {
+    for wing in CRATE_DIRS {
+        for dir in subfolders(&root.join(wing)) {
             let path = dir.join("Cargo.toml");
             let Ok(text) = std::fs::read_to_string(&path) else { continue };
             let manifest: Table = text.parse().map_err(|error| {
-                vec![Violation::new(crate::relative(root, &path), format!("{error}"))]
+                vec![Violation::new(crate::relative_path(root, &path), format!("{error}"))]
             })?;
-            found.push(read(dir, &manifest));
+            found.push(parse_manifest(dir, &manifest));
         }
     }
     let names: BTreeSet<String> = found.iter().map(|each| each.name.clone()).collect();
@@ -46,7 +46,7 @@ pub fn crates(root: &Path) -> Result<Vec<Crate>, Vec<Violation>> {
     Ok(found)
 }
 
-fn read(dir: PathBuf, manifest: &Table) -> Crate {
+fn parse_manifest(dir: PathBuf, manifest: &Table) -> Crate {
     let package = |key: &str| manifest.get("package").and_then(|package| package.get(key));
     let text = |key| package(key).and_then(Value::as_str).unwrap_or_default().to_owned();
     let floor = package("metadata").and_then(|metadata| metadata.get("floor"));
@@ -72,7 +72,7 @@ fn package_name(key: &str, value: &Value) -> String {
     value.get("package").and_then(Value::as_str).unwrap_or(key).to_owned()
 }
 
-fn folders(wing: &Path) -> Vec<PathBuf> {
+fn subfolders(wing: &Path) -> Vec<PathBuf> {
     let entries = std::fs::read_dir(wing).into_iter().flatten();
     let mut folders: Vec<PathBuf> =
         entries.filter_map(|entry| Some(entry.ok()?.path())).filter(|path| path.is_dir()).collect();
@@ -85,7 +85,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn tests_may_import_what_they_like_and_renames_are_seen_through() {
+    fn dev_dependencies_are_ignored_and_renames_resolved() {
         let manifest: Table = r#"
             [package]
             name = "arc"
@@ -99,7 +99,7 @@ mod tests {
         "#
         .parse()
         .unwrap();
-        let arc = read(PathBuf::new(), &manifest);
+        let arc = parse_manifest(PathBuf::new(), &manifest);
         assert_eq!(arc.floor, Some(5));
         assert_eq!(arc.imports.into_iter().collect::<Vec<_>>(), ["device", "zio"]);
     }

@@ -280,7 +280,7 @@ mod tests {
 
     #[test]
     fn destination_is_local_dir_or_host_path() {
-        let root = fixtures::scratch("lab-places");
+        let root = fixtures::scratch_dir("lab-places");
         let source = root.join("source");
         std::fs::create_dir_all(source.join("in")).unwrap();
         let find = |text: &str, bytes: u64| {

@@ -138,7 +138,7 @@ mod tests {
 
     #[test]
     fn copy_preserves_content_and_attributes() {
-        let root = fixtures::scratch("lab-own");
+        let root = fixtures::scratch_dir("lab-own");
         let (source, target) = (root.join("source"), root.join("target"));
         fs::create_dir_all(source.join("a/b")).unwrap();
         fs::create_dir(&target).unwrap();

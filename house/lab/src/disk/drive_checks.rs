@@ -79,7 +79,7 @@ mod tests {
 
     #[test]
     fn drive_in_use_is_reported() {
-        let root = fixtures::scratch("lab-claim");
+        let root = fixtures::scratch_dir("lab-claim");
         let system = System::with_root(&root);
         let put = |path: &str, text: &str| {
             let path = root.join(path);
@@ -100,7 +100,7 @@ mod tests {
 
     #[test]
     fn nonzero_ends_count_as_data() {
-        let path = fixtures::scratch("lab-content").join("drive");
+        let path = fixtures::scratch_dir("lab-content").join("drive");
         let file = File::create_new(&path).unwrap();
         file.set_len(8 << 20).unwrap();
         let file = fs::OpenOptions::new().read(true).write(true).open(&path).unwrap();

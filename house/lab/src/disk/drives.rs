@@ -197,7 +197,7 @@ mod tests {
 
     #[test]
     fn writes_need_claim_and_spare_the_ends() {
-        let path = fixtures::scratch("lab-drives").join("empty");
+        let path = fixtures::scratch_dir("lab-drives").join("empty");
         File::create_new(&path).unwrap().set_len(8 << 20).unwrap();
         let system = System::default();
         let read_only = Drive::open(&path, &["other".into()], &system).unwrap();

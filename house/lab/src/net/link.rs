@@ -100,7 +100,7 @@ mod tests {
 
     #[test]
     fn longest_prefix_route_wins() {
-        let root = fixtures::scratch("lab-link");
+        let root = fixtures::scratch_dir("lab-link");
         let put = |path: &str, text: &str| {
             let path = root.join(path);
             fs::create_dir_all(path.parent().unwrap()).unwrap();

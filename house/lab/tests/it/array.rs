@@ -55,7 +55,7 @@ fn are_empty(drives: &[PathBuf]) -> bool {
 
 #[test]
 fn array_benchmark_leaves_drives_empty() {
-    let dir = fixtures::scratch("lab-it-array");
+    let dir = fixtures::scratch_dir("lab-it-array");
     let drives = create_drives(&dir, 3);
     let opened = array_options(&drives).prepare(&System::default()).unwrap();
     let said = opened.describe_plan().join("\n");
@@ -103,7 +103,7 @@ fn array_benchmark_leaves_drives_empty() {
 
 #[test]
 fn nonempty_drives_need_overwrite_option() {
-    let dir = fixtures::scratch("lab-it-array-full");
+    let dir = fixtures::scratch_dir("lab-it-array-full");
     let drives = create_drives(&dir, 3);
     let file = File::options().write(true).open(&drives[1]).unwrap();
     file.write_all_at(b"letters", 4096).unwrap();
@@ -123,7 +123,7 @@ fn nonempty_drives_need_overwrite_option() {
 
 #[test]
 fn cancel_keeps_results_and_empties_drives() {
-    let dir = fixtures::scratch("lab-it-array-stop");
+    let dir = fixtures::scratch_dir("lab-it-array-stop");
     let drives = create_drives(&dir, 3);
     let onlooker = CancelAfterSteps(AtomicUsize::new(7));
     let records = run_benchmark(array_options(&drives), &Progress::new(&onlooker)).unwrap();
@@ -134,7 +134,7 @@ fn cancel_keeps_results_and_empties_drives() {
 
 #[test]
 fn oversized_file_and_invalid_property_are_errors() {
-    let dir = fixtures::scratch("lab-it-array-room");
+    let dir = fixtures::scratch_dir("lab-it-array-room");
     let drives = create_drives(&dir, 3);
     let mut large = array_options(&drives);
     large.workload.size = Some(1 << 40);

@@ -51,7 +51,7 @@ impl Observer for CancelAfterSteps {
 
 #[test]
 fn cancel_keeps_finished_measures() {
-    let dir = fixtures::scratch("lab-it-stop");
+    let dir = fixtures::scratch_dir("lab-it-stop");
     let onlooker = CancelAfterSteps(AtomicUsize::new(6));
     let course = Progress::new(&onlooker);
     let record =
@@ -63,7 +63,7 @@ fn cancel_keeps_finished_measures() {
 
 #[test]
 fn result_round_trips_through_json() {
-    let dir = fixtures::scratch("lab-it-record");
+    let dir = fixtures::scratch_dir("lab-it-record");
     let course = Progress::new(&NoObserver);
     let record =
         path::measure(&dir, &path_options(), heading("a"), &course, &System::default()).unwrap();
@@ -84,7 +84,7 @@ fn result_round_trips_through_json() {
 
 #[test]
 fn every_method_copies_all_and_cleans_up() {
-    let root = fixtures::scratch("lab-it-copy");
+    let root = fixtures::scratch_dir("lab-it-copy");
     let (source, target) = (root.join("source"), root.join("target"));
     fs::create_dir_all(source.join("a/b")).unwrap();
     fs::create_dir(&target).unwrap();
@@ -125,7 +125,7 @@ fn copy_options(root: &Path) -> copy::Options {
 
 #[test]
 fn copy_stops_at_time_limit() {
-    let root = fixtures::scratch("lab-it-limit");
+    let root = fixtures::scratch_dir("lab-it-limit");
     fs::create_dir(root.join("source")).unwrap();
     fs::create_dir(root.join("target")).unwrap();
     fs::write(root.join("source/large"), vec![3; 40 << 20]).unwrap();

@@ -3,67 +3,73 @@
 use ::picture::{Page, Svg, Table};
 use units::human_bytes;
 
-use super::{MOST_LAYOUTS, ashifts, bars, heat, scatter};
-use crate::plan::{LayoutPlan, Plan, Question};
-use crate::report::{chance, decimal, duration, percent, rate, short};
+use super::{MAX_LAYOUTS, capacity_bars, compared_ashifts, heat_map, scatter};
+use crate::plan::{LayoutPlan, Plan, PlanRequest};
+use crate::report::{
+    abbreviate_layout, format_chance, format_duration, format_percent, format_rate,
+    format_terabytes,
+};
 
 /// The page.
-pub fn page(plan: &Plan, question: &Question) -> String {
-    let mut page = Page::new(&format!("What {} give", drives(&question.drives)));
-    introduce(&mut page, plan, question);
-    table(&mut page, plan);
-    page.side_by_side(2, |page, index| {
+pub fn render_page(plan: &Plan, question: &PlanRequest) -> String {
+    let mut page = Page::new(&format!("What {} give", describe_drives(&question.drives)));
+    add_introduction(&mut page, plan, question);
+    add_layout_table(&mut page, plan);
+    page.add_columns(2, |page, index| {
         if index == 0 {
             let words = "Parity and padding are those of blocks of 128K.";
-            page.section("Where the bytes go", words);
-            page.picture(&bars::draw(plan));
+            page.add_section("Where the bytes go", words);
+            page.add_picture(&capacity_bars::draw(plan));
         } else {
             let words = "Numbers are at the layouts that no other beats.";
-            page.section("Room against safety", words);
-            page.picture(&scatter::draw(plan));
+            page.add_section("Room against safety", words);
+            page.add_picture(&scatter::draw(plan));
         }
     });
-    page.section(
+    page.add_section(
         "How much of a raidz is data",
         "A block takes whole rows of parity and whole sectors, so small records on wide arrays of \
          large sectors waste the most.",
     );
-    for ashift in ashifts(question) {
-        page.part(&format!("Sectors of {} (ashift {ashift})", human_bytes(ashift.bytes())));
-        let maps: Vec<Svg> = (1..=3).map(|parity| heat::draw(parity, ashift)).collect();
-        page.pictures(&maps);
+    for ashift in compared_ashifts(question) {
+        page.add_subsection(&format!(
+            "Sectors of {} (ashift {ashift})",
+            human_bytes(ashift.bytes())
+        ));
+        let maps: Vec<Svg> = (1..=3).map(|parity| heat_map::draw(parity, ashift)).collect();
+        page.add_pictures(&maps);
     }
-    page.section("What is supposed", "Sizes are exact. The rest is estimated:");
-    page.list(&plan.assumptions);
-    page.end()
+    page.add_section("What is supposed", "Sizes are exact. The rest is estimated:");
+    page.add_list(&plan.assumptions);
+    page.finish()
 }
 
 /// Drives in words: `24 x 4.00 TB and 2 x 3.00 TB`.
-fn drives(drives: &[u64]) -> String {
+fn describe_drives(drives: &[u64]) -> String {
     let groups = drives.chunk_by(|a, b| a == b);
-    let words = groups.map(|same| format!("{} x {}", same.len(), decimal(same[0])));
+    let words = groups.map(|same| format!("{} x {}", same.len(), format_terabytes(same[0])));
     words.collect::<Vec<_>>().join(" and ")
 }
 
-fn introduce(page: &mut Page, plan: &Plan, question: &Question) {
+fn add_introduction(page: &mut Page, plan: &Plan, question: &PlanRequest) {
     let Some(first) = plan.layouts.first() else { return };
     let taken = if question.whole_disks { "whole disks" } else { "files or partitions" };
-    let mix: Vec<String> = (question.records.parts().iter())
-        .map(|(size, share)| match question.records.parts().len() {
+    let mix: Vec<String> = (question.records.shares().iter())
+        .map(|(size, share)| match question.records.shares().len() {
             1 => human_bytes(*size),
             _ => format!("{} ({:.0} %)", human_bytes(*size), share * 100.0),
         })
         .collect();
-    page.soft(&format!(
+    page.add_note(&format!(
         "{} in all, taken as {taken}, sectors of {}, records of {}.",
-        decimal(first.raw_bytes),
+        format_terabytes(first.raw_bytes),
         human_bytes(question.ashift.bytes()),
         mix.join(", ")
     ));
 }
 
-fn table(page: &mut Page, plan: &Plan) {
-    page.section(
+fn add_layout_table(page: &mut Page, plan: &Plan) {
+    page.add_section(
         "Layouts",
         "In bold: no other is better in room, safety and random speed at once.",
     );
@@ -83,28 +89,28 @@ fn table(page: &mut Page, plan: &Plan) {
         head.push("euros per TiB");
     }
     let mut table = Table::new(head);
-    for layout in plan.layouts.iter().take(MOST_LAYOUTS) {
-        table.row(layout.pareto_best, row(layout));
+    for layout in plan.layouts.iter().take(MAX_LAYOUTS) {
+        table.add_row(layout.pareto_best, table_cells(layout));
     }
-    page.table(&table);
+    page.add_table(&table);
     if let Some(first) = plan.layouts.first() {
         let (watts, year) = (first.cost.watts, first.cost.power_per_year);
-        page.soft(&format!("The drives draw {watts:.0} W: {year:.0} euros a year."));
+        page.add_note(&format!("The drives draw {watts:.0} W: {year:.0} euros a year."));
     }
 }
 
-fn row(layout: &LayoutPlan) -> Vec<String> {
+fn table_cells(layout: &LayoutPlan) -> Vec<String> {
     let mut cells = vec![
-        short(&layout.layout),
+        abbreviate_layout(&layout.layout),
         layout.usable_shown.clone(),
-        percent(layout.efficiency),
+        format_percent(layout.efficiency),
         human_bytes(layout.mix_fits_bytes),
         layout.safety.tolerance.to_string(),
-        chance(layout.safety.lost_5_years),
-        chance(layout.safety.damaged_5_years),
-        rate(layout.speed.sequential_read),
+        format_chance(layout.safety.lost_5_years),
+        format_chance(layout.safety.damaged_5_years),
+        format_rate(layout.speed.sequential_read),
         format!("{:.0}/s", layout.speed.random_reads),
-        duration(layout.speed.resilver_hours),
+        format_duration(layout.speed.resilver_hours),
     ];
     cells.extend(layout.cost.price_per_usable_tib.map(|price| format!("{price:.2}")));
     cells

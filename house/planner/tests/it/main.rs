@@ -1,5 +1,5 @@
 //! The planner against real pools, published cases, and itself.
 
 mod capacity;
-mod made;
+mod created_pools;
 mod plan;

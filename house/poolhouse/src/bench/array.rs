@@ -7,7 +7,7 @@ use lab::array::{DraidLayout, DrivePart, Layout, Options, VdevLayout};
 use lab::progress::Progress;
 use lab::workload::{self, FileWorkload};
 use lab::{BenchResult, Heading, System, path};
-use planner::{Kind, Words};
+use planner::{GroupKind, PoolLayout};
 use units::Ashift;
 
 use super::measurement_progress::MeasurementProgress;
@@ -199,8 +199,10 @@ impl Args {
 
 /// The layout of these words for so many drives, or for as many as the words name themselves.
 fn parse_layout(text: &str, count: usize, ashift: u64, part: &str) -> Result<Layout, Failure> {
-    let words = match Words::parse(text, count) {
-        Err(planner::Error::Count { wanted, .. }) => Words::parse(text, wanted)?,
+    let words = match PoolLayout::parse(text, count) {
+        Err(planner::Error::DriveCountMismatch { required: wanted, .. }) => {
+            PoolLayout::parse(text, wanted)?
+        }
         other => other?,
     };
     let sector = Ashift::new(ashift)
@@ -209,13 +211,13 @@ fn parse_layout(text: &str, count: usize, ashift: u64, part: &str) -> Result<Lay
     for group in &words.0 {
         group.layout(sector)?;
         match group.kind {
-            Kind::Stripe => vdevs.extend((0..group.width).map(|_| (VdevLayout::Single, 1))),
-            Kind::Mirror => vdevs.push((VdevLayout::Mirror, group.width)),
-            Kind::Raidz(parity) => vdevs.push((VdevLayout::Raidz(parity), group.width)),
-            Kind::Draid { parity, data, spares } => {
+            GroupKind::Stripe => vdevs.extend((0..group.width).map(|_| (VdevLayout::Single, 1))),
+            GroupKind::Mirror => vdevs.push((VdevLayout::Mirror, group.width)),
+            GroupKind::Raidz(parity) => vdevs.push((VdevLayout::Raidz(parity), group.width)),
+            GroupKind::Draid { parity, data, spares } => {
                 vdevs.push((VdevLayout::Draid(DraidLayout { parity, data, spares }), group.width));
             }
-            Kind::Spare => {
+            GroupKind::Spare => {
                 return Err(Failure::usage(format!("{group} takes no part in what is measured")));
             }
         }

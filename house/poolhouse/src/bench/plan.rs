@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use lab::BenchResult;
 use lab::bench_result::BenchKind;
 use lab::bottleneck::{self, ExpectedRates};
-use planner::{Class, Drive, LayoutPlan, Mix, Question, Words};
+use planner::{DriveClass, DriveSpec, LayoutPlan, PlanRequest, PoolLayout, RecordMix};
 use serde_json::Value;
 use units::Ashift;
 
@@ -84,18 +84,18 @@ impl Args {
             (None, None) => return Err(wanted("drives")),
         };
         let layout = self.layout.as_deref().or_else(|| fact("layout")?.as_str());
-        let words = Words::parse(layout.ok_or_else(|| wanted("layout"))?, drives.len())?;
+        let words = PoolLayout::parse(layout.ok_or_else(|| wanted("layout"))?, drives.len())?;
         let ashift = self.ashift.or_else(|| fact("ashift")?.as_u64()).unwrap_or(12);
         let ashift = Ashift::new(ashift)
             .ok_or_else(|| Failure::usage(format!("ashift is 9 to 16, not {ashift}")))?;
         let block = super::path::parse_size(&self.recordsize)?;
-        let mut drive = Drive::from(Class::by_name(&self.class).unwrap_or_default());
+        let mut drive = DriveSpec::from(DriveClass::from_name(&self.class).unwrap_or_default());
         if let Some(figures) = disk.map(bottleneck::drive_rates).transpose()? {
             drive.bytes_per_second = figures.bytes_per_second;
             drive.operations_per_second = figures.operations_per_second;
         }
-        let records = Mix::parse(&self.recordsize)?;
-        let question = Question { drive, records, ..Question::new(drives, ashift) };
+        let records = RecordMix::parse(&self.recordsize)?;
+        let question = PlanRequest { drive, records, ..PlanRequest::new(drives, ashift) };
         let plan = LayoutPlan::new(&question, &words)?;
         let record = plan.records.iter().find(|record| record.record_bytes == block);
         Ok(ExpectedRates {

@@ -14,7 +14,7 @@ const SHORT_RUN_ARGS: [&str; 8] =
     ["--seconds", "0.02", "--size", "4M", "--files", "40", "--runs", "2"];
 
 fn scratch_dir(name: &str) -> PathBuf {
-    fixtures::scratch(&format!("bench-{name}"))
+    fixtures::scratch_dir(&format!("bench-{name}"))
 }
 
 fn is_empty_dir(dir: &Path) -> bool {

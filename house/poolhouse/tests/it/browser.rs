@@ -52,7 +52,7 @@ fn probe_page(browser: &str, page: &Path) -> Value {
     assert!(!html.contains("<script"), "the page itself has no script");
     let probed = page.with_extension("probed.html");
     std::fs::write(&probed, html.replace("</head>", &format!("{PROBE}</head>"))).expect("a file");
-    let profile = fixtures::scratch(&format!("browser-{}", std::process::id()));
+    let profile = fixtures::scratch_dir(&format!("browser-{}", std::process::id()));
     let output = Command::new(browser)
         .args(["--headless", "--no-sandbox", "--disable-gpu", "--hide-scrollbars"])
         .args(["--disable-dev-shm-usage", "--window-size=390,844", "--virtual-time-budget=5000"])
@@ -86,7 +86,7 @@ fn check_page(browser: &str, page: &Path, pictures: u64) {
 }
 
 fn scratch_dir(name: &str) -> PathBuf {
-    fixtures::scratch(&format!("browser-{name}"))
+    fixtures::scratch_dir(&format!("browser-{name}"))
 }
 
 #[test]

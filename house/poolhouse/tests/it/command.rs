@@ -53,7 +53,7 @@ pub(crate) fn key_files(fixture: &fixtures::Fixture, scratch: &str) -> Vec<Strin
     if keys.is_empty() {
         return Vec::new();
     }
-    let dir = fixtures::scratch(&format!("{scratch}-{}", fixture.name));
+    let dir = fixtures::scratch_dir(&format!("{scratch}-{}", fixture.name));
     let mut args = Vec::new();
     for (index, key) in keys.iter().enumerate() {
         let path = dir.join(format!("key{index}"));

@@ -15,7 +15,7 @@ fn assert_fails(args: &[&str], status: i32, words: &str) {
 
 /// A copy of some images in a folder of its own.
 fn copy_images(images: &[PathBuf], name: &str) -> Vec<PathBuf> {
-    let dir = fixtures::scratch(name);
+    let dir = fixtures::scratch_dir(name);
     let copy = |image: &PathBuf| {
         let to = dir.join(image.file_name().expect("it has a name"));
         fs::copy(image, &to).expect("it can be copied");
@@ -57,7 +57,7 @@ fn what_is_not_there() {
 
 #[test]
 fn what_is_no_device() {
-    let dir = fixtures::scratch("no-device");
+    let dir = fixtures::scratch_dir("no-device");
     fs::create_dir(dir.join("d0.img")).expect("a folder");
     let image = dir.join("d0.img");
     assert_fails(&["rescue", "scan", "-d", path_arg(&image)], 10, "is a folder, and no image");
@@ -143,7 +143,7 @@ fn an_image_in_use() {
 #[test]
 fn wrong_keys() {
     let fixture = fixtures::load("encryption");
-    let key = fixtures::scratch("wrong-keys").join("key");
+    let key = fixtures::scratch_dir("wrong-keys").join("key");
     fs::write(&key, "certainly not the passphrase").expect("a file");
     let given = |dataset: &str| format!("{dataset}={}", path_arg(&key));
     let list =

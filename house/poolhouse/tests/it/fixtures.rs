@@ -10,18 +10,18 @@ fn check_fixture(name: &str) {
     check_manifest(&fixture, &[], "fixtures");
     let keys = key_files(&fixture, "fixtures-verify");
     let mut args =
-        vec!["rescue", "verify", "-q", "--json", "-d", path_arg(&fixture.dir), fixture.pool()];
+        vec!["rescue", "verify", "-q", "--json", "-d", path_arg(&fixture.dir), fixture.pool_name()];
     args.extend(keys.iter().map(String::as_str));
     let run = run(&args);
     let found: serde_json::Value = serde_json::from_str(&run.stdout).expect("JSON");
-    let damaged = fixture.damaged();
+    let damaged = fixture.damaged_images();
     assert_eq!(found["clean"], damaged.is_empty(), "{name}: {}\n{}", run.stdout, run.stderr);
     assert_eq!(run.status, i32::from(!damaged.is_empty()), "{name}: {}", run.stderr);
     for device in found["devices"].as_array().expect("a list") {
         let path = device["path"].as_str().unwrap_or_default();
         let hurt = damaged.iter().any(|image| path.ends_with(image));
         assert_eq!(device["checksum_errors"] != 0, hurt, "{name}: {device}");
-        let missing = fixture.missing().iter().any(|image| path.ends_with(image));
+        let missing = fixture.missing_images().iter().any(|image| path.ends_with(image));
         assert_eq!(device["missing"], missing, "{name}: {device}");
     }
     assert_eq!(found["lost"], 0, "{name}: {}", run.stdout);

@@ -75,7 +75,8 @@ fn every_figure_is_that_of_zfs_get() {
     for fixture in fixtures::all() {
         let keys = key_files(&fixture, "list-keys");
         let dir = path_arg(&fixture.dir);
-        let mut args = vec!["rescue", "list", "-d", dir, fixture.pool(), "--properties", "--json"];
+        let mut args =
+            vec!["rescue", "list", "-d", dir, fixture.pool_name(), "--properties", "--json"];
         args.extend(keys.iter().map(String::as_str));
         let list = run_json(&args);
         let listed = dataset_properties(&list);

@@ -124,7 +124,7 @@ fn pools_of_openzfs_can_be_looked_at_whatever_they_are_in_the_midst_of() {
             let images = fixture.images();
             images.iter().map(|image| std::fs::read(image).unwrap()).collect::<Vec<_>>()
         };
-        let (before, root, pool) = (content(), nas.altroot(), fixture.pool());
+        let (before, root, pool) = (content(), nas.altroot(), fixture.pool_name());
         let (root_arg, dir) = (path_arg(&root), path_arg(&fixture.dir));
         let import = format!("zpool import -fm -o readonly=on -R {root_arg} -d {dir} {pool}");
         nas.run_ok(&import);
@@ -139,7 +139,7 @@ fn pools_of_openzfs_can_be_looked_at_whatever_they_are_in_the_midst_of() {
 fn what_cannot_be_changed_says_how_it_can_be_looked_at() {
     let nas = TestNas::new("looked-at-only", 0);
     let fixture = fixtures::load("checkpoint-raidz");
-    let (dir, pool) = (path_arg(&fixture.dir), fixture.pool());
+    let (dir, pool) = (path_arg(&fixture.dir), fixture.pool_name());
     let listed = nas.run_ok(&format!("zpool import -d {dir}"));
     assert!(listed.contains("checkpoint") && listed.contains("-o readonly=on"), "{listed}");
     let import = format!("zpool import -fN -d {dir} {pool}");

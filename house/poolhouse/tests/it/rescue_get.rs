@@ -69,7 +69,7 @@ fn to_id(value: &Value) -> u32 {
 /// Copies all of a fixture's pool and gives the folder.
 fn copy_pool(fixture: &Fixture, to: &Path, test: &str) {
     let keys = key_files(fixture, &format!("keys-{test}"));
-    let root = format!("{}:/", fixture.pool());
+    let root = format!("{}:/", fixture.pool_name());
     let mut args =
         vec!["rescue", "get", "-r", "-q", "-d", path_arg(&fixture.dir), &root, path_arg(to)];
     args.extend(keys.iter().map(String::as_str));
@@ -81,7 +81,7 @@ fn copy_pool(fixture: &Fixture, to: &Path, test: &str) {
 fn trees_that_are_copied_out_are_as_recorded_and_a_second_run_copies_nothing() {
     for name in ["snapshots", "encryption", "version-28-upgraded", "raidz3-8-mixed-trouble"] {
         let fixture = fixtures::load(name);
-        let to = fixtures::scratch(&format!("copied-{name}"));
+        let to = fixtures::scratch_dir(&format!("copied-{name}"));
         copy_pool(&fixture, &to, "trees");
         let (mut files, mut numbers) = (0, Vec::new());
         for dataset in fixture.manifest["datasets"].as_array().expect("a list") {
@@ -114,7 +114,7 @@ fn trees_that_are_copied_out_are_as_recorded_and_a_second_run_copies_nothing() {
 #[test]
 fn names_of_one_file_stay_names_of_one_file() {
     let fixture = fixtures::load("encryption");
-    let to = fixtures::scratch("copied-links");
+    let to = fixtures::scratch_dir("copied-links");
     copy_pool(&fixture, &to, "links");
     let number = |name: &str| {
         std::fs::metadata(to.join("pass/d").join(name)).expect("a file of the recipe").ino()
@@ -126,7 +126,7 @@ fn names_of_one_file_stay_names_of_one_file() {
 #[test]
 fn a_volume_that_is_copied_out_is_as_recorded() {
     let fixture = fixtures::load("encryption");
-    let image = fixtures::scratch("volume").join("vol.img");
+    let image = fixtures::scratch_dir("volume").join("vol.img");
     let keys = key_files(&fixture, "keys-volume");
     let mut args = vec![
         "rescue",

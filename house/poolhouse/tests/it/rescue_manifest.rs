@@ -16,7 +16,7 @@ const IMPORT_PROPERTIES: [&str; 5] =
 /// The manifest of a fixture from images given one by one, as arguments.
 fn read_manifest(fixture: &Fixture, images: &[&Path], scratch: &str) -> Value {
     let keys = key_files(fixture, scratch);
-    let mut args = vec!["rescue", "manifest", fixture.pool()];
+    let mut args = vec!["rescue", "manifest", fixture.pool_name()];
     for image in images {
         args.extend(["-d", path_arg(image)]);
     }
@@ -146,7 +146,7 @@ fn devices_may_be_missing_as_far_as_the_redundancy_goes() {
         ("attributes", 1),
     ];
     let mut count = 0;
-    for (name, most) in redundancies.into_iter().filter(|(name, _)| fixtures::has(name)) {
+    for (name, most) in redundancies.into_iter().filter(|(name, _)| fixtures::exists(name)) {
         let fixture = fixtures::load(name);
         for set in subsets(fixture.images().len(), most) {
             check_manifest(&fixture, &set, "manifest-missing");
@@ -160,7 +160,7 @@ fn devices_may_be_missing_as_far_as_the_redundancy_goes() {
 fn one_device_more_than_the_redundancy_is_told_and_not_made_up_for() {
     let fixture = fixtures::load("expanded");
     let images = fixture.images();
-    let mut args = vec!["rescue", "manifest", fixture.pool()];
+    let mut args = vec!["rescue", "manifest", fixture.pool_name()];
     for image in &images[2..] {
         args.extend(["-d", path_arg(image)]);
     }

@@ -11,7 +11,7 @@ fn every_fixture_can_be_read_and_has_its_devices() {
         let pools = found["pools"].as_array().expect("a list of pools");
         assert_eq!(pools.len(), 1, "{}", fixture.name);
         let pool = &pools[0];
-        assert_eq!(pool["name"], fixture.pool(), "{}", fixture.name);
+        assert_eq!(pool["name"], fixture.pool_name(), "{}", fixture.name);
         assert_eq!(pool["readable"], true, "{}: {}", fixture.name, pool["reason"]);
         let state = if fixture.state() == "exported" { "exported" } else { "active" };
         assert_eq!(pool["state"], state, "{}", fixture.name);
@@ -19,7 +19,7 @@ fn every_fixture_can_be_read_and_has_its_devices() {
         assert_eq!(pool["guid"].to_string(), guid, "{}", fixture.name);
         let mut missing = Vec::new();
         collect_missing(&pool["vdevs"], &mut missing);
-        let mut wanted = fixture.missing();
+        let mut wanted = fixture.missing_images();
         // a disk that was taken away may have been replaced since
         wanted.retain(|name| missing.iter().any(|known| known == name));
         assert_eq!(missing.len(), wanted.len(), "{}: {missing:?}", fixture.name);
@@ -115,7 +115,7 @@ fn history_has_the_commands_that_made_the_pool() {
 #[test]
 fn completions_and_man_pages_are_made() {
     assert!(run_ok(&["completions", "bash"]).contains("poolhouse"));
-    let dir = fixtures::scratch("man");
+    let dir = fixtures::scratch_dir("man");
     run_ok(&["man", path_arg(&dir)]);
     let page = std::fs::read_to_string(dir.join("poolhouse-rescue-scan.1")).expect("a page");
     assert!(page.contains("scan"), "{page}");

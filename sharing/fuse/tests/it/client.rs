@@ -10,11 +10,11 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
 /// How often a program is looked after.
-const PAUSE: Duration = Duration::from_millis(10);
+const POLL_INTERVAL: Duration = Duration::from_millis(10);
 /// How long a killed program may take to end. One that waits in the kernel may not even end then.
-const LAST: Duration = Duration::from_secs(10);
+const KILL_TIMEOUT: Duration = Duration::from_secs(10);
 /// Gives a test of this program its words, a line each, when it is run as a client.
-const WORDS: &str = "FUSE_TEST_CLIENT";
+const ARGUMENTS_VARIABLE: &str = "FUSE_TEST_CLIENT";
 
 /// A program that runs. It is killed when this is dropped.
 pub(crate) struct Client {
@@ -33,34 +33,36 @@ impl Client {
     /// Starts a test of this program, one that is ignored otherwise.
     pub(crate) fn start_test(name: &str, words: &[&str], output: &Path) -> Self {
         let mut command = Command::new(std::env::current_exe().unwrap());
-        command.args(["--exact", name, "--ignored", "--nocapture"]).env(WORDS, words.join("\n"));
+        command
+            .args(["--exact", name, "--ignored", "--nocapture"])
+            .env(ARGUMENTS_VARIABLE, words.join("\n"));
         Self::start(&mut command, output)
     }
 
     /// Waits until something is so; false: it is not within `limit`, and the program may have ended.
-    pub(crate) fn until(&self, limit: Duration, is_so: impl Fn() -> bool) -> bool {
+    pub(crate) fn wait_until(&self, limit: Duration, is_so: impl Fn() -> bool) -> bool {
         let last = Instant::now() + limit;
         while !is_so() {
-            if Instant::now() > last || self.ended().is_some() {
+            if Instant::now() > last || self.exit_status().is_some() {
                 return is_so();
             }
-            std::thread::sleep(PAUSE);
+            std::thread::sleep(POLL_INTERVAL);
         }
         true
     }
 
     /// How it ended; none: it did not within `limit`.
     pub(crate) fn wait(&self, limit: Duration) -> Option<ExitStatus> {
-        self.until(limit, || self.ended().is_some());
-        self.ended()
+        self.wait_until(limit, || self.exit_status().is_some());
+        self.exit_status()
     }
 
-    fn ended(&self) -> Option<ExitStatus> {
+    fn exit_status(&self) -> Option<ExitStatus> {
         self.child.borrow_mut().try_wait().unwrap()
     }
 
     /// All that it wrote.
-    pub(crate) fn said(&self) -> String {
+    pub(crate) fn output_text(&self) -> String {
         fs::read_to_string(&self.output).unwrap_or_default()
     }
 }
@@ -68,7 +70,7 @@ impl Client {
 impl Drop for Client {
     fn drop(&mut self) {
         let _ = self.child.borrow_mut().kill();
-        self.wait(LAST);
+        self.wait(KILL_TIMEOUT);
     }
 }
 
@@ -77,12 +79,12 @@ impl Drop for Client {
 pub(crate) fn run_test(name: &str, words: &[&str], limit: Duration, output: &Path) {
     let client = Client::start_test(name, words, output);
     let status = client.wait(limit);
-    let said = client.said();
+    let said = client.output_text();
     assert!(status.is_some_and(|status| status.success()), "{name} ended with {status:?}:\n{said}");
 }
 
 /// The words that the test was started with; none: somebody else runs it.
-pub(crate) fn words() -> Option<Vec<String>> {
-    let words = std::env::var(WORDS).ok()?;
+pub(crate) fn arguments() -> Option<Vec<String>> {
+    let words = std::env::var(ARGUMENTS_VARIABLE).ok()?;
     Some(words.lines().map(str::to_owned).collect())
 }

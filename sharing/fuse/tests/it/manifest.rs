@@ -8,7 +8,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{FileExt, FileTypeExt, MetadataExt};
 use std::path::Path;
 
-use fixtures::{hex, unhex};
+use fixtures::{hex, parse_hex};
 use rustix::fs::SeekFrom;
 use serde_json::{Map, Value, json};
 use sha2::{Digest, Sha256};
@@ -33,7 +33,7 @@ pub(crate) fn differences(
         let was = entry.as_object().expect("an entry");
         let path = match (&was.get("path"), &was.get("path_hex")) {
             (Some(Value::String(path)), _) => path.clone().into_bytes(),
-            (_, Some(Value::String(hex))) => unhex(hex),
+            (_, Some(Value::String(hex))) => parse_hex(hex),
             _ => panic!("an entry without a path"),
         };
         let first = path.split(|byte| *byte == b'/').next().unwrap_or_default();

@@ -12,16 +12,16 @@ use std::time::{Duration, Instant};
 
 use engine::pool::{NewDataset, NewPool, NewVdev, Pool, VdevLayout, VdevRole};
 use fuse::{MountHandle, MountOptions};
-use sim::{Fault, Storm};
+use sim::{DiskArray, Fault};
 use vfs::{FileSystem, Time};
 
 use crate::mounted_fixture::can_mount;
 use crate::mounted_pool::environment;
 
 /// Names the test that a process is to do.
-const CHILD: &str = "POOLHOUSE_TEST_CHILD";
+const CHILD_VARIABLE: &str = "POOLHOUSE_TEST_CHILD";
 /// How long a child may take.
-const PATIENCE: Duration = Duration::from_secs(100);
+const CHILD_TIMEOUT: Duration = Duration::from_secs(100);
 
 /// Kills a child and detaches what is mounted below a folder.
 struct Cleanup {
@@ -47,26 +47,28 @@ impl Drop for Cleanup {
 }
 
 /// Does `work` in a process of its own, which is given a folder.
-fn in_child(test: &str, work: impl FnOnce(&Path)) {
+fn run_in_child(test: &str, work: impl FnOnce(&Path)) {
     if !can_mount() {
         return;
     }
-    if std::env::var(CHILD).is_ok_and(|named| named == test) {
+    if std::env::var(CHILD_VARIABLE).is_ok_and(|named| named == test) {
         return work(Path::new(&std::env::var("POOLHOUSE_TEST_DIR").unwrap()));
     }
-    let dir = fixtures::scratch(&format!("many-{test}"));
+    let dir = fixtures::scratch_dir(&format!("many-{test}"));
     let output = dir.join("output");
     let name = format!("many::{test}");
     let mut command = Command::new(std::env::current_exe().unwrap());
     command.args(["--exact", &name, "--include-ignored", "--nocapture"]);
-    command.env(CHILD, test).env("POOLHOUSE_TEST_DIR", &dir).stdin(Stdio::null());
+    command.env(CHILD_VARIABLE, test).env("POOLHOUSE_TEST_DIR", &dir).stdin(Stdio::null());
     let file = File::create(&output).unwrap();
     command.stdout(file.try_clone().unwrap()).stderr(file);
     let mut cleanup = Cleanup { child: command.spawn().unwrap(), dir };
     let started = Instant::now();
     let ended = loop {
         match cleanup.child.try_wait().unwrap() {
-            None if started.elapsed() < PATIENCE => std::thread::sleep(Duration::from_millis(50)),
+            None if started.elapsed() < CHILD_TIMEOUT => {
+                std::thread::sleep(Duration::from_millis(50))
+            }
             ended => break ended,
         }
     };
@@ -76,33 +78,33 @@ fn in_child(test: &str, work: impl FnOnce(&Path)) {
 
 /// A pool with a thread that writes its txgs, and what is mounted of it.
 struct MountedPool {
-    held: Pool,
+    pool: Pool,
     stop: Arc<AtomicBool>,
-    writing: Option<std::thread::JoinHandle<()>>,
+    txg_thread: Option<std::thread::JoinHandle<()>>,
     mounts: Vec<MountHandle>,
 }
 
 impl MountedPool {
-    fn new(name: &str, storm: &Storm) -> Self {
+    fn new(name: &str, storm: &DiskArray) -> Self {
         let new = new_pool(name, Path::new("/disk"));
         Self::run(engine::pool::create_on_devices(&new, &storm.devices(), &environment()).unwrap())
     }
 
-    fn run(held: Pool) -> Self {
+    fn run(pool: Pool) -> Self {
         let stop = Arc::new(AtomicBool::new(false));
-        let (pool, ends) = (held.clone(), Arc::clone(&stop));
+        let (pool, ends) = (pool.clone(), Arc::clone(&stop));
         let writing = std::thread::spawn(move || {
             let _ = pool.run_txg_sync(Duration::from_millis(100), &ends);
         });
-        while !held.has_sync_thread() {
+        while !pool.has_sync_thread() {
             std::thread::yield_now();
         }
-        Self { held, stop, writing: Some(writing), mounts: Vec::new() }
+        Self { pool, stop, txg_thread: Some(writing), mounts: Vec::new() }
     }
 
     fn mount(&mut self, dataset: &str, dir: &Path, without_rings: bool) {
         let now = || Time { seconds: 1_700_000_000, nanoseconds: 7 };
-        let live = FileSystem::open(&self.held, dataset, now).unwrap();
+        let live = FileSystem::open(&self.pool, dataset, now).unwrap();
         let options = MountOptions { no_io_uring: without_rings, ..MountOptions::default() };
         self.mounts.push(fuse::mount_filesystem(&live, dir, &options).unwrap().0);
     }
@@ -113,9 +115,9 @@ impl MountedPool {
             assert!(matches!(mounted.wait_for_unmount(Duration::from_secs(20)), Some(Ok(()))));
         }
         self.stop.store(true, Ordering::Release);
-        self.held.sync().unwrap();
-        self.writing.take().unwrap().join().unwrap();
-        self.held.export().unwrap();
+        self.pool.sync().unwrap();
+        self.txg_thread.take().unwrap().join().unwrap();
+        self.pool.export().unwrap();
     }
 }
 
@@ -126,17 +128,17 @@ fn new_pool(name: &str, drive: &Path) -> NewPool {
     NewPool { name, vdevs, ashift: None, properties, force: false }
 }
 
-fn count(what: &str) -> u64 {
+fn status_value(what: &str) -> u64 {
     let status = fs::read_to_string("/proc/self/status").unwrap();
     let line = status.lines().find_map(|line| line.strip_prefix(what)).unwrap();
     line.trim_start_matches(':').trim().trim_end_matches(" kB").parse().unwrap()
 }
 
 /// Waits until idle threads have ended, as far as they do; returns how many there were last.
-fn threads_at_rest(most: u64) -> u64 {
+fn wait_for_idle_threads(most: u64) -> u64 {
     let started = Instant::now();
     loop {
-        let threads = count("Threads");
+        let threads = status_value("Threads");
         if threads <= most || started.elapsed() > Duration::from_mins(1) {
             return threads;
         }
@@ -145,27 +147,27 @@ fn threads_at_rest(most: u64) -> u64 {
 }
 
 /// Threads of a process with a pool, however many mounts there are.
-const THREADS: u64 = 12;
+const MAX_THREADS: u64 = 12;
 
 fn mount_many(dir: &Path, mounts: u64) {
     for without_rings in [true, false] {
-        let storm = Storm::new(&[1 << 30]);
+        let storm = DiskArray::new(&[1 << 30]);
         let mut pool = MountedPool::new("many", &storm);
         pool.mount("many", &dir.join("mnt"), without_rings);
         for number in 0..mounts {
             let name = format!("many/n{number}");
             let properties = Vec::new();
-            pool.held.create_filesystem(&NewDataset { name, properties }).unwrap();
+            pool.pool.create_filesystem(&NewDataset { name, properties }).unwrap();
         }
-        let before = count("VmRSS");
+        let before = status_value("VmRSS");
         for number in 0..mounts {
             let (name, dir) = (format!("many/n{number}"), dir.join(format!("n{number}")));
             pool.mount(&name, &dir, without_rings);
             assert_eq!(fs::read_dir(&dir).unwrap().count(), 0);
         }
-        let grown = count("VmRSS").saturating_sub(before);
-        let threads = threads_at_rest(THREADS);
-        assert!(threads <= THREADS, "{mounts} mounts have {threads} threads");
+        let grown = status_value("VmRSS").saturating_sub(before);
+        let threads = wait_for_idle_threads(MAX_THREADS);
+        assert!(threads <= MAX_THREADS, "{mounts} mounts have {threads} threads");
         // this process has another allocator than the program
         let most = 16 * 1024 + 512 * mounts;
         assert!(grown < most, "{mounts} mounts take {grown} KiB");
@@ -175,34 +177,34 @@ fn mount_many(dir: &Path, mounts: u64) {
 
 #[test]
 fn mounts_take_no_threads_and_little_memory() {
-    in_child("mounts_take_no_threads_and_little_memory", |dir| mount_many(dir, 60));
+    run_in_child("mounts_take_no_threads_and_little_memory", |dir| mount_many(dir, 60));
 }
 
 #[test]
 #[ignore = "it takes a minute"]
 fn a_thousand_mounts_take_no_threads() {
-    in_child("a_thousand_mounts_take_no_threads", |dir| mount_many(dir, 1000));
+    run_in_child("a_thousand_mounts_take_no_threads", |dir| mount_many(dir, 1000));
 }
 
 /// More than there are requests of one mount that are answered at a time.
-const STUCK: usize = 40;
+const BLOCKED_REQUESTS: usize = 40;
 
 #[test]
 fn a_suspended_pool_keeps_no_other_waiting() {
-    in_child("a_suspended_pool_keeps_no_other_waiting", |dir| {
+    run_in_child("a_suspended_pool_keeps_no_other_waiting", |dir| {
         for without_rings in [false, true] {
-            let (bad, good) = (Storm::new(&[128 << 20]), Storm::new(&[128 << 20]));
+            let (bad, good) = (DiskArray::new(&[128 << 20]), DiskArray::new(&[128 << 20]));
             let (mut stuck, mut other) =
                 (MountedPool::new("stuck", &bad), MountedPool::new("other", &good));
             stuck.mount("stuck", &dir.join("stuck"), without_rings);
             other.mount("other", &dir.join("other"), without_rings);
-            for number in 0..STUCK {
+            for number in 0..BLOCKED_REQUESTS {
                 fs::create_dir(dir.join(format!("stuck/d{number}"))).unwrap();
             }
-            stuck.held.sync().unwrap();
+            stuck.pool.sync().unwrap();
             bad.disks()[0].add_fault(Fault::Write(0..128 << 20));
             std::thread::scope(|scope| {
-                let writers: Vec<_> = (0..STUCK)
+                let writers: Vec<_> = (0..BLOCKED_REQUESTS)
                     .map(|number| {
                         let file = dir.join(format!("stuck/d{number}/file"));
                         scope.spawn(move || {
@@ -211,7 +213,7 @@ fn a_suspended_pool_keeps_no_other_waiting() {
                         })
                     })
                     .collect();
-                while !stuck.held.is_suspended() {
+                while !stuck.pool.is_suspended() {
                     std::thread::sleep(Duration::from_millis(20));
                 }
                 for number in 0..100 {
@@ -220,8 +222,8 @@ fn a_suspended_pool_keeps_no_other_waiting() {
                     assert_eq!(fs::read(&file).unwrap(), b"goes on");
                 }
                 assert!(writers.iter().all(|writer| !writer.is_finished()));
-                bad.disks()[0].mend();
-                stuck.held.clear_errors(None).unwrap();
+                bad.disks()[0].clear_faults();
+                stuck.pool.clear_errors(None).unwrap();
                 for writer in writers {
                     writer.join().unwrap().unwrap();
                 }
@@ -234,9 +236,9 @@ fn a_suspended_pool_keeps_no_other_waiting() {
 
 #[test]
 fn a_pool_within_a_mount_of_its_process_goes_on() {
-    in_child("a_pool_within_a_mount_of_its_process_goes_on", |dir| {
+    run_in_child("a_pool_within_a_mount_of_its_process_goes_on", |dir| {
         for without_rings in [false, true] {
-            let storm = Storm::new(&[512 << 20]);
+            let storm = DiskArray::new(&[512 << 20]);
             let mut outer = MountedPool::new("outer", &storm);
             outer.mount("outer", &dir.join("outer"), without_rings);
             let drive = dir.join("outer/drive");

@@ -16,13 +16,13 @@ use crate::mounted_fixture::can_mount;
 use crate::mounted_pool::{MountedPool, Random};
 
 /// Files of a seed, and steps that are done to them.
-const FILES: u64 = 3;
-const STEPS: usize = 40;
+const FILE_COUNT: u64 = 3;
+const STEP_COUNT: usize = 40;
 /// The largest files have about so many bytes.
-const LARGEST: u64 = 200_000;
+const MAX_FILE_SIZE: u64 = 200_000;
 
 /// One of the two trees, with the mappings that stay.
-struct Side {
+struct TestTree {
     dir: PathBuf,
     mappings: Vec<(u64, Mapping)>,
 }
@@ -30,10 +30,10 @@ struct Side {
 /// A step, which is done to both sides.
 #[derive(Debug)]
 enum Step {
-    Write { file: u64, at: u64, bytes: Vec<u8>, reads: bool },
+    Write { file: u64, at: u64, bytes: Vec<u8>, opens_for_read: bool },
     Append { file: u64, bytes: Vec<u8> },
-    Map { file: u64, at: u64, bytes: Vec<u8>, end: End },
-    WriteMapped { at: u64, bytes: Vec<u8>, which: u64 },
+    Map { file: u64, at: u64, bytes: Vec<u8>, end: MappingEnd },
+    WriteMapped { at: u64, bytes: Vec<u8>, mapping: u64 },
     Unmap,
     Punch { file: u64, at: u64, length: u64 },
     Truncate { file: u64, size: u64 },
@@ -43,49 +43,53 @@ enum Step {
 
 /// What becomes of a mapping after it was written to.
 #[derive(Clone, Copy, Debug)]
-enum End {
-    Stays,
-    IsSynced,
-    Goes,
+enum MappingEnd {
+    Keep,
+    Sync,
+    Unmap,
 }
 
-fn index(number: u64) -> usize {
+fn to_usize(number: u64) -> usize {
     usize::try_from(number).unwrap()
 }
 
 impl Step {
-    fn roll(dice: &mut Random) -> Self {
-        let (file, at) = (dice.next_below(FILES), dice.next_below(LARGEST));
+    fn random(dice: &mut Random) -> Self {
+        let (file, at) = (dice.next_below(FILE_COUNT), dice.next_below(MAX_FILE_SIZE));
         let length =
             if dice.next_below(3) == 0 { dice.next_below(60_000) } else { dice.next_below(6000) }
                 + 1;
         let fill = u8::try_from(dice.next_below(255) + 1).unwrap();
-        let bytes = vec![fill; index(length)];
+        let bytes = vec![fill; to_usize(length)];
         match dice.next_below(12) {
-            0 | 1 => Self::Write { file, at, bytes, reads: dice.next_below(2) == 0 },
+            0 | 1 => Self::Write { file, at, bytes, opens_for_read: dice.next_below(2) == 0 },
             2 => Self::Append { file, bytes },
             3..=5 => {
-                let end = [End::Stays, End::IsSynced, End::Goes][index(dice.next_below(3))];
+                let end = [MappingEnd::Keep, MappingEnd::Sync, MappingEnd::Unmap]
+                    [to_usize(dice.next_below(3))];
                 Self::Map { file, at, bytes, end }
             }
-            6 => Self::WriteMapped { at, bytes, which: dice.next_below(8) },
+            6 => Self::WriteMapped { at, bytes, mapping: dice.next_below(8) },
             7 => Self::Unmap,
             8 => Self::Punch { file, at, length: length * 4 },
             9 => Self::Truncate { file, size: at },
-            10 => {
-                Self::CopyRange { from: file, to: dice.next_below(FILES), at, length: length * 4 }
-            }
-            _ => Self::CopySparse { from: file, to: dice.next_below(FILES) },
+            10 => Self::CopyRange {
+                from: file,
+                to: dice.next_below(FILE_COUNT),
+                at,
+                length: length * 4,
+            },
+            _ => Self::CopySparse { from: file, to: dice.next_below(FILE_COUNT) },
         }
     }
 }
 
-impl Side {
+impl TestTree {
     fn new(dir: PathBuf) -> Self {
         fs::create_dir(&dir).unwrap();
         let side = Self { dir, mappings: Vec::new() };
-        for file in 0..FILES {
-            File::create(side.path(file)).unwrap().set_len(LARGEST / 2 * file).unwrap();
+        for file in 0..FILE_COUNT {
+            File::create(side.path(file)).unwrap().set_len(MAX_FILE_SIZE / 2 * file).unwrap();
         }
         side
     }
@@ -109,22 +113,24 @@ impl Side {
         let (_, mapping) = &mut self.mappings[which];
         let end = size.min(mapping.length()).min(at + bytes.len() as u64);
         if let Some(length) = end.checked_sub(at) {
-            mapping.write(index(at), &bytes[..index(length)]);
+            mapping.write(to_usize(at), &bytes[..to_usize(length)]);
         }
     }
 
     /// Does a step; gives how many bytes it copied, or as what it failed.
-    fn step(&mut self, step: &Step) -> io::Result<u64> {
+    fn apply_step(&mut self, step: &Step) -> io::Result<u64> {
         match step {
-            Step::Write { file, at, bytes, reads } => {
+            Step::Write { file, at, bytes, opens_for_read: reads } => {
                 let open = OpenOptions::new().read(*reads).write(true).open(self.path(*file))?;
                 open.write_all_at(bytes, *at)?;
             }
             Step::Append { file, bytes } => {
                 OpenOptions::new().append(true).open(self.path(*file))?.write_all(bytes)?;
             }
-            Step::Map { file, at, bytes, end } => self.map(*file, *at, bytes, *end)?,
-            Step::WriteMapped { at, bytes, which } => self.write_mapped(index(*which), *at, bytes),
+            Step::Map { file, at, bytes, end } => self.map_and_write(*file, *at, bytes, *end)?,
+            Step::WriteMapped { at, bytes, mapping: which } => {
+                self.write_mapped(to_usize(*which), *at, bytes)
+            }
             Step::Unmap if self.mappings.is_empty() => {}
             Step::Unmap => drop(self.mappings.remove(0)),
             Step::Punch { file, at, length } => {
@@ -135,7 +141,7 @@ impl Side {
             Step::CopyRange { from, to, at, length } => {
                 let (from, to) = (File::open(self.path(*from))?, self.open(*to));
                 let (mut source, mut target) = (*at, *at / 2);
-                let length = index(*length);
+                let length = to_usize(*length);
                 let copied =
                     copy_file_range(&from, Some(&mut source), &to, Some(&mut target), length)?;
                 return Ok(copied as u64);
@@ -146,20 +152,26 @@ impl Side {
         Ok(0)
     }
 
-    fn map(&mut self, file: u64, at: u64, bytes: &[u8], end: End) -> io::Result<()> {
+    fn map_and_write(
+        &mut self,
+        file: u64,
+        at: u64,
+        bytes: &[u8],
+        end: MappingEnd,
+    ) -> io::Result<()> {
         let size = self.size(file);
         if size == 0 {
             return Ok(());
         }
         // the descriptor is closed at once: the mapping alone keeps the file open
-        let mapping = Mapping::new(&self.open(file), index(size))?;
+        let mapping = Mapping::new(&self.open(file), to_usize(size))?;
         self.mappings.push((file, mapping));
         let last = self.mappings.len() - 1;
         self.write_mapped(last, at, bytes);
         match end {
-            End::Stays => {}
-            End::IsSynced => self.mappings[last].1.sync()?,
-            End::Goes => drop(self.mappings.pop()),
+            MappingEnd::Keep => {}
+            MappingEnd::Sync => self.mappings[last].1.sync()?,
+            MappingEnd::Unmap => drop(self.mappings.pop()),
         }
         Ok(())
     }
@@ -177,7 +189,7 @@ fn copy_sparse(from: &Path, to: &Path) -> io::Result<()> {
             Err(why) => return Err(why.into()),
         };
         let end = seek(&from, SeekFrom::Hole(at))?;
-        let mut bytes = vec![0; index(end - at)];
+        let mut bytes = vec![0; to_usize(end - at)];
         from.read_exact_at(&mut bytes, at)?;
         to.write_all_at(&bytes, at)?;
         at = end;
@@ -189,13 +201,13 @@ fn copy_sparse(from: &Path, to: &Path) -> io::Result<()> {
 fn read_direct(path: &Path) -> io::Result<Vec<u8>> {
     let flags = OFlags::DIRECT.bits().cast_signed();
     let file = OpenOptions::new().read(true).custom_flags(flags).open(path)?;
-    let mut bytes = vec![0; index(file.metadata()?.len())];
+    let mut bytes = vec![0; to_usize(file.metadata()?.len())];
     file.read_exact_at(&mut bytes, 0)?;
     Ok(bytes)
 }
 
-fn assert_same(ours: &Side, model: &Side, seed: u64, after: &str) {
-    for file in 0..FILES {
+fn assert_same(ours: &TestTree, model: &TestTree, seed: u64, after: &str) {
+    for file in 0..FILE_COUNT {
         let wanted = fs::read(model.path(file)).unwrap();
         let read = fs::read(ours.path(file)).unwrap();
         let copy = ours.dir.join("copy");
@@ -216,10 +228,10 @@ fn assert_same(ours: &Side, model: &Side, seed: u64, after: &str) {
 fn compare(ours: &Path, model: &Path, seed: u64) {
     let dice = &mut Random(seed);
     let name = format!("s{seed}");
-    let (mut ours, mut model) = (Side::new(ours.join(&name)), Side::new(model.join(&name)));
-    for number in 0..STEPS {
-        let step = Step::roll(dice);
-        let done = [ours.step(&step), model.step(&step)];
+    let (mut ours, mut model) = (TestTree::new(ours.join(&name)), TestTree::new(model.join(&name)));
+    for number in 0..STEP_COUNT {
+        let step = Step::random(dice);
+        let done = [ours.apply_step(&step), model.apply_step(&step)];
         let done = done.map(|done| done.map_err(|why| why.raw_os_error()));
         assert_eq!(done[0], done[1], "seed {seed}, step {number}");
         if number % 4 == 3 {
@@ -250,7 +262,7 @@ fn compare_seeds(name: &str, seeds: std::ops::Range<u64>, limit: Duration) {
 #[test]
 #[ignore = "a program that other tests of this file start"]
 fn client_compares_seeds() {
-    let Some(words) = client::words() else { return };
+    let Some(words) = client::arguments() else { return };
     let [ours, model, first, last] = &words[..] else { panic!("{words:?}") };
     for seed in first.parse().unwrap()..last.parse().unwrap() {
         compare(ours.as_ref(), model.as_ref(), seed);
@@ -271,7 +283,7 @@ fn mapped_writes_are_seen_and_copied_a_thousand_times() {
 #[test]
 #[ignore = "a program that another test starts"]
 fn client_finds_mapped_bytes() {
-    let Some(words) = client::words() else { return };
+    let Some(words) = client::arguments() else { return };
     let path = Path::new(&words[0]);
     File::create(path).unwrap().set_len(8 << 20).unwrap();
     let open = OpenOptions::new().read(true).write(true).clone();

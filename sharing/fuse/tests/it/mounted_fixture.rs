@@ -50,7 +50,7 @@ pub(crate) fn can_mount() -> bool {
 
 fn open_pool(fixture: &Fixture) -> RescuePool {
     let search = engine::search(std::slice::from_ref(&fixture.dir));
-    let pool = search.open(fixture.pool(), &engine::OpenOptions::default()).expect("a pool");
+    let pool = search.open(fixture.pool_name(), &engine::OpenOptions::default()).expect("a pool");
     for key in fixture.keys() {
         pool.load_key(&key.dataset, &key.file_content()).expect("a key that fits");
     }
@@ -58,7 +58,7 @@ fn open_pool(fixture: &Fixture) -> RescuePool {
 }
 
 fn mount_fixture(name: &str, pool: RescuePool, target: &str) -> FixtureMount {
-    let dir = fixtures::scratch(&format!("mount-{name}"));
+    let dir = fixtures::scratch_dir(&format!("mount-{name}"));
     let complaints = Arc::new(Mutex::new(Vec::new()));
     let heard = Arc::clone(&complaints);
     let report = Box::new(move |what: &str| heard.lock().push(what.to_owned()));
@@ -95,7 +95,7 @@ fn differences(fixture: &Fixture, dir: &Path) -> Vec<String> {
     for dataset in datasets {
         let name = dataset["name"].as_str().expect("a name");
         if let Some(entries) = dataset["entries"].as_array() {
-            let top = dataset_path(dir, fixture.pool(), name);
+            let top = dataset_path(dir, fixture.pool_name(), name);
             let found = manifest::differences(&top, entries, &covered_names(datasets, name), name);
             out.extend(found.into_iter().map(|line| format!("{name}: {line}")));
         }
@@ -108,7 +108,7 @@ fn check_fixture(name: &str) {
         return;
     }
     let fixture = fixtures::load(name);
-    let mount = mount_fixture(name, open_pool(&fixture), fixture.pool());
+    let mount = mount_fixture(name, open_pool(&fixture), fixture.pool_name());
     let out = differences(&fixture, &mount.dir);
     let shown: Vec<&String> = out.iter().take(40).collect();
     assert!(out.is_empty(), "{} differences: {shown:#?}", out.len());
@@ -147,13 +147,13 @@ fn locked_datasets_are_there_but_say_that_a_key_is_wanted() {
     }
     let fixture = fixtures::load("encryption");
     let search = engine::search(std::slice::from_ref(&fixture.dir));
-    let pool = search.open(fixture.pool(), &engine::OpenOptions::default()).expect("a pool");
-    let mount = mount_fixture("locked", pool, fixture.pool());
+    let pool = search.open(fixture.pool_name(), &engine::OpenOptions::default()).expect("a pool");
+    let mount = mount_fixture("locked", pool, fixture.pool_name());
     let keys = fixture.keys();
-    let heads = keys.iter().filter(|key| key.dataset != fixture.pool());
+    let heads = keys.iter().filter(|key| key.dataset != fixture.pool_name());
     let mut count = 0;
     for key in heads {
-        let dir = dataset_path(&mount.dir, fixture.pool(), &key.dataset);
+        let dir = dataset_path(&mount.dir, fixture.pool_name(), &key.dataset);
         let below =
             covered_names(fixture.manifest["datasets"].as_array().expect("it"), &key.dataset);
         assert!(fs::metadata(&dir).expect("it is there").is_dir());
@@ -172,7 +172,7 @@ fn control_folders_are_hidden_but_there() {
         return;
     }
     let fixture = fixtures::load("snapshots");
-    let mount = mount_fixture("hidden", open_pool(&fixture), fixture.pool());
+    let mount = mount_fixture("hidden", open_pool(&fixture), fixture.pool_name());
     let names = |dir: &Path| -> Vec<String> {
         let entries = fs::read_dir(dir).expect("a folder");
         let name = |entry: fs::DirEntry| entry.file_name().to_string_lossy().into_owned();
@@ -181,7 +181,7 @@ fn control_folders_are_hidden_but_there() {
     assert!(!names(&mount.dir).contains(&".zfs".to_owned()));
     assert_eq!(names(&mount.dir.join(".zfs")), ["snapshot"]);
     let datasets = fixture.manifest["datasets"].as_array().expect("datasets");
-    let inside = format!("{}@", fixture.pool());
+    let inside = format!("{}@", fixture.pool_name());
     let all = datasets.iter().filter_map(|each| each["name"].as_str()?.strip_prefix(&inside));
     let mut all: Vec<&str> = all.collect();
     let mut listed = names(&mount.dir.join(".zfs/snapshot"));
@@ -200,7 +200,7 @@ fn what_somebody_else_unmounts_is_not_mounted_any_more() {
     let fixture = fixtures::load("snapshots");
     for round in 0..40 {
         let mut mount =
-            mount_fixture(&format!("gone-{round}"), open_pool(&fixture), fixture.pool());
+            mount_fixture(&format!("gone-{round}"), open_pool(&fixture), fixture.pool_name());
         let unmount = || Command::new("fusermount3").arg("-u").arg(&mount.dir).output();
         // a program that another test has just started has all files open for a moment
         while !unmount().expect("fusermount3").status.success() {
@@ -217,7 +217,7 @@ fn what_somebody_else_unmounts_is_not_mounted_any_more() {
 
 #[test]
 fn only_empty_folders_are_mounted_on() {
-    let dir = fixtures::scratch("not-empty");
+    let dir = fixtures::scratch_dir("not-empty");
     let file = dir.join("file");
     fs::write(&file, b"x").expect("a file");
     assert!(matches!(fuse::check_mountpoint(&dir), Err(fuse::Error::NotEmpty { .. })));

@@ -77,7 +77,7 @@ impl MountedPool {
     }
 
     pub(crate) fn create(name: &str) -> Self {
-        let folder = fixtures::scratch(&format!("live-{name}"));
+        let folder = fixtures::scratch_dir(&format!("live-{name}"));
         let drives: Vec<PathBuf> =
             (0..3).map(|index| folder.join("drives").join(format!("d{index}.img"))).collect();
         fs::create_dir_all(folder.join("drives")).unwrap();

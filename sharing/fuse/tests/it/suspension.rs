@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use engine::pool::{NewPool, NewVdev, Pool, VdevLayout, VdevRole};
 use fuse::{MountHandle, MountOptions};
-use sim::{Fault, Storm};
+use sim::{DiskArray, Fault};
 use vfs::{FileSystem, Time};
 
 use crate::mounted_fixture::can_mount;
@@ -20,7 +20,7 @@ use crate::mounted_pool::environment;
 const WRITERS: usize = 24;
 
 struct FaultyMount {
-    storm: Storm,
+    array: DiskArray,
     pool: Pool,
     dir: PathBuf,
     mount: MountHandle,
@@ -28,17 +28,17 @@ struct FaultyMount {
 
 impl FaultyMount {
     fn create(name: &str) -> Self {
-        let storm = Storm::new(&[128 << 20]);
+        let array = DiskArray::new(&[128 << 20]);
         let drives = vec![PathBuf::from("/disk")];
         let vdevs = vec![NewVdev { layout: VdevLayout::Single, drives, role: VdevRole::Data }];
         let (name, properties) = (name.to_owned(), Vec::new());
         let new = NewPool { name: name.clone(), vdevs, ashift: None, properties, force: false };
-        let pool = engine::pool::create_on_devices(&new, &storm.devices(), &environment()).unwrap();
+        let pool = engine::pool::create_on_devices(&new, &array.devices(), &environment()).unwrap();
         let now = || Time { seconds: 1_700_000_000, nanoseconds: 7 };
         let live = FileSystem::open(&pool, &name, now).unwrap();
-        let dir = fixtures::scratch(&format!("standstill-{name}"));
+        let dir = fixtures::scratch_dir(&format!("standstill-{name}"));
         let (mount, _) = fuse::mount_filesystem(&live, &dir, &MountOptions::default()).unwrap();
-        Self { storm, pool, dir, mount }
+        Self { array, pool, dir, mount }
     }
 }
 
@@ -55,7 +55,8 @@ fn writers_wait_and_can_be_killed_and_readers_are_served() {
     if !can_mount() {
         return;
     }
-    let FaultyMount { storm, pool: held, dir, mount: mut mounted } = FaultyMount::create("waits");
+    let FaultyMount { array: storm, pool: held, dir, mount: mut mounted } =
+        FaultyMount::create("waits");
     let stop = AtomicBool::new(false);
     std::thread::scope(|scope| {
         scope.spawn(|| held.run_txg_sync(Duration::from_millis(100), &stop));
@@ -84,7 +85,7 @@ fn writers_wait_and_can_be_killed_and_readers_are_served() {
             for each in &mut writers {
                 assert!(each.try_wait().unwrap().is_none());
             }
-            storm.disks()[0].mend();
+            storm.disks()[0].clear_faults();
             held.clear_errors(None).unwrap();
             for mut each in writers {
                 assert!(each.wait().unwrap().success());
@@ -97,13 +98,13 @@ fn writers_wait_and_can_be_killed_and_readers_are_served() {
             storm.disks()[0].add_fault(Fault::Write(0..128 << 20));
             assert!(!spawn_writer(&dir, "told").wait().unwrap().success());
             assert_eq!(fs::read(dir.join("there")).unwrap(), vec![7; 300_000]);
-            storm.disks()[0].mend();
+            storm.disks()[0].clear_faults();
             held.clear_errors(None).unwrap();
             assert!(spawn_writer(&dir, "goes-on").wait().unwrap().success());
         });
         let result = std::panic::catch_unwind(work);
         stop.store(true, Ordering::Release);
-        storm.disks()[0].mend();
+        storm.disks()[0].clear_faults();
         let _ = held.clear_errors(None);
         mounted.unmount();
         mounted.wait_for_unmount(Duration::from_secs(20));
@@ -142,7 +143,8 @@ fn what_was_done_when_the_drives_failed_is_not_done_again() {
             Ok(rustix::fs::setxattr(dir.join("file"), "user.new", b"", flags)?)
         }),
     ];
-    let FaultyMount { storm, pool: held, dir, mount: mut mounted } = FaultyMount::create("once");
+    let FaultyMount { array: storm, pool: held, dir, mount: mut mounted } =
+        FaultyMount::create("once");
     held.set_property("once", "sync", "always").unwrap();
     let stop = AtomicBool::new(false);
     std::thread::scope(|scope| {
@@ -163,7 +165,7 @@ fn what_was_done_when_the_drives_failed_is_not_done_again() {
                 while !held.is_suspended() {
                     std::thread::sleep(Duration::from_millis(20));
                 }
-                storm.disks()[0].mend();
+                storm.disks()[0].clear_faults();
                 held.clear_errors(None).unwrap();
                 failed.extend(done.join().unwrap().err().map(|why| (name, why.to_string())));
             }
@@ -171,7 +173,7 @@ fn what_was_done_when_the_drives_failed_is_not_done_again() {
         });
         let result = std::panic::catch_unwind(work);
         stop.store(true, Ordering::Release);
-        storm.disks()[0].mend();
+        storm.disks()[0].clear_faults();
         let _ = held.clear_errors(None);
         mounted.unmount();
         mounted.wait_for_unmount(Duration::from_secs(20));
@@ -188,7 +190,8 @@ fn what_stands_still_can_be_unmounted_by_force() {
     if !can_mount() {
         return;
     }
-    let FaultyMount { storm, pool: held, dir, mount: mut mounted } = FaultyMount::create("forced");
+    let FaultyMount { array: storm, pool: held, dir, mount: mut mounted } =
+        FaultyMount::create("forced");
     let stop = AtomicBool::new(false);
     std::thread::scope(|scope| {
         scope.spawn(|| held.run_txg_sync(Duration::from_millis(100), &stop));
@@ -211,7 +214,7 @@ fn what_stands_still_can_be_unmounted_by_force() {
         let done = unmounted.recv_timeout(Duration::from_secs(20));
         let is_still = held.is_suspended();
         stop.store(true, Ordering::Release);
-        storm.disks()[0].mend();
+        storm.disks()[0].clear_faults();
         let _ = held.clear_errors(None);
         unmounts.join().unwrap();
         assert!(!waits.wait().unwrap().success());

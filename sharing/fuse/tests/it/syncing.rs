@@ -12,7 +12,7 @@ use std::time::Duration;
 use device::Device;
 use engine::pool::{NewPool, NewVdev, Pool, VdevLayout, VdevRole};
 use fuse::{MountHandle, MountOptions};
-use sim::{Fault, Storm};
+use sim::{DiskArray, Fault};
 use vfs::{FileSystem, Time};
 
 use crate::client::{self, Client};
@@ -22,65 +22,66 @@ use crate::mounted_pool::environment;
 
 const POOL: &str = "synced";
 /// No txg is written unless somebody asks for it.
-const NEVER: Duration = Duration::from_hours(1);
-const LIMIT: Duration = Duration::from_mins(1);
+const LONG_TXG_TIMEOUT: Duration = Duration::from_hours(1);
+const CLIENT_TIMEOUT: Duration = Duration::from_mins(1);
 
 /// A mounted pool on a drive whose power can fail, and the thread that writes its txgs.
-struct Place {
-    folder: PathBuf,
-    storm: Storm,
-    held: Pool,
-    mounted: MountHandle,
+struct SyncMount {
+    scratch_dir: PathBuf,
+    array: DiskArray,
+    pool: Pool,
+    mount: MountHandle,
     stop: Arc<AtomicBool>,
-    writer: Option<std::thread::JoinHandle<()>>,
+    txg_thread: Option<std::thread::JoinHandle<()>>,
 }
 
-impl Place {
+impl SyncMount {
     fn new(name: &str) -> Self {
-        let storm = Storm::new(&[128 << 20]);
+        let array = DiskArray::new(&[128 << 20]);
         let drives = vec![PathBuf::from("/disk")];
         let vdevs = vec![NewVdev { layout: VdevLayout::Single, drives, role: VdevRole::Data }];
         let (name, pool, properties) = (name.to_owned(), POOL.to_owned(), Vec::new());
         let new = NewPool { name: pool, vdevs, ashift: None, properties, force: false };
-        let held = engine::pool::create_on_devices(&new, &storm.devices(), &environment()).unwrap();
+        let pool = engine::pool::create_on_devices(&new, &array.devices(), &environment()).unwrap();
         let now = || Time { seconds: 1_700_000_000, nanoseconds: 7 };
-        let live = FileSystem::open(&held, POOL, now).unwrap();
-        let folder = fixtures::scratch(&format!("syncing-{name}"));
-        let dir = folder.join("mnt");
-        let (mounted, _) = fuse::mount_filesystem(&live, &dir, &MountOptions::default()).unwrap();
-        let (stop, pool) = (Arc::new(AtomicBool::new(false)), held.clone());
+        let live = FileSystem::open(&pool, POOL, now).unwrap();
+        let scratch_dir = fixtures::scratch_dir(&format!("syncing-{name}"));
+        let dir = scratch_dir.join("mnt");
+        let (mount, _) = fuse::mount_filesystem(&live, &dir, &MountOptions::default()).unwrap();
+        let (stop, pool) = (Arc::new(AtomicBool::new(false)), pool.clone());
         let ends = Arc::clone(&stop);
-        let writer = std::thread::spawn(move || drop(pool.run_txg_sync(NEVER, &ends)));
-        while !held.has_sync_thread() {
+        let writer = std::thread::spawn(move || drop(pool.run_txg_sync(LONG_TXG_TIMEOUT, &ends)));
+        while !pool.has_sync_thread() {
             std::thread::yield_now();
         }
-        held.sync().unwrap();
-        Self { folder, storm, held, mounted, stop, writer: Some(writer) }
+        pool.sync().unwrap();
+        Self { scratch_dir, array, pool, mount, stop, txg_thread: Some(writer) }
     }
 
-    fn dir(&self) -> PathBuf {
-        self.folder.join("mnt")
+    fn mountpoint(&self) -> PathBuf {
+        self.scratch_dir.join("mnt")
     }
 
     /// Whether syncfs(2) succeeds, in a program of its own.
     fn syncfs(&self) -> bool {
         let mut command = Command::new("sync");
-        command.arg("-f").arg(self.dir());
-        let status = Client::start(&mut command, &self.folder.join("out")).wait(LIMIT);
+        command.arg("-f").arg(self.mountpoint());
+        let status =
+            Client::start(&mut command, &self.scratch_dir.join("out")).wait(CLIENT_TIMEOUT);
         status.expect("sync(1) did not end").success()
     }
 }
 
-impl Drop for Place {
+impl Drop for SyncMount {
     fn drop(&mut self) {
-        self.storm.disks()[0].mend();
-        let _ = self.held.clear_errors(None);
-        self.mounted.unmount();
+        self.array.disks()[0].clear_faults();
+        let _ = self.pool.clear_errors(None);
+        self.mount.unmount();
         self.stop.store(true, Ordering::Release);
         // wakes the writer
-        let _ = self.held.sync();
-        let _ = self.held.close();
-        if let Some(writer) = self.writer.take() {
+        let _ = self.pool.sync();
+        let _ = self.pool.close();
+        if let Some(writer) = self.txg_thread.take() {
             let _ = writer.join();
         }
     }
@@ -112,7 +113,7 @@ fn has_loop_device(beside: &Path) -> bool {
 #[test]
 #[ignore = "a program that another test starts"]
 fn client_writes_and_syncs() {
-    let Some(words) = client::words() else { return };
+    let Some(words) = client::arguments() else { return };
     let dir = Path::new(&words[0]);
     fs::write(dir.join("written"), vec![7; 300_000]).unwrap();
     let open = OpenOptions::new().create_new(true).read(true).write(true).open(dir.join("mapped"));
@@ -124,13 +125,13 @@ fn client_writes_and_syncs() {
     // nobody unmaps it before the power fails
     std::mem::forget(mapping);
     fs::write(&words[1], b"").unwrap();
-    std::thread::sleep(LIMIT);
+    std::thread::sleep(CLIENT_TIMEOUT);
 }
 
 /// What a file of the pool has after a power cut that leaves nothing but what was flushed.
-fn after_cut(storm: &Storm, names: &[&str]) -> Vec<Vec<u8>> {
+fn read_after_power_cut(storm: &DiskArray, names: &[&str]) -> Vec<Vec<u8>> {
     let journal = storm.journal();
-    let found = journal.cut(journal.len(), 0).into_iter();
+    let found = journal.cut_power(journal.len(), 0).into_iter();
     let devices: Vec<Arc<dyn Device>> = found.map(|one| Arc::new(one) as Arc<dyn Device>).collect();
     let held = engine::pool::import_devices(&devices, POOL, &environment()).unwrap();
     let live = held.filesystem(POOL).unwrap();
@@ -148,18 +149,22 @@ fn syncfs_survives_power_cut() {
     if !can_mount() {
         return;
     }
-    let place = Place::new("lasting");
-    if !forwards_sync(&place.dir()) {
+    let place = SyncMount::new("lasting");
+    if !forwards_sync(&place.mountpoint()) {
         return;
     }
-    let (dir, done) = (place.dir(), place.folder.join("done"));
+    let (dir, done) = (place.mountpoint(), place.scratch_dir.join("done"));
     let words = [dir.to_str().unwrap(), done.to_str().unwrap()];
     let mut wanted = vec![0; 100_000];
     wanted[50_000..50_012].copy_from_slice(b"mapped bytes");
-    let output = place.folder.join("out");
+    let output = place.scratch_dir.join("out");
     let client = Client::start_test("syncing::client_writes_and_syncs", &words, &output);
-    assert!(client.until(LIMIT, || done.exists()), "the client did not sync: {}", client.said());
-    let found = after_cut(&place.storm, &["written", "mapped"]);
+    assert!(
+        client.wait_until(CLIENT_TIMEOUT, || done.exists()),
+        "the client did not sync: {}",
+        client.output_text()
+    );
+    let found = read_after_power_cut(&place.array, &["written", "mapped"]);
     drop(client);
     assert!(found[0] == vec![7; 300_000], "{} bytes were written", found[0].len());
     assert!(found[1] == wanted, "{} bytes are of the mapped file", found[1].len());
@@ -170,35 +175,35 @@ fn syncfs_fails_while_pool_is_suspended() {
     if !can_mount() {
         return;
     }
-    let place = Place::new("suspended");
-    if !forwards_sync(&place.dir()) {
+    let place = SyncMount::new("suspended");
+    if !forwards_sync(&place.mountpoint()) {
         return;
     }
-    fs::write(place.dir().join("file"), vec![7; 300_000]).unwrap();
+    fs::write(place.mountpoint().join("file"), vec![7; 300_000]).unwrap();
     assert!(place.syncfs());
-    fs::write(place.dir().join("file"), vec![8; 300_000]).unwrap();
-    place.storm.disks()[0].add_fault(Fault::Write(0..128 << 20));
+    fs::write(place.mountpoint().join("file"), vec![8; 300_000]).unwrap();
+    place.array.disks()[0].add_fault(Fault::Write(0..128 << 20));
     // the pool is suspended while it waits, and then before it asks
     for _ in 0..2 {
         assert!(!place.syncfs());
-        assert!(place.held.is_suspended());
+        assert!(place.pool.is_suspended());
     }
-    place.storm.disks()[0].mend();
-    place.held.clear_errors(None).unwrap();
+    place.array.disks()[0].clear_faults();
+    place.pool.clear_errors(None).unwrap();
     assert!(place.syncfs());
-    assert!(after_cut(&place.storm, &["file"])[0] == vec![8; 300_000]);
+    assert!(read_after_power_cut(&place.array, &["file"])[0] == vec![8; 300_000]);
 }
 
 #[test]
 #[ignore = "a program that another test starts"]
 fn client_maps_and_waits() {
-    let Some(words) = client::words() else { return };
+    let Some(words) = client::arguments() else { return };
     let path = Path::new(&words[0]);
     let open = OpenOptions::new().read(true).write(true).open(path).unwrap();
     let mut mapping = Mapping::new(&open, 100_000).unwrap();
     mapping.write(50_000, b"mapped bytes");
     fs::write(&words[1], b"").unwrap();
-    std::thread::sleep(LIMIT);
+    std::thread::sleep(CLIENT_TIMEOUT);
 }
 
 #[test]
@@ -206,19 +211,23 @@ fn syncfs_ends_with_mapped_pages_of_suspended_pool() {
     if !can_mount() {
         return;
     }
-    let place = Place::new("mapped");
-    if !forwards_sync(&place.dir()) {
+    let place = SyncMount::new("mapped");
+    if !forwards_sync(&place.mountpoint()) {
         return;
     }
-    let (file, done) = (place.dir().join("file"), place.folder.join("done"));
+    let (file, done) = (place.mountpoint().join("file"), place.scratch_dir.join("done"));
     fs::write(&file, vec![7; 100_000]).unwrap();
-    place.held.sync().unwrap();
-    place.storm.disks()[0].add_fault(Fault::Write(0..128 << 20));
-    fs::write(place.dir().join("other"), b"to be written").unwrap();
-    assert!(place.held.sync().is_err() && place.held.is_suspended());
+    place.pool.sync().unwrap();
+    place.array.disks()[0].add_fault(Fault::Write(0..128 << 20));
+    fs::write(place.mountpoint().join("other"), b"to be written").unwrap();
+    assert!(place.pool.sync().is_err() && place.pool.is_suspended());
     let words = [file.to_str().unwrap(), done.to_str().unwrap()];
-    let output = place.folder.join("client");
+    let output = place.scratch_dir.join("client");
     let client = Client::start_test("syncing::client_maps_and_waits", &words, &output);
-    assert!(client.until(LIMIT, || done.exists()), "nothing is mapped: {}", client.said());
+    assert!(
+        client.wait_until(CLIENT_TIMEOUT, || done.exists()),
+        "nothing is mapped: {}",
+        client.output_text()
+    );
     assert!(!place.syncfs());
 }

@@ -8,7 +8,7 @@ use vfs::{DatasetTree, DirEntry, Error, FileType};
 
 fn open_pool(fixture: &Fixture) -> RescuePool {
     let search = engine::search(std::slice::from_ref(&fixture.dir));
-    search.open(fixture.pool(), &engine::OpenOptions::default()).expect("a pool")
+    search.open(fixture.pool_name(), &engine::OpenOptions::default()).expect("a pool")
 }
 
 fn open_tree(name: &str) -> DatasetTree {
@@ -18,7 +18,7 @@ fn open_tree(name: &str) -> DatasetTree {
     for key in fixture.keys() {
         pool.load_key(&key.dataset, &key.file_content()).expect("a key that fits");
     }
-    DatasetTree::open(pool, fixture.pool(), report).expect("a tree")
+    DatasetTree::open(pool, fixture.pool_name(), report).expect("a tree")
 }
 
 fn list_dir(tree: &DatasetTree, number: u64) -> Vec<DirEntry> {
@@ -158,11 +158,12 @@ fn a_locked_dataset_is_an_empty_folder_that_says_so() {
     let fixture = fixtures::load("encryption");
     let pool = open_pool(&fixture);
     let locked = fixture.keys().into_iter().map(|key| key.dataset);
-    let locked =
-        locked.filter(|name| pool.child_filesystems(name).is_empty() && name != fixture.pool());
+    let locked = locked
+        .filter(|name| pool.child_filesystems(name).is_empty() && name != fixture.pool_name());
     let locked: Vec<String> = locked.filter(|name| name.matches('/').count() == 1).collect();
     assert!(!locked.is_empty());
-    let tree = DatasetTree::open(pool.clone(), fixture.pool(), Box::new(|_| {})).expect("a tree");
+    let tree =
+        DatasetTree::open(pool.clone(), fixture.pool_name(), Box::new(|_| {})).expect("a tree");
     let root = tree.root_ino().expect("a root");
     for name in &locked {
         let last = name.rsplit('/').next().expect("a part");

@@ -6,7 +6,7 @@ use std::sync::{Arc, Weak};
 
 use device::{Device, MemoryDevice as Bytes};
 use ondisk::{Blkptr, Compression, ObjectType};
-use sim::{Fault, Seed, Storm};
+use sim::{DiskArray, Fault, Random};
 use units::{Ashift, Guid, Level, ObjsetId, Txg, Zbookmark};
 use zio::memory::MemoryVdevs;
 use zio::{Reader, Sink, Source, WritePolicy, WriteRequest, Writer};
@@ -39,9 +39,9 @@ impl TestPool {
     /// Blocks of all sizes, half of which can be compressed.
     fn with_blocks(count: u64, largest: u64) -> Self {
         let mut pool = Self::new();
-        let mut seed = Seed::new(count);
+        let mut seed = Random::new(count);
         for number in 0..count {
-            let sectors = usize::try_from(1 + seed.below(largest / 512)).unwrap();
+            let sectors = usize::try_from(1 + seed.next_below(largest / 512)).unwrap();
             let mut data: Vec<u8> =
                 (0..sectors * 64).flat_map(|_| seed.next_u64().to_le_bytes()).collect();
             if number.is_multiple_of(2) {
@@ -155,11 +155,11 @@ fn what_a_reader_wants_once_is_not_kept_nor_what_may_not_be() {
 #[test]
 fn what_is_wrong_on_the_drive_is_never_returned() {
     let pool = TestPool::with_blocks(200, 30 << 10);
-    let storm = Storm::new(&[DEVICE_SIZE]);
+    let storm = DiskArray::new(&[DEVICE_SIZE]);
     let l2 = l2arc_on_device(storm.devices().remove(0), 5);
     pool.read_all(&l2);
     feed_all(&l2);
-    storm.disks()[0].rot(4 << 20..12 << 20, 400, &mut Seed::new(1));
+    storm.disks()[0].flip_bits(4 << 20..12 << 20, 400, &mut Random::new(1));
     let hits = pool.read_all(&l2);
     let wrong = l2.device_stats()[0].checksum_errors;
     assert!(hits < 200 && wrong > 0, "{hits} hits, {wrong} wrong");
@@ -173,11 +173,11 @@ fn what_is_wrong_on_the_drive_is_never_returned() {
 fn a_drive_that_fails_is_left_alone_until_it_is_cleared() {
     let pool = TestPool::with_blocks(100, 30 << 10);
     let all = 0..DEVICE_SIZE;
-    for fault in [Fault::Read(all.clone()), Fault::Write(all), Fault::Gone, Fault::Flush] {
-        let storm = Storm::new(&[DEVICE_SIZE]);
+    for fault in [Fault::Read(all.clone()), Fault::Write(all), Fault::Removed, Fault::Flush] {
+        let storm = DiskArray::new(&[DEVICE_SIZE]);
         let l2 = l2arc_on_device(storm.devices().remove(0), 5);
         pool.read_all(&l2);
-        if matches!(fault, Fault::Read(_) | Fault::Gone) {
+        if matches!(fault, Fault::Read(_) | Fault::Removed) {
             feed_all(&l2);
         }
         storm.disks()[0].add_fault(fault.clone());
@@ -188,7 +188,7 @@ fn a_drive_that_fails_is_left_alone_until_it_is_cleared() {
         let found = l2.device_stats().remove(0);
         assert!(found.is_failed, "{fault:?}: {found:?}");
         assert_eq!(found.read_errors + found.write_errors, 10, "{fault:?}");
-        storm.disks()[0].mend();
+        storm.disks()[0].clear_faults();
         l2.clear_errors(None);
         pool.read_all(&l2);
         feed_all(&l2);
@@ -290,19 +290,19 @@ fn another_drive_or_pool_or_a_damaged_header_begins_anew() {
 /// What the header of a drive with log blocks of five entries can be made to say, its checksum right.
 fn corrupt_device(seed: u64, image: &Bytes) -> Arc<dyn Device> {
     use ondisk::l2arc::LogBlock;
-    let mut seed = Seed::new(seed);
+    let mut seed = Random::new(seed);
     let device = Arc::new(image.clone());
     let drive = super::CacheDevice::new(0, DEVICE_GUID, ashift(), device.clone()).unwrap();
     let mut header = drive.read_header().unwrap();
-    let anywhere = |seed: &mut Seed| match seed.below(4) {
+    let anywhere = |seed: &mut Random| match seed.next_below(4) {
         0 => seed.next_u64(),
-        1 => seed.below(DEVICE_SIZE),
-        2 => seed.below(DEVICE_SIZE) & !4095,
+        1 => seed.next_below(DEVICE_SIZE),
+        2 => seed.next_below(DEVICE_SIZE) & !4095,
         _ => header.logs[0].at,
     };
     let (first, second) = (anywhere(&mut seed), anywhere(&mut seed));
-    let (third, flag) = (anywhere(&mut seed), seed.percent(50));
-    match seed.below(5) {
+    let (third, flag) = (anywhere(&mut seed), seed.chance_percent(50));
+    match seed.next_below(5) {
         0 => header.evict = first,
         1 => (header.evict, header.first_sweep) = (first, flag),
         2 => header.logs[0].payload_start = first,
@@ -403,7 +403,7 @@ fn the_header_is_openzfs_s_own() {
 
 #[test]
 fn after_a_power_cut_all_that_is_returned_is_right() {
-    let storm = Storm::new(&[DEVICE_SIZE]);
+    let storm = DiskArray::new(&[DEVICE_SIZE]);
     let pools: Vec<_> = (0..4).map(|round| TestPool::with_blocks(300 + round, 60 << 10)).collect();
     let l2 = l2arc_on_device(storm.devices().remove(0), 5);
     for pool in &pools {
@@ -414,7 +414,7 @@ fn after_a_power_cut_all_that_is_returned_is_right() {
     let (mut hits, mut cuts) = (HashMap::new(), 0);
     for at in (0..journal.len()).step_by(3) {
         for seed in 0..5 {
-            let device = journal.cut(at, seed).remove(0);
+            let device = journal.cut_power(at, seed).remove(0);
             let l2 = l2arc_on_device(Arc::new(device), 5);
             l2.feed(0);
             for (round, pool) in pools.iter().enumerate() {

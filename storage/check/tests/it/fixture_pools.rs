@@ -77,14 +77,16 @@ fn every_fixture_has_the_faults_it_is_said_to_have() {
             let leaves = report.leaves.iter().filter(|leaf| wanted(leaf));
             leaves.map(|leaf| file_name(&leaf.path).to_owned()).collect()
         };
-        let damaged: BTreeSet<String> = fixture.damaged().into_iter().map(str::to_owned).collect();
+        let damaged: BTreeSet<String> =
+            fixture.damaged_images().into_iter().map(str::to_owned).collect();
         assert_eq!(named(&|leaf| leaf.checksum_errors > 0), damaged, "{name}");
         assert_eq!(named(&|leaf| leaf.read_errors > 0), BTreeSet::new(), "{name}");
         assert_eq!(report.repairable == 0, damaged.is_empty(), "{name}");
         assert_eq!(report.is_clean(), damaged.is_empty(), "{name}");
         assert_eq!(report.damaged.is_empty(), damaged.is_empty(), "{name}");
         let missing = named(&|leaf| leaf.is_missing && leaf.missing_blocks > 0);
-        let gone: BTreeSet<String> = fixture.missing().into_iter().map(str::to_owned).collect();
+        let gone: BTreeSet<String> =
+            fixture.missing_images().into_iter().map(str::to_owned).collect();
         // a spare may stand in for all that a missing device had
         assert!(missing.is_subset(&gone), "{name}: {missing:?}");
         assert!(report.degraded == 0 || !gone.is_empty() || name == "stale", "{name}");
@@ -95,7 +97,7 @@ fn every_fixture_has_the_faults_it_is_said_to_have() {
 fn blocks_are_counted_as_zdb_counts_them() {
     let mut compared = 0;
     for (name, pointers, psize, asize) in ZDB_COUNTS {
-        if !fixtures::has(name) {
+        if !fixtures::exists(name) {
             continue;
         }
         let report = check_dir(&fixtures::load(name).dir, 1);

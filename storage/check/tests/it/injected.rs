@@ -17,7 +17,7 @@ use crate::check::{check_dir, open_pool};
 const LABEL_START_SIZE: u64 = 4 << 20;
 
 fn copy_fixture(name: &str, test: &str) -> PathBuf {
-    let below = fixtures::scratch(test);
+    let below = fixtures::scratch_dir(test);
     fixtures::unpack(name, &below).unwrap().dir
 }
 

@@ -32,7 +32,7 @@ fn open_pool(fixture: &Fixture) -> (Pool, DatasetTree) {
         devices.push(file);
     }
     let (found, _) = spa::scan_devices(&devices);
-    let candidate = found.iter().find(|pool| pool.name() == fixture.pool()).unwrap();
+    let candidate = found.iter().find(|pool| pool.name() == fixture.pool_name()).unwrap();
     let pool = candidate.open(&spa::PoolOpenOptions::default()).unwrap();
     let facts = PoolInfo { name: pool.name().to_owned(), usable_space: 0 };
     let tree = DatasetTree::open(pool.mos().clone(), facts).unwrap();

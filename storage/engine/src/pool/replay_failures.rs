@@ -45,7 +45,7 @@ impl Pool {
 #[cfg(test)]
 mod tests {
     use ondisk::zil::Body;
-    use sim::Storm;
+    use sim::DiskArray;
     use units::ObjectId;
     use zil::Itx;
 
@@ -56,7 +56,7 @@ mod tests {
 
     #[test]
     fn a_record_that_cannot_be_done_ends_its_log_and_not_the_import() {
-        let storm = Storm::new(&[96 << 20]);
+        let storm = DiskArray::new(&[96 << 20]);
         let pool = create_pool(&storm);
         let fs = pool.filesystem("tank").expect("file system");
         create_file(&pool, "before", &NewInode::default());

@@ -3,7 +3,7 @@
 
 use ondisk::acl;
 use ondisk::znode::flag;
-use sim::Storm;
+use sim::DiskArray;
 use units::ObjectId;
 use zpl::{RenameMode, SetAttributes, WriteOffset, XattrMode};
 
@@ -50,7 +50,7 @@ fn rename(pool: &Pool, from: &str, (to_dir, to): (ObjectId, &str), kind: RenameM
 }
 
 /// What the log could not do again, after a power cut.
-fn replay_after_cut(storm: &Storm, pool: Pool) -> (Pool, Vec<String>) {
+fn replay_after_cut(storm: &DiskArray, pool: Pool) -> (Pool, Vec<String>) {
     let storm = cut_power(storm);
     drop(pool);
     let pool = import(&storm.devices());
@@ -60,7 +60,7 @@ fn replay_after_cut(storm: &Storm, pool: Pool) -> (Pool, Vec<String>) {
 
 #[test]
 fn what_flags_of_a_file_forbade_before_is_done_again() {
-    let storm = Storm::new(&[96 << 20]);
+    let storm = DiskArray::new(&[96 << 20]);
     let pool = create_pool(&storm);
     let [gone, moved, linked, dir] = ["gone", "moved", "linked", "dir"].map(|name| {
         let kind = if name == "dir" { FileType::Directory } else { FileType::File };
@@ -85,7 +85,7 @@ fn what_flags_of_a_file_forbade_before_is_done_again() {
 
 #[test]
 fn what_projects_forbade_before_is_done_again() {
-    let storm = Storm::new(&[96 << 20]);
+    let storm = DiskArray::new(&[96 << 20]);
     let pool = create_pool(&storm);
     let dir =
         create_file(&pool, "dir", &NewInode { kind: FileType::Directory, ..NewInode::default() });
@@ -114,7 +114,7 @@ fn posix_acl(rows: &[(u16, u16, u32)]) -> Vec<u8> {
 const NO_ID: u32 = u32::MAX;
 
 /// A pool whose files have POSIX ACLs, and whose log has begun.
-fn pool_with_acls(storm: &Storm, xattr: &str) -> Pool {
+fn pool_with_acls(storm: &DiskArray, xattr: &str) -> Pool {
     let held = create_pool(storm);
     for (property, value) in [("acltype", "posix"), ("xattr", xattr)] {
         held.set_property("tank", property, value).expect("set");
@@ -133,7 +133,7 @@ fn pool_with_acls(storm: &Storm, xattr: &str) -> Pool {
 
 #[test]
 fn what_is_new_has_the_permissions_that_it_was_made_with() {
-    let storm = Storm::new(&[96 << 20]);
+    let storm = DiskArray::new(&[96 << 20]);
     let pool = pool_with_acls(&storm, "sa");
     let top = root_object(&filesystem(&pool));
     let rows = [(1, 7, NO_ID), (2, 7, 1001), (4, 0, NO_ID), (0x10, 7, NO_ID), (0x20, 0, NO_ID)];
@@ -163,7 +163,7 @@ fn the_mode_that_an_acl_makes_is_promised_with_it() {
         ("dir", &minimal, 0o600),
         ("dir", &full, 0o660),
     ] {
-        let storm = Storm::new(&[96 << 20]);
+        let storm = DiskArray::new(&[96 << 20]);
         let pool = pool_with_acls(&storm, kept);
         let file = create_file(&pool, "file", &NewInode::default());
         pool.sync().expect("group");
@@ -183,7 +183,7 @@ fn the_mode_that_an_acl_makes_is_promised_with_it() {
 
 #[test]
 fn who_gets_the_name_of_another_has_its_content() {
-    let storm = Storm::new(&[96 << 20]);
+    let storm = DiskArray::new(&[96 << 20]);
     for kind in [RenameMode::Replace, RenameMode::Exchange, RenameMode::Whiteout] {
         let pool = create_pool(&storm);
         let old = create_file(&pool, "settings", &NewInode::default());

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use device::Device;
 use ondisk::zil::{Attributes, Body, Create, CreateKind, Write};
 use ondisk::znode::flag;
-use sim::Storm;
+use sim::DiskArray;
 use units::{BlockId, Level, ObjectId};
 use zil::Itx;
 use zpl::{RenameMode, WriteOffset, XattrMode};
@@ -43,7 +43,7 @@ pub(super) fn import(devices: &[Arc<dyn Device>]) -> Pool {
 }
 
 /// A pool whose log has begun.
-pub(super) fn create_pool(storm: &Storm) -> Pool {
+pub(super) fn create_pool(storm: &DiskArray) -> Pool {
     let drives = vec![PathBuf::from("/disk0")];
     let vdevs = vec![NewVdev { layout: VdevLayout::Single, drives, role: VdevRole::Data }];
     let (name, properties) = ("tank".to_owned(), Vec::new());
@@ -58,8 +58,8 @@ pub(super) fn create_pool(storm: &Storm) -> Pool {
 }
 
 /// The drives as they are now, everything that was written to them being there.
-pub(super) fn cut_power(storm: &Storm) -> Storm {
-    Storm::from_memory(storm.journal().cut(storm.journal().len(), 1))
+pub(super) fn cut_power(storm: &DiskArray) -> DiskArray {
+    DiskArray::from_memory(storm.journal().cut_power(storm.journal().len(), 1))
 }
 
 pub(super) fn credentials() -> Credentials {
@@ -96,7 +96,7 @@ const SPARSE_STRIDE: u64 = 20 << 20;
 
 /// Promises what takes several transactions when it is done again: attributes of a layout that no
 /// file had before, what is freed in steps, blocks one by one, a file and then its flags.
-fn pool_with_log(storm: &Storm) -> Pool {
+fn pool_with_log(storm: &DiskArray) -> Pool {
     let pool = create_pool(storm);
     for (property, value) in [("recordsize", "512"), ("compression", "off")] {
         pool.set_property("tank", property, value).expect("set");
@@ -203,7 +203,7 @@ fn missing_effects(pool: &Pool) -> Vec<String> {
 
 #[test]
 fn what_was_promised_is_done_although_the_power_fails_again_and_again_while_it_is() {
-    let storm = Storm::new(&[96 << 20]);
+    let storm = DiskArray::new(&[96 << 20]);
     let pool = pool_with_log(&storm);
     let storm = cut_power(&storm);
     drop(pool);
@@ -215,7 +215,7 @@ fn what_was_promised_is_done_although_the_power_fails_again_and_again_while_it_i
     let mut wrong = std::collections::BTreeMap::new();
     for at in (0..end).step_by(5) {
         for way in 0..2 {
-            let found = Storm::from_memory(storm.journal().cut(at, way));
+            let found = DiskArray::from_memory(storm.journal().cut_power(at, way));
             for what in missing_effects(&import(&found.devices())) {
                 wrong.entry(what).or_insert((at, way));
             }

@@ -9,7 +9,7 @@ use engine::pool::{
     AuxiliaryRole, CacheCounts, Environment, MemoryBudget, NewDataset, NewPool, NewVdev, Pool,
     VdevLayout, VdevRole,
 };
-use sim::{Fault, Storm};
+use sim::{DiskArray, Fault};
 
 use crate::shared_blocks::noise_bytes;
 use crate::test_pool::{TempDir, check_pool, environment, read_file, write_file};
@@ -102,7 +102,7 @@ fn what_the_memory_cannot_hold_comes_from_the_cache_drive() {
 
 /// What OpenZFS's tool says of the drive; none where it is not installed.
 fn zdb_label(path: &std::path::Path) -> Option<String> {
-    let output = fixtures::zdb().arg("-lll").arg(path).output().ok()?;
+    let output = fixtures::zdb_command().arg("-lll").arg(path).output().ok()?;
     Some(String::from_utf8_lossy(&output.stdout).into_owned())
 }
 
@@ -165,8 +165,8 @@ fn a_pool_goes_on_without_its_cache_drive() {
     assert_clean(&folder);
 }
 
-fn storm_pool() -> (Storm, Pool) {
-    let storm = Storm::new(&[DRIVE_SIZE, DRIVE_SIZE, 64 << 20]);
+fn storm_pool() -> (DiskArray, Pool) {
+    let storm = DiskArray::new(&[DRIVE_SIZE, DRIVE_SIZE, 64 << 20]);
     let path = |index: usize| PathBuf::from(format!("/disk{index}"));
     let vdevs = vec![
         new_vdev(VdevLayout::Mirror, vec![path(0), path(1)], VdevRole::Data),
@@ -187,19 +187,19 @@ fn what_is_wrong_on_a_cache_drive_is_never_seen() {
     read_and_feed(&pool, "tank");
     let before = pool.cache_counts().drive_blocks;
     assert!(before >= 150);
-    storm.disks()[2].rot(4 << 20..64 << 20, 2000, &mut sim::Seed::new(5));
+    storm.disks()[2].flip_bits(4 << 20..64 << 20, 2000, &mut sim::Random::new(5));
     let rotten = counts_during(&pool, || read_and_feed(&pool, "tank"));
     assert!(rotten.drive_misses > 10, "{rotten:?}");
     assert!(pool.status().caches[0].checksum_errors > 10);
     assert_eq!(pool.status().state, "ONLINE");
-    storm.disks()[2].add_fault(Fault::Gone);
+    storm.disks()[2].add_fault(Fault::Removed);
     for _ in 0..3 {
         read_and_feed(&pool, "tank");
     }
     assert_eq!(pool.status().caches[0].state, "FAULTED");
     write_file(&pool, "tank", "more", &noise_bytes(2, 1 << 20));
     pool.sync().unwrap();
-    storm.disks()[2].mend();
+    storm.disks()[2].clear_faults();
     pool.clear_errors(None).unwrap();
     read_and_feed(&pool, "tank");
     assert_eq!(pool.status().caches[0].state, "ONLINE");
@@ -213,12 +213,12 @@ fn errors_of_one_drive_are_counted_anew() {
     write_file(&pool, "tank", "file", &noise_bytes(1, FILE_SIZE));
     pool.sync().unwrap();
     read_and_feed(&pool, "tank");
-    storm.disks()[2].rot(4 << 20..64 << 20, 2000, &mut sim::Seed::new(5));
+    storm.disks()[2].flip_bits(4 << 20..64 << 20, 2000, &mut sim::Random::new(5));
     read_and_feed(&pool, "tank");
-    storm.disks()[0].add_fault(Fault::Gone);
+    storm.disks()[0].add_fault(Fault::Removed);
     write_file(&pool, "tank", "more", &noise_bytes(2, 1 << 20));
     pool.sync().unwrap();
-    storm.disks()[0].mend();
+    storm.disks()[0].clear_faults();
     let errors = || {
         let status = pool.status();
         let data = status.vdevs[0].children[0].write_errors;
@@ -249,7 +249,7 @@ fn a_power_cut_leaves_the_pool_as_it_was_promised() {
     for (seed, at) in (0..).zip(points) {
         let devices: Vec<Arc<dyn Device>> = storm
             .journal()
-            .cut(at, seed)
+            .cut_power(at, seed)
             .into_iter()
             .map(|disk| Arc::new(disk) as Arc<dyn Device>)
             .collect();

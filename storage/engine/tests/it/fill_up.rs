@@ -5,7 +5,7 @@ use engine::pool::{
     DraidLayout, NewDataset, NewInode, NewPool, NewVdev, OpenFileSystem, Pool, VdevLayout,
     VdevRole, WriteOffset, XattrMode,
 };
-use sim::Seed;
+use sim::Random;
 use units::ObjectId;
 
 use crate::test_pool::{TempDir, check_pool, credentials, environment};
@@ -15,7 +15,7 @@ const MIB: u64 = 1 << 20;
 /// A pool that is being filled up.
 struct FillTest {
     pool: Pool,
-    rng: Seed,
+    rng: Random,
     has_volume: bool,
     files: Vec<(String, ObjectId)>,
     file_count: u64,
@@ -23,16 +23,16 @@ struct FillTest {
     config: String,
 }
 
-fn choose<T: Copy>(chance: &mut Seed, of: &[T]) -> T {
-    of[usize::try_from(chance.below(of.len() as u64)).unwrap()]
+fn choose<T: Copy>(chance: &mut Random, of: &[T]) -> T {
+    of[usize::try_from(chance.next_below(of.len() as u64)).unwrap()]
 }
 
-fn random_bytes(chance: &mut Seed, length: u64) -> Vec<u8> {
+fn random_bytes(chance: &mut Random, length: u64) -> Vec<u8> {
     (0..length.div_ceil(8)).flat_map(|_| chance.next_u64().to_le_bytes()).collect()
 }
 
 impl FillTest {
-    fn new(folder: &TempDir, mut rng: Seed) -> Self {
+    fn new(folder: &TempDir, mut rng: Random) -> Self {
         let shapes = [
             (VdevLayout::Single, 1),
             (VdevLayout::Mirror, 2),
@@ -65,7 +65,7 @@ impl FillTest {
             pool.set_property("tank", name, value).unwrap();
         }
         let block = choose(&mut rng, &[512, 4096, 16384]);
-        let has_volume = rng.percent(50);
+        let has_volume = rng.chance_percent(50);
         if has_volume {
             let new = NewDataset { name: "tank/vol".to_owned(), properties: Vec::new() };
             pool.create_volume(&new, 512 * MIB, block, true).unwrap();
@@ -81,12 +81,12 @@ impl FillTest {
 
     /// Does something; false: there is no room for it.
     fn write_something(&mut self) -> bool {
-        let done = match self.rng.below(12) {
+        let done = match self.rng.next_below(12) {
             4..=6 => self.write_file(),
             7 if self.has_volume => self.write_volume(),
             8 => self.set_xattr(),
             9 => self.link_long_name(),
-            10 if self.rng.percent(10) => {
+            10 if self.rng.chance_percent(10) => {
                 self.snapshot_count += 1;
                 let name = format!("tank@s{}", self.snapshot_count);
                 self.pool.create_snapshots(&[name]).map_err(|error| error.to_string()).map_or_else(
@@ -121,7 +121,7 @@ impl FillTest {
         };
         self.files.push((name, id));
         let most = choose(&mut self.rng, &[100, 600, 5000, 70_000]);
-        let length = self.rng.below(most);
+        let length = self.rng.next_below(most);
         let bytes = random_bytes(&mut self.rng, length);
         Self::as_refusal(fs.write(&credentials(), id, WriteOffset::End, &bytes))
     }
@@ -129,11 +129,11 @@ impl FillTest {
     fn write_file(&mut self) -> Result<bool, String> {
         let Some((_, id)) = self.choose_file() else { return Ok(true) };
         let most = choose(&mut self.rng, &[100, 5000, 300_000, 4 * MIB]);
-        let (at, length) = (self.rng.below(8 * MIB), self.rng.below(most));
+        let (at, length) = (self.rng.next_below(8 * MIB), self.rng.next_below(most));
         let bytes = random_bytes(&mut self.rng, length);
         let fs = self.filesystem();
         let done = fs.write(&credentials(), id, WriteOffset::At(at), &bytes);
-        if self.rng.percent(5) && done.is_ok() {
+        if self.rng.chance_percent(5) && done.is_ok() {
             return Self::as_refusal(fs.fsync(Some(id.get())));
         }
         Self::as_refusal(done)
@@ -141,8 +141,8 @@ impl FillTest {
 
     fn write_volume(&mut self) -> Result<bool, String> {
         let most = choose(&mut self.rng, &[512, 20_000, 2 * MIB]);
-        let at = 512 * self.rng.below(500 * MIB / 512);
-        let length = 512 * (1 + self.rng.below(most) / 512);
+        let at = 512 * self.rng.next_below(500 * MIB / 512);
+        let length = 512 * (1 + self.rng.next_below(most) / 512);
         let bytes = random_bytes(&mut self.rng, length);
         Self::as_refusal(self.pool.volume("tank/vol").unwrap().write(at, &bytes))
     }
@@ -151,7 +151,7 @@ impl FillTest {
         let Some((_, id)) = self.choose_file() else { return Ok(true) };
         let length = choose(&mut self.rng, &[10, 1000, 20_000]);
         let value = random_bytes(&mut self.rng, length);
-        let name = format!("user.k{}", self.rng.below(20));
+        let name = format!("user.k{}", self.rng.next_below(20));
         let any = XattrMode::Any;
         Self::as_refusal(self.filesystem().set_xattr(
             &credentials(),
@@ -177,7 +177,7 @@ impl FillTest {
 
     fn choose_file(&mut self) -> Option<(String, ObjectId)> {
         let count = self.files.len() as u64;
-        let at = if count == 0 { return None } else { self.rng.below(count) };
+        let at = if count == 0 { return None } else { self.rng.next_below(count) };
         self.files.get(usize::try_from(at).unwrap()).cloned()
     }
 
@@ -186,7 +186,7 @@ impl FillTest {
         let fs = self.filesystem();
         let root = ObjectId::new(fs.reader().root_object());
         for (name, id) in std::mem::take(&mut self.files) {
-            if self.rng.percent(80) {
+            if self.rng.chance_percent(80) {
                 let gone = fs.unlink(&credentials(), root, name.as_bytes());
                 gone.unwrap_or_else(|error| panic!("{}: {error}", self.config));
             } else {
@@ -210,7 +210,7 @@ impl FillTest {
 
 fn fill_and_empty(seed: u64) {
     let folder = TempDir::new(&format!("brim-{seed}"), 8, 80 * MIB);
-    let mut brim = FillTest::new(&folder, Seed::new(seed));
+    let mut brim = FillTest::new(&folder, Random::new(seed));
     for _ in 0..2 {
         let mut refused = 0;
         while refused < 30 {

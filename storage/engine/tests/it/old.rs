@@ -18,7 +18,7 @@ use crate::test_pool::{TempDir, check_pool, credentials, environment, read_file,
 /// The folders with pools.
 fn pools() -> Vec<PathBuf> {
     let archive = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/pools/old-pools.tar.zst");
-    let mut folders = vec![fixtures::unpacked(&archive).unwrap()];
+    let mut folders = vec![fixtures::unpack_archive(&archive).unwrap()];
     folders.extend(std::env::var_os("POOLHOUSE_OLD_POOLS").map(PathBuf::from));
     let pools = folders.iter().flat_map(|folder| std::fs::read_dir(folder).unwrap());
     let mut pools: Vec<PathBuf> = pools.map(|entry| entry.unwrap().path()).collect();

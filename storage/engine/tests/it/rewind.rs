@@ -243,8 +243,8 @@ fn copy_fixture(fixture: &fixtures::Fixture) -> TempDir {
 fn pools_of_openzfs_are_taken_back() {
     let mut written = 0;
     for fixture in fixtures::all() {
-        let (name, pool) = (fixture.name.as_str(), fixture.pool().to_owned());
-        let sound = fixture.damaged().is_empty() && fixture.missing().is_empty();
+        let (name, pool) = (fixture.name.as_str(), fixture.pool_name().to_owned());
+        let sound = fixture.damaged_images().is_empty() && fixture.missing_images().is_empty();
         let txgs = uberblock_txgs(&copy_fixture(&fixture));
         for txg in txgs.iter().skip(1).take(1) {
             let folder = copy_fixture(&fixture);

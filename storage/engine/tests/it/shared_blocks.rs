@@ -22,7 +22,7 @@ pub(crate) fn run_zdb(folder: &Path, options: &[&str]) -> String {
 
 /// The same of a pool of another name.
 pub(crate) fn zdb_of(folder: &Path, pool: &str, options: &[&str]) -> String {
-    let mut command = fixtures::zdb();
+    let mut command = fixtures::zdb_command();
     let Ok(output) = command.args(options).args(["-e", "-p"]).arg(folder).arg(pool).output() else {
         eprintln!("zdb is not installed: {options:?} was not asked");
         return String::new();
@@ -88,7 +88,7 @@ fn churn_files(held: &Pool, dataset: &str, entries: &serde_json::Value, all: boo
 
 #[test]
 fn shared_blocks_of_real_pools_stay_as_long_as_they_are_wanted() {
-    for name in FIXTURES.into_iter().filter(|name| fixtures::has(name)) {
+    for name in FIXTURES.into_iter().filter(|name| fixtures::exists(name)) {
         let fixture = fixtures::load(name);
         let folder = copy_fixture(name, &format!("shared-{name}"));
         for all in [false, true] {

@@ -12,7 +12,7 @@ use engine::files::Reason;
 use engine::pool::{
     ImportOptions, NewDataset, NewPool, NewVdev, Pool, VdevLayout, VdevRole, WriteOffset,
 };
-use sim::{Fault, Storm};
+use sim::{DiskArray, Fault};
 use units::ObjectId;
 
 use crate::shared_blocks::noise_bytes;
@@ -20,16 +20,16 @@ use crate::test_pool::{TempDir, check_pool, credentials, environment, read_file,
 
 const DRIVE_SIZE: u64 = 96 << 20;
 
-fn create_pool(storm: &Storm, shape: VdevLayout) -> Pool {
+fn create_pool(storm: &DiskArray, shape: VdevLayout) -> Pool {
     let vdevs = vec![NewVdev { layout: shape, drives: drive_paths(storm), role: VdevRole::Data }];
     create_with_vdevs(storm, vdevs)
 }
 
-fn drive_paths(storm: &Storm) -> Vec<PathBuf> {
+fn drive_paths(storm: &DiskArray) -> Vec<PathBuf> {
     (0..storm.disks().len()).map(|index| PathBuf::from(format!("/disk{index}"))).collect()
 }
 
-fn create_with_vdevs(storm: &Storm, vdevs: Vec<NewVdev>) -> Pool {
+fn create_with_vdevs(storm: &DiskArray, vdevs: Vec<NewVdev>) -> Pool {
     let (name, properties) = ("tank".to_owned(), Vec::new());
     let new = NewPool { name, vdevs, ashift: None, properties, force: false };
     engine::pool::create_on_devices(&new, &storm.devices(), &environment()).unwrap()
@@ -80,7 +80,7 @@ fn check_suspended(pool: &Pool) {
 /// Breaks a pool in use, and mends it again.
 fn suspend_and_clear(name: &str, shape: VdevLayout, drives: usize, fault: &Fault) {
     let name = format!("{name}-{fault:?}").replace(|c: char| !c.is_ascii_alphanumeric(), "");
-    let storm = Storm::new(&vec![DRIVE_SIZE; drives]);
+    let storm = DiskArray::new(&vec![DRIVE_SIZE; drives]);
     let held = create_pool(&storm, shape);
     with_sync_thread(&held, || {
         write_file(&held, "tank", "kept", &noise_bytes(1, 3 << 20));
@@ -110,18 +110,18 @@ fn suspend_and_clear(name: &str, shape: VdevLayout, drives: usize, fault: &Fault
         if written {
             assert!(read_file(&held, "tank", "waits") == noise_bytes(4, 500_000), "{name}");
         }
-        if !matches!(fault, Fault::Gone) {
+        if !matches!(fault, Fault::Removed) {
             assert!(read_file(&held, "tank", "kept") == noise_bytes(1, 3 << 20), "{name}");
         }
         // the power is cut now: what was promised is there
         for seed in 0..3 {
-            compare_after_cut(&name, &storm.journal().cut(storm.journal().len(), seed));
+            compare_after_cut(&name, &storm.journal().cut_power(storm.journal().len(), seed));
         }
         // cleared too early, it stands still again
         assert!(matches!(held.clear_errors(None), Err(engine::Error::Suspended { .. })));
         check_suspended(&held);
         for disk in storm.disks() {
-            disk.mend();
+            disk.clear_faults();
         }
         held.clear_errors(None).unwrap();
         assert_eq!(held.status().state, "ONLINE");
@@ -167,7 +167,7 @@ fn a_pool_whose_drives_vanish_goes_on_when_they_are_back() {
         ("mirror", VdevLayout::Mirror, 2),
         ("raidz", VdevLayout::Raidz(1), 3),
     ] {
-        suspend_and_clear(name, shape, drives, &Fault::Gone);
+        suspend_and_clear(name, shape, drives, &Fault::Removed);
     }
 }
 
@@ -186,7 +186,7 @@ fn a_pool_whose_drives_cannot_be_written_goes_on_when_they_can() {
 
 #[test]
 fn what_drives_did_not_keep_is_not_said_to_be_there() {
-    let storm = Storm::new(&[DRIVE_SIZE]);
+    let storm = DiskArray::new(&[DRIVE_SIZE]);
     let held = create_pool(&storm, VdevLayout::Single);
     with_sync_thread(&held, || {
         write_file(&held, "tank", "kept", &noise_bytes(1, 3 << 20));
@@ -196,7 +196,7 @@ fn what_drives_did_not_keep_is_not_said_to_be_there() {
         storm.disks()[0].add_fault(Fault::Flush);
         write_file(&held, "tank/child", "lost", &noise_bytes(2, 100_000));
         assert!(held.sync().is_err());
-        storm.disks()[0].mend();
+        storm.disks()[0].clear_faults();
         let refused = held.clear_errors(None);
         assert!(matches!(refused, Err(engine::Error::Suspended { .. })), "{refused:?}");
     });
@@ -213,9 +213,9 @@ fn what_drives_did_not_keep_is_not_said_to_be_there() {
 
 #[test]
 fn a_log_device_that_dies_takes_nothing_with_it() {
-    for fault in [Fault::Flush, Fault::Write(0..DRIVE_SIZE), Fault::Gone] {
+    for fault in [Fault::Flush, Fault::Write(0..DRIVE_SIZE), Fault::Removed] {
         let name = format!("log-{fault:?}").replace(|c: char| !c.is_ascii_alphanumeric(), "");
-        let storm = Storm::new(&[DRIVE_SIZE; 2]);
+        let storm = DiskArray::new(&[DRIVE_SIZE; 2]);
         let [data, log] = &drive_paths(&storm)[..] else { panic!("two drives") };
         let vdev = |drive: &PathBuf, purpose| NewVdev {
             layout: VdevLayout::Single,
@@ -241,7 +241,7 @@ fn a_log_device_that_dies_takes_nothing_with_it() {
             assert_ne!(held.status().state, "SUSPENDED", "{name}");
             compare_files(&held, &name);
             for seed in 0..3 {
-                let mut drives = storm.journal().cut(storm.journal().len(), seed);
+                let mut drives = storm.journal().cut_power(storm.journal().len(), seed);
                 compare_after_cut(&name, &drives);
                 // nor is it needed any more
                 drives.truncate(1);
@@ -254,7 +254,7 @@ fn a_log_device_that_dies_takes_nothing_with_it() {
                         .unwrap();
                 compare_files(&again, &name);
             }
-            storm.disks()[1].mend();
+            storm.disks()[1].clear_faults();
         });
     }
 }
@@ -263,7 +263,7 @@ fn a_log_device_that_dies_takes_nothing_with_it() {
 /// is not said to be there, although its own flush finds nothing to do.
 #[test]
 fn what_another_flush_did_not_keep_is_not_said_to_be_there() {
-    let storm = Storm::new(&[DRIVE_SIZE]);
+    let storm = DiskArray::new(&[DRIVE_SIZE]);
     let pool = create_pool(&storm, VdevLayout::Single);
     with_sync_thread(&pool, || {
         write_file(&pool, "tank", "kept", &noise_bytes(1, 3 << 20));
@@ -273,7 +273,7 @@ fn what_another_flush_did_not_keep_is_not_said_to_be_there() {
         storm.disks()[0].add_fault(Fault::Flush);
         // it fails, and so does the group that it waits for then
         assert!(pool.filesystem("tank").unwrap().fsync(None).is_err());
-        storm.disks()[0].mend();
+        storm.disks()[0].clear_faults();
         assert!(pool.filesystem("tank").unwrap().fsync(None).is_err());
         assert!(pool.sync().is_err());
     });
@@ -281,7 +281,7 @@ fn what_another_flush_did_not_keep_is_not_said_to_be_there() {
 
 #[test]
 fn what_is_done_but_not_kept_is_told_as_such_and_kept_when_the_pool_goes_on() {
-    let storm = Storm::new(&[DRIVE_SIZE]);
+    let storm = DiskArray::new(&[DRIVE_SIZE]);
     let held = create_pool(&storm, VdevLayout::Single);
     held.set_property("tank", "sync", "always").unwrap();
     with_sync_thread(&held, || {
@@ -295,7 +295,7 @@ fn what_is_done_but_not_kept_is_told_as_such_and_kept_when_the_pool_goes_on() {
         assert_eq!(fs.commit_if_sync_always().unwrap_err().reason(), Reason::NotCommitted);
         let refused = fs.create(&credentials(), root, b"refused", &new).map(drop);
         assert_eq!(refused.unwrap_err().reason(), Reason::Suspended);
-        storm.disks()[0].mend();
+        storm.disks()[0].clear_faults();
         held.clear_errors(None).unwrap();
         fs.commit_if_sync_always().unwrap();
         let again = fs.create(&credentials(), root, b"made", &new).map(drop);

@@ -116,7 +116,7 @@ pub(crate) fn read_file(pool: &Pool, fs: &str, name: &str) -> Vec<u8> {
 
 /// What zdb, where it is installed, finds wrong.
 fn zdb_errors(folder: &TempDir, pool: &str) -> Option<String> {
-    let mut command = fixtures::zdb();
+    let mut command = fixtures::zdb_command();
     let output = command.args(["-e", "-p"]).arg(&folder.0).args(["-bcc", pool]).output().ok()?;
     let text = String::from_utf8_lossy(&output.stdout).into_owned()
         + &String::from_utf8_lossy(&output.stderr);
@@ -281,13 +281,13 @@ fn draids_spares_and_caches_are_made() {
 fn pools_of_openzfs_are_taken_over_and_written() {
     let mut written = 0;
     for fixture in fixtures::all() {
-        let (name, pool) = (fixture.name.as_str(), fixture.pool().to_owned());
+        let (name, pool) = (fixture.name.as_str(), fixture.pool_name().to_owned());
         let folder = TempDir::new(name, 0, 0);
         for path in fixture.images() {
             std::fs::copy(&path, folder.0.join(path.file_name().unwrap())).unwrap();
         }
         // damage that was there before is in what is made of it too
-        let sound = fixture.damaged().is_empty() && fixture.missing().is_empty();
+        let sound = fixture.damaged_images().is_empty() && fixture.missing_images().is_empty();
         let held = match engine::pool::import(
             std::slice::from_ref(&folder.0),
             &pool,

@@ -8,7 +8,7 @@ use ondisk::label::{PoolConfig, PoolState, VdevConfig};
 use ondisk::nvlist::{Nvlist, Value};
 use ondisk::uberblock::Uberblock;
 use ondisk::{Checksum, label};
-use sim::{Fault, Storm};
+use sim::{DiskArray, Fault};
 use spa::{Error, LabelCopy, TxgCommitter, scan_devices};
 use transform::checksum::embedded;
 use units::{Guid, Txg, VdevId};
@@ -93,7 +93,7 @@ fn build_tree(config: &PoolConfig, devices: &[Arc<dyn Device>]) -> VdevTree {
 }
 
 /// Commits `txg` with its configuration.
-fn commit_txg(storm: &Storm, txg: u64, faults: &mut Vec<vdev::LeafError>) -> Result<(), Error> {
+fn commit_txg(storm: &DiskArray, txg: u64, faults: &mut Vec<vdev::LeafError>) -> Result<(), Error> {
     let config = pool_config(Txg::new(txg), &format!("as of {txg}"));
     let tree = build_tree(&config, &storm.devices());
     let commit = TxgCommitter { tree: &tree, logs: Vec::new(), multihost: false };
@@ -115,7 +115,7 @@ fn find_pool(disks: Vec<MemoryDevice>) -> Option<(Txg, Txg, String)> {
 
 #[test]
 fn what_is_committed_is_found_on_every_drive() {
-    let storm = Storm::new(&[DISK_SIZE; 7]);
+    let storm = DiskArray::new(&[DISK_SIZE; 7]);
     // what was on the drives before is nobody's business any more
     for disk in storm.devices() {
         disk.write_at(0, &vec![0xa5; 1 << 20]).unwrap();
@@ -146,7 +146,7 @@ fn what_is_committed_is_found_on_every_drive() {
 
 #[test]
 fn a_cut_leaves_one_txg_or_the_other() {
-    let storm = Storm::new(&[DISK_SIZE; 7]);
+    let storm = DiskArray::new(&[DISK_SIZE; 7]);
     commit_txg(&storm, 4, &mut Vec::new()).unwrap();
     let start = storm.journal().len();
     commit_txg(&storm, 5, &mut Vec::new()).unwrap();
@@ -154,7 +154,7 @@ fn a_cut_leaves_one_txg_or_the_other() {
     let (mut before, mut after) = (0, 0);
     for at in start..=end {
         for seed in 0..6 {
-            let left = storm.journal().cut(at, seed);
+            let left = storm.journal().cut_power(at, seed);
             let (best, label, comment) = find_pool(left).expect("a pool is there");
             assert_eq!(label, best, "at {at} of {end}, seed {seed}");
             assert_eq!(comment, format!("as of {best}"));
@@ -164,15 +164,15 @@ fn a_cut_leaves_one_txg_or_the_other() {
     }
     assert!(before > 0 && after > 0);
     assert_eq!(before + after, 6 * (end - start + 1));
-    assert_eq!(find_pool(storm.journal().cut(end, 0)).unwrap().0, Txg::new(5));
+    assert_eq!(find_pool(storm.journal().cut_power(end, 0)).unwrap().0, Txg::new(5));
 }
 
 #[test]
 fn a_commit_needs_one_drive_of_each_vdev() {
-    let storm = Storm::new(&[DISK_SIZE; 7]);
+    let storm = DiskArray::new(&[DISK_SIZE; 7]);
     commit_txg(&storm, 4, &mut Vec::new()).unwrap();
     for disk in [0, 3, 4, 5, 6] {
-        storm.disks()[disk].add_fault(Fault::Gone);
+        storm.disks()[disk].add_fault(Fault::Removed);
     }
     let mut faults = Vec::new();
     commit_txg(&storm, 5, &mut faults).unwrap();
@@ -184,17 +184,17 @@ fn a_commit_needs_one_drive_of_each_vdev() {
     let result = commit_txg(&storm, 6, &mut faults);
     assert_eq!(result, Err(Error::VdevNotWritten { top: Guid::new(101) }));
     for disk in storm.disks() {
-        disk.mend();
+        disk.clear_faults();
     }
     // what was not finished is not believed
-    assert_eq!(find_pool(storm.journal().cut(usize::MAX, 1)).unwrap().0, Txg::new(5));
+    assert_eq!(find_pool(storm.journal().cut_power(usize::MAX, 1)).unwrap().0, Txg::new(5));
     commit_txg(&storm, 6, &mut Vec::new()).unwrap();
-    assert_eq!(find_pool(storm.journal().cut(usize::MAX, 0)).unwrap().0, Txg::new(6));
+    assert_eq!(find_pool(storm.journal().cut_power(usize::MAX, 0)).unwrap().0, Txg::new(6));
 }
 
 #[test]
 fn without_any_drive_there_is_no_commit() {
-    let storm = Storm::new(&[DISK_SIZE; 7]);
+    let storm = DiskArray::new(&[DISK_SIZE; 7]);
     commit_txg(&storm, 4, &mut Vec::new()).unwrap();
     let config = pool_config(Txg::new(5), "");
     let tree = build_tree(&config, &storm.devices());
@@ -208,7 +208,7 @@ fn without_any_drive_there_is_no_commit() {
 
 #[test]
 fn what_somebody_else_failed_to_keep_is_not_committed() {
-    let storm = Storm::new(&[DISK_SIZE; 7]);
+    let storm = DiskArray::new(&[DISK_SIZE; 7]);
     commit_txg(&storm, 4, &mut Vec::new()).unwrap();
     let config = pool_config(Txg::new(5), "");
     let tree = build_tree(&config, &storm.devices());
@@ -220,7 +220,7 @@ fn what_somebody_else_failed_to_keep_is_not_committed() {
     }
     assert!(tree.flush(&mut Vec::new()).is_err());
     for disk in storm.disks() {
-        disk.mend();
+        disk.clear_faults();
     }
     let logs = Vec::new();
     let of = |txg, logs| {
@@ -236,7 +236,7 @@ fn what_somebody_else_failed_to_keep_is_not_committed() {
 }
 
 /// What the drives' own uberblocks say.
-fn newest_txgs(storm: &Storm) -> Vec<u64> {
+fn newest_txgs(storm: &DiskArray) -> Vec<u64> {
     let (pools, _) = scan_devices(&storm.devices());
     let mut devices: Vec<_> = pools[0].devices.iter().collect();
     devices.sort_by_key(|device| device.guid());
@@ -245,7 +245,7 @@ fn newest_txgs(storm: &Storm) -> Vec<u64> {
 
 #[test]
 fn a_drive_that_failed_to_keep_the_last_txg_does_not_claim_to_know_it() {
-    let storm = Storm::new(&[DISK_SIZE; 7]);
+    let storm = DiskArray::new(&[DISK_SIZE; 7]);
     commit_txg(&storm, 4, &mut Vec::new()).unwrap();
     let tree = build_tree(&pool_config(Txg::new(5), ""), &storm.devices());
     // of a mirror, and of a raidz
@@ -257,7 +257,7 @@ fn a_drive_that_failed_to_keep_the_last_txg_does_not_claim_to_know_it() {
         storm.disks()[drive].add_fault(Fault::Flush);
     }
     tree.flush(&mut Vec::new()).unwrap();
-    storm.disks().iter().for_each(|disk| disk.mend());
+    storm.disks().iter().for_each(|disk| disk.clear_faults());
     let commit = |txg| {
         let commit = TxgCommitter { tree: &tree, logs: Vec::new(), multihost: false };
         commit.commit(&uberblock(Txg::new(txg)), None, &mut Vec::new()).unwrap();

@@ -170,7 +170,7 @@ impl RandomRun {
 
 /// What zdb says of a pool; `None` where it is not installed.
 fn run_zdb(folder: &Path, options: &[&str]) -> Option<String> {
-    let mut command = fixtures::zdb();
+    let mut command = fixtures::zdb_command();
     let output = command.args(options).arg("-e").arg("-p").arg(folder).arg("made").output().ok()?;
     let text = String::from_utf8_lossy(&output.stdout).into_owned()
         + &String::from_utf8_lossy(&output.stderr);

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 use geometry::Reflow;
 use ondisk::Blkptr;
 use ondisk::blkptr::Regular;
-use sim::{Storm, What};
+use sim::{DiskArray, EventKind};
 use spa::{Pool, PoolOpenOptions, scan_devices};
 use transform::checksum;
 use units::{Guid, Txg, Zbookmark};
@@ -34,7 +34,7 @@ impl Source for Recorder {
 }
 
 /// The same vdevs over other drives, whose order is that of the pool's leaves.
-fn tree_over_devices(pool: &Pool, storm: &Storm) -> VdevTree {
+fn tree_over_devices(pool: &Pool, storm: &DiskArray) -> VdevTree {
     let guids: Vec<Guid> = pool.tree().leaves().iter().map(|leaf| leaf.guid()).collect();
     let find = |guid: Guid| {
         let index = guids.iter().position(|other| *other == guid)?;
@@ -86,7 +86,7 @@ fn blocks_of_real_pools_are_written_as_openzfs_wrote_them() {
         let leaves = pool.tree().leaves();
         let sizes: Vec<u64> =
             leaves.iter().map(|leaf| leaf.device().map_or(0, |device| device.size())).collect();
-        let storm = Storm::new(&sizes);
+        let storm = DiskArray::new(&sizes);
         let to = tree_over_devices(&pool, &storm);
         let (mut done, mut count) = (BTreeSet::new(), 0);
         for block in seen.lock().unwrap().iter() {
@@ -96,7 +96,7 @@ fn blocks_of_real_pools_are_written_as_openzfs_wrote_them() {
         }
         assert!(count >= 20, "{name}: {count} blocks");
         for event in storm.journal().events(0) {
-            let What::Write { offset, bytes } = event.what else { continue };
+            let EventKind::Write { offset, bytes } = event.kind else { continue };
             let mut real = vec![0; bytes.len()];
             leaves[event.disk].device().unwrap().read_at(offset, &mut real).unwrap();
             assert!(real[..] == bytes[..], "{name}: drive {} at {offset:#x}", event.disk);

@@ -31,7 +31,7 @@ const INTACT_POOLS: [&str; 17] = [
 ];
 
 fn available_fixtures(names: &[&'static str]) -> impl Iterator<Item = &'static str> {
-    let there: Vec<_> = names.iter().copied().filter(|name| fixtures::has(name)).collect();
+    let there: Vec<_> = names.iter().copied().filter(|name| fixtures::exists(name)).collect();
     assert!(there.len() >= 5);
     there.into_iter()
 }
@@ -47,7 +47,7 @@ fn dirty_mos(written: &TestPool) {
 
 /// The figures that zdb gives: of each vdev, and of the pool's data vdevs.
 fn zdb_fragmentation(dir: &std::path::Path, pool: &str) -> Option<(Vec<u64>, u64)> {
-    let output = fixtures::zdb().args(["-e", "-M", "-p"]).arg(dir).arg(pool).output();
+    let output = fixtures::zdb_command().args(["-e", "-M", "-p"]).arg(dir).arg(pool).output();
     let Ok(output) = output else {
         eprintln!("zdb is not installed: it was not asked");
         return None;
@@ -67,7 +67,9 @@ fn free_space_is_as_broken_up_as_zdb_says() {
     let mut seen = std::collections::BTreeSet::new();
     for name in available_fixtures(&INTACT_POOLS) {
         let fixture = fixtures::load(name);
-        let Some((tops, all)) = zdb_fragmentation(&fixture.dir, fixture.pool()) else { continue };
+        let Some((tops, all)) = zdb_fragmentation(&fixture.dir, fixture.pool_name()) else {
+            continue;
+        };
         let pool = open_pool(&fixture.dir);
         let space = spa::PoolSpace::load_lazily(&pool, pool.mos()).unwrap();
         let vdevs = pool.vdev_space().unwrap();

@@ -8,7 +8,7 @@ use dmu::{BlockLedger, NewObject, Objset, SyncContext};
 use ondisk::objset::{Kind, LogHeader};
 use ondisk::{Blkptr, ObjectType};
 use parking_lot::Mutex;
-use sim::Storm;
+use sim::DiskArray;
 use txg::{TxgLimits, Txgs};
 use units::{Ashift, ObjectId, ObjsetId, Txg};
 use zil::{IntentLog, LogEnd, LogReader, ReplayEntry};
@@ -29,7 +29,7 @@ impl Drop for DoneOnDrop<'_> {
 }
 
 pub(crate) struct TestPool {
-    storm: Storm,
+    storm: DiskArray,
     ashift: Ashift,
     pub(crate) writer: Arc<Writer>,
     pub(crate) txgs: Txgs,
@@ -52,7 +52,7 @@ impl BlockLedger for FreeingLedger<'_> {
 
 impl TestPool {
     pub(crate) fn new(ashift: Ashift, key: Option<Key>) -> Self {
-        let storm = Storm::new(&[MemoryVdevs::device_size(24 << 20); 2]);
+        let storm = DiskArray::new(&[MemoryVdevs::device_size(24 << 20); 2]);
         let writer = Arc::new(MemoryVdevs::from_devices(storm.devices(), ashift).writer());
         let source = Arc::clone(writer.reader()) as Arc<dyn Source>;
         let objset = Objset::new_empty(source, ID, Kind::Filesystem, key);
@@ -67,7 +67,7 @@ impl TestPool {
     }
 
     fn with_log(
-        storm: Storm,
+        storm: DiskArray,
         ashift: Ashift,
         writer: Arc<Writer>,
         objset: Objset,
@@ -155,14 +155,14 @@ impl TestPool {
         let roots = self.roots.lock().clone();
         let (_, synced, root) = roots.into_iter().rfind(|(known, ..)| *known <= at).unwrap();
         let key = self.objset.key().cloned();
-        let storm = Storm::from_memory(self.storm.journal().cut(at, seed));
+        let storm = DiskArray::from_memory(self.storm.journal().cut_power(at, seed));
         CrashImage { storm, ashift: self.ashift, synced_txg: synced, root, key }
     }
 }
 
 /// What is left after a power cut.
 pub(crate) struct CrashImage {
-    storm: Storm,
+    storm: DiskArray,
     ashift: Ashift,
     pub(crate) synced_txg: Txg,
     root: Blkptr,

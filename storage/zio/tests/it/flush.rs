@@ -1,7 +1,7 @@
 //! What a flush says of blocks that another flush took along.
 
 use ondisk::zil::Verifier;
-use sim::{Fault, Storm};
+use sim::{DiskArray, Fault};
 use units::{Ashift, ObjsetId, Txg, Zbookmark};
 use zio::LogAllocation;
 use zio::memory::MemoryVdevs;
@@ -9,7 +9,7 @@ use zio::memory::MemoryVdevs;
 /// A block of a log is had with the one before it, and written later: its txg may be on the drives.
 #[test]
 fn a_log_block_of_an_older_txg_that_another_flush_lost_is_not_promised() {
-    let storm = Storm::new(&[MemoryVdevs::device_size(16 << 20)]);
+    let storm = DiskArray::new(&[MemoryVdevs::device_size(16 << 20)]);
     let writer = MemoryVdevs::from_devices(storm.devices(), Ashift::new(12).unwrap()).writer();
     let (had, synced) = (Txg::new(50), Txg::new(53));
     let verifier = Verifier { guid: [1, 2], objset: ObjsetId::new(54), seq: 1 };
@@ -28,7 +28,7 @@ fn a_log_block_of_an_older_txg_that_another_flush_lost_is_not_promised() {
     writer.write_log_block(&block, bytes, None, place).unwrap();
     storm.disks()[0].add_fault(Fault::Flush);
     assert!(writer.tree().flush(&mut Vec::new()).is_err(), "that of somebody else");
-    storm.disks()[0].mend();
+    storm.disks()[0].clear_faults();
     assert!(writer.flush(block.birth.min(synced)).is_err());
     assert!(writer.flush(synced).is_ok(), "of later ones nothing is lost");
 }

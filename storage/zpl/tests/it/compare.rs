@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use ::fixtures::{hex, unhex};
+use ::fixtures::{hex, parse_hex};
 use serde_json::{Map, Value, json};
 use sha2::{Digest, Sha256};
 use zpl::{FileType, Fs, Inode};
@@ -31,7 +31,7 @@ pub(crate) fn manifest_differences(fs: &Fs, entries: &[Value], snapshot: bool) -
         let was = entry.as_object().expect("an entry");
         let path = match (&was.get("path"), &was.get("path_hex")) {
             (Some(Value::String(path)), _) => path.clone().into_bytes(),
-            (_, Some(Value::String(hex))) => unhex(hex),
+            (_, Some(Value::String(hex))) => parse_hex(hex),
             _ => panic!("an entry without a path"),
         };
         let shown = String::from_utf8_lossy(&path).into_owned();

@@ -88,7 +88,7 @@ fn property<'a>(properties: &'a Value, name: &str) -> &'a str {
 
 fn check_fixtures(names: &[&str], how: ReplayMode) {
     let mut out = Vec::new();
-    for name in names.iter().filter(|name| ::fixtures::has(name)) {
+    for name in names.iter().filter(|name| ::fixtures::exists(name)) {
         let fixture = ::fixtures::load(name);
         out.extend(differences(&fixture, how).into_iter().map(|line| format!("{name}: {line}")));
     }
@@ -118,7 +118,7 @@ fn a_log_is_replayed_into_a_file_system() {
 /// What a redacted dataset lacks gives errors; all else is what its origin has.
 #[test]
 fn redacted_files_give_errors_and_never_zeros() {
-    if !::fixtures::has("redacted") {
+    if !::fixtures::exists("redacted") {
         return;
     }
     let (_, tree) = open::pool(&::fixtures::load("redacted"));

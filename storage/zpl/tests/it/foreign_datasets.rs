@@ -56,7 +56,7 @@ fn table_entries(objset: &Objset, table: &[u8]) -> Vec<(Vec<u8>, Vec<u64>)> {
 
 #[test]
 fn a_new_file_system_has_the_tables_that_openzfs_makes() {
-    if !::fixtures::has("single") {
+    if !::fixtures::exists("single") {
         return;
     }
     let theirs = fixture_objset("single", "tank");
@@ -90,7 +90,7 @@ const DATASETS: [(&str, &str); 8] = [
 ];
 
 fn fixture_datasets() -> impl Iterator<Item = Objset> {
-    let there = DATASETS.into_iter().filter(|row| ::fixtures::has(row.0));
+    let there = DATASETS.into_iter().filter(|row| ::fixtures::exists(row.0));
     there.map(|(fixture, dataset)| fixture_objset(fixture, dataset))
 }
 

@@ -24,7 +24,7 @@ pub(crate) fn pool(fixture: &Fixture) -> (Pool, DatasetTree) {
         devices.push(file);
     }
     let (found, _) = spa::scan_devices(&devices);
-    let candidate = found.iter().find(|pool| pool.name() == fixture.pool()).expect("the pool");
+    let candidate = found.iter().find(|pool| pool.name() == fixture.pool_name()).expect("the pool");
     let pool = candidate.open(&spa::PoolOpenOptions::default()).expect("the pool opens");
     let facts = PoolInfo { name: pool.name().to_owned(), usable_space: 0 };
     let tree = DatasetTree::open(pool.mos().clone(), facts).expect("a tree of datasets");

@@ -43,7 +43,7 @@ fn check_ranges(volume: &Volume) {
 }
 
 fn check_fixture(name: &str) -> usize {
-    if !fixtures::has(name) {
+    if !fixtures::exists(name) {
         return 0;
     }
     let fixture = fixtures::load(name);

@@ -11,7 +11,7 @@ use ondisk::blkptr::{Hole, Regular};
 use ondisk::objset::{Kind, LogHeader};
 use ondisk::zil::Body;
 use proptest::prelude::*;
-use sim::Storm;
+use sim::DiskArray;
 use txg::{TxgLimits, Txgs};
 use units::{Ashift, BlockId, Level, ObjsetId, Txg};
 use zil::{IntentLog, Itx, LogReader};
@@ -25,7 +25,7 @@ const VOLUME_SIZE: u64 = 64 * 8192;
 
 /// A volume on drives whose power fails.
 struct TestPool {
-    storm: Storm,
+    storm: DiskArray,
     writer: Arc<Writer>,
     txgs: Txgs,
     objset: Objset,
@@ -83,13 +83,13 @@ impl BlockLedger for FreeingLedger<'_> {
     }
 }
 
-fn open_drives(storm: &Storm) -> MemoryVdevs {
+fn open_drives(storm: &DiskArray) -> MemoryVdevs {
     MemoryVdevs::from_devices(storm.devices(), Ashift::new(12).unwrap())
 }
 
 impl TestPool {
     fn new() -> Self {
-        let storm = Storm::new(&[MemoryVdevs::device_size(32 << 20); 2]);
+        let storm = DiskArray::new(&[MemoryVdevs::device_size(32 << 20); 2]);
         let writer = Arc::new(open_drives(&storm).writer());
         let source = Arc::clone(writer.reader()) as Arc<dyn Source>;
         let objset = Objset::new_empty(source, ID, Kind::Volume, None);
@@ -102,7 +102,7 @@ impl TestPool {
     }
 
     fn with_log(
-        storm: Storm,
+        storm: DiskArray,
         writer: Arc<Writer>,
         objset: Objset,
         claimed: LogHeader,
@@ -161,9 +161,9 @@ impl TestPool {
     }
 
     /// After a power cut that leaves nothing that was not flushed: the object set on the drives.
-    fn cut_power(&self) -> (Storm, Objset) {
+    fn cut_power(&self) -> (DiskArray, Objset) {
         let journal = self.storm.journal();
-        let storm = Storm::from_memory(journal.cut(journal.len(), 0));
+        let storm = DiskArray::from_memory(journal.cut_power(journal.len(), 0));
         let source = open_drives(&storm).reader() as Arc<dyn Source>;
         let objset = Objset::open(source, ID, &self.root, None).unwrap();
         (storm, objset)

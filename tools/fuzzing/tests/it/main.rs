@@ -20,38 +20,38 @@ use ondisk::zap::micro::Micro;
 /// Mutations for each target; a failure names target and seed.
 const MUTATIONS: u64 = 10_000;
 /// A target that takes longer than this for one input hangs.
-const HANG: Duration = Duration::from_secs(20);
+const HANG_TIMEOUT: Duration = Duration::from_secs(20);
 
-fn try_all(seeds: &[Vec<u8>], first: u64, count: u64) {
+fn run_all_targets(seeds: &[Vec<u8>], first: u64, count: u64) {
     for (name, target) in fuzzing::TARGETS {
         for seed in first..first + count {
-            let input = mutate::input(&mut Random::new(seed), seeds);
+            let input = mutate::mutated_block(&mut Random::new(seed), seeds);
             let begun = Instant::now();
             let outcome = catch_unwind(AssertUnwindSafe(|| target(&input)));
             assert!(outcome.is_ok(), "{name} panics with seed {seed} ({} bytes)", input.len());
-            assert!(begun.elapsed() < HANG, "{name} hangs with seed {seed}");
+            assert!(begun.elapsed() < HANG_TIMEOUT, "{name} hangs with seed {seed}");
         }
     }
 }
 
 #[test]
 fn no_target_panics_on_mutated_blocks() {
-    let seeds = seeds::blocks("mirror-2");
+    let seeds = seeds::find_blocks("mirror-2");
     assert!(seeds.len() > 50, "only {} blocks found to mutate", seeds.len());
-    try_all(&seeds, 0, MUTATIONS);
+    run_all_targets(&seeds, 0, MUTATIONS);
 }
 
 #[test]
 #[ignore = "long: ten times as many mutations, of more pools"]
 fn no_target_panics_on_many_mutated_blocks() {
     for name in ["mirror-2", "encryption", "snapshots", "removed-twice", "version-28-upgraded"] {
-        try_all(&seeds::blocks(name), MUTATIONS, 2 * MUTATIONS);
+        run_all_targets(&seeds::find_blocks(name), MUTATIONS, 2 * MUTATIONS);
     }
 }
 
 #[test]
-fn the_blocks_are_such_as_the_targets_read() {
-    let seeds = seeds::blocks("mirror-2");
+fn seeds_contain_every_block_kind() {
+    let seeds = seeds::find_blocks("mirror-2");
     let count = |is: &dyn Fn(&[u8]) -> bool| seeds.iter().filter(|seed| is(seed)).count();
     assert!(count(&|seed| parse_config(seed).is_ok()) > 0, "a label's list");
     assert!(count(&|seed| matches!(Uberblock::parse(seed), Ok(Some(_)))) > 0, "an uberblock");
@@ -74,7 +74,7 @@ fn no_target_panics_on_empty_or_uniform_bytes() {
 }
 
 #[test]
-fn every_target_has_its_program() {
+fn every_target_has_a_fuzz_program() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz");
     let manifest = std::fs::read_to_string(folder.join("Cargo.toml")).unwrap();
     let programs: BTreeSet<String> = std::fs::read_dir(folder.join("fuzz_targets"))

@@ -6,43 +6,43 @@
 use transform::compress::{Compression, decompress};
 
 /// Beyond this, an input only takes time.
-const LONGEST: usize = 16 << 10;
-const MOST: usize = 400;
-const MOST_TABLES: usize = 50;
-const SIZES: [usize; 6] = [512, 1024, 4096, 16 << 10, 32 << 10, 128 << 10];
+const MAX_BLOCK_SIZE: usize = 16 << 10;
+const MAX_BLOCKS: usize = 400;
+const MAX_MICROZAPS: usize = 50;
+const BLOCK_SIZES: [usize; 6] = [512, 1024, 4096, 16 << 10, 32 << 10, 128 << 10];
 
 /// Label, uberblocks, and metadata of the fixture's first image, each at most 16 KiB.
-pub(crate) fn blocks(fixture: &str) -> Vec<Vec<u8>> {
+pub(crate) fn find_blocks(fixture: &str) -> Vec<Vec<u8>> {
     let image = &fixtures::load(fixture).images()[0];
     let bytes = std::fs::read(image).unwrap();
     let mut found = vec![bytes[16 << 10..32 << 10].to_vec(), bytes[128 << 10..132 << 10].to_vec()];
     found.extend((0..16).map(|n| [n; 512].to_vec()));
     for chunk in bytes[4 << 20..].chunks(4096) {
-        if found.len() < MOST && !transform::compress::is_zero(chunk) {
-            found.extend(unpacked(chunk));
+        if found.len() < MAX_BLOCKS && !transform::compress::is_zero(chunk) {
+            found.extend(decompress_block(chunk));
             found.extend((found.len() % 4 == 0).then(|| chunk.to_vec()));
         }
-        if found.len() < MOST + MOST_TABLES && is_small_table(chunk) {
+        if found.len() < MAX_BLOCKS + MAX_MICROZAPS && is_microzap(chunk) {
             found.push(chunk[..512].to_vec());
         }
     }
     for block in &mut found {
-        block.truncate(LONGEST);
+        block.truncate(MAX_BLOCK_SIZE);
     }
     found
 }
 
 /// Tables of one sector are not worth compressing.
-fn is_small_table(chunk: &[u8]) -> bool {
+fn is_microzap(chunk: &[u8]) -> bool {
     chunk[..8] == ondisk::zap::MICRO.to_le_bytes()
 }
 
-fn unpacked(chunk: &[u8]) -> Option<Vec<u8>> {
+fn decompress_block(chunk: &[u8]) -> Option<Vec<u8>> {
     let length = u32::from_be_bytes(chunk[..4].try_into().unwrap());
     if !(8..4092).contains(&length) {
         return None;
     }
-    SIZES.into_iter().find_map(|size| {
+    BLOCK_SIZES.into_iter().find_map(|size| {
         let mut block = vec![0; size];
         decompress(Compression::Lz4, chunk, &mut block).ok().map(|()| block)
     })

@@ -4,25 +4,30 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use mutate::Family;
-use mutate::run::{Pace, Subject, batch, watched};
-use mutate::seen::{Seen, lies};
+use mutate::contents::{PoolContents, silent_corruptions};
+use mutate::run::{RunOptions, Subject, run_mutants, run_watched};
 use serde_json::Value;
 
 /// No mutant of these small pools takes a tenth of it, on a busy machine either.
-const PACE: Pace = Pace { workers: 2, longest: Duration::from_mins(1) };
+const RUN_OPTIONS: RunOptions = RunOptions { workers: 2, timeout: Duration::from_mins(1) };
 
-fn subject(name: &str) -> Arc<Subject> {
+fn load_subject(name: &str) -> Arc<Subject> {
     let other = fixtures::load(if name == "mirror-3" { "stripe-copies" } else { "mirror-3" });
     Arc::new(Subject::new(&fixtures::load(name), Some(&other)))
 }
 
 /// Examines `count` mutants of each family of each pool; the numbers begin at `MUTATE_FIRST`.
-fn none_is_wrong(names: &[&str], count: u64) {
+fn assert_mutants_harmless(names: &[&str], count: u64) {
     let first = std::env::var("MUTATE_FIRST").ok().and_then(|text| text.parse().ok()).unwrap_or(0);
     let mut failures = Vec::new();
     for name in names {
         let families = [Family::Image, Family::Hostile];
-        failures.extend(batch(&subject(name), &families, first..first + count, PACE));
+        failures.extend(run_mutants(
+            &load_subject(name),
+            &families,
+            first..first + count,
+            RUN_OPTIONS,
+        ));
     }
     let shown: Vec<String> = failures.iter().map(ToString::to_string).collect();
     assert!(
@@ -37,7 +42,7 @@ fn none_is_wrong(names: &[&str], count: u64) {
 #[test]
 fn five_hundred_mutants_do_no_harm() {
     let names = ["stripe-copies", "mirror-3", "snapshots", "dedup-legacy", "removed-twice"];
-    none_is_wrong(&names, 50);
+    assert_mutants_harmless(&names, 50);
 }
 
 #[test]
@@ -46,16 +51,16 @@ fn twenty_thousand_mutants_do_no_harm() {
     let names = fixtures::names();
     let names: Vec<&str> = names.iter().map(String::as_str).collect();
     let each = 10_000_u64.div_ceil(names.len() as u64);
-    none_is_wrong(&names, each);
+    assert_mutants_harmless(&names, each);
 }
 
 /// The look that mutants are judged by sees every file that OpenZFS does, with the same content.
 #[test]
-fn an_honest_pool_shows_its_manifest() {
+fn unmodified_pool_matches_manifest() {
     for name in ["stripe-copies", "snapshots", "encryption"] {
         let fixture = fixtures::load(name);
-        let seen = Subject::new(&fixture, None).honest().clone();
-        assert_eq!(seen.faults.len(), 0, "{name}: {:?}", seen.faults);
+        let seen = Subject::new(&fixture, None).baseline().clone();
+        assert_eq!(seen.errors.len(), 0, "{name}: {:?}", seen.errors);
         assert_eq!(seen.is_clean, Some(true), "{name}");
         let mut count = 0;
         for dataset in fixture.manifest["datasets"].as_array().expect("datasets") {
@@ -66,12 +71,12 @@ fn an_honest_pool_shows_its_manifest() {
                 else {
                     continue;
                 };
-                let shown = seen.shown.get(&format!("{set}:/{path}")).map_or("", String::as_str);
+                let shown = seen.items.get(&format!("{set}:/{path}")).map_or("", String::as_str);
                 assert!(shown.contains(&format!("sha256 {sha}")), "{name}: {set}:/{path}: {shown}");
                 count += 1;
             }
             if let Some(sha) = dataset["volume"]["sha256"].as_str() {
-                let shown = seen.shown.get(&format!("{set}:")).map_or("", String::as_str);
+                let shown = seen.items.get(&format!("{set}:")).map_or("", String::as_str);
                 assert!(shown.ends_with(&format!("sha256 {sha}")), "{name}: {set}: {shown}");
             }
             assert_ne!(dataset["type"], Value::Null);
@@ -82,22 +87,22 @@ fn an_honest_pool_shows_its_manifest() {
 
 /// Mutants that change nothing would prove nothing.
 #[test]
-fn most_mutants_hurt_and_most_are_still_read() {
-    let subject = subject("stripe-copies");
-    let honest = subject.honest();
+fn mutants_differ_and_stay_mostly_readable() {
+    let subject = load_subject("stripe-copies");
+    let honest = subject.baseline();
     for family in [Family::Image, Family::Hostile] {
-        let seen = (0..24).map(|seed| subject.look(family, seed).0);
-        let seen: Vec<Seen> = seen.collect();
+        let seen = (0..24).map(|seed| subject.read_mutant(family, seed).0);
+        let seen: Vec<PoolContents> = seen.collect();
         let hurt = seen.iter().filter(|seen| *seen != honest).count();
-        let read = seen.iter().filter(|seen| seen.shown.len() * 2 > honest.shown.len()).count();
+        let read = seen.iter().filter(|seen| seen.items.len() * 2 > honest.items.len()).count();
         assert!(hurt >= 8, "{} mutants: {hurt} hurt", family.name());
         assert!(read >= 8, "{} mutants: {read} read", family.name());
     }
 }
 
 #[test]
-fn panics_hangs_memory_and_lies_are_found() {
-    let watch = |work: fn() -> Vec<String>| watched("a trial", Duration::from_secs(5), work);
+fn panics_hangs_memory_and_corruption_are_detected() {
+    let watch = |work: fn() -> Vec<String>| run_watched("a trial", Duration::from_secs(5), work);
     assert_eq!(watch(Vec::new), None);
     assert_eq!(watch(|| panic!("at the disk")).as_deref(), Some("panics: at the disk"));
     assert_eq!(watch(|| vec!["a".to_owned()]).as_deref(), Some("lies: a"));
@@ -106,7 +111,7 @@ fn panics_hangs_memory_and_lies_are_found() {
         Vec::new()
     });
     assert!(hungry.is_some_and(|what| what.starts_with("takes 1")));
-    let slow = watched("a trial", Duration::from_millis(1), || {
+    let slow = run_watched("a trial", Duration::from_millis(1), || {
         std::thread::sleep(Duration::from_secs(2));
         Vec::new()
     });
@@ -114,22 +119,22 @@ fn panics_hangs_memory_and_lies_are_found() {
 }
 
 #[test]
-fn a_lie_is_what_differs_without_an_error() {
+fn difference_without_error_is_silent_corruption() {
     let seen = |content: &str| {
-        let mut seen = Seen { txg: 7, ..Seen::default() };
+        let mut seen = PoolContents { txg: 7, ..PoolContents::default() };
         for (what, shown) in [("tank", "a dataset"), ("tank:/a", content), ("tank:/b", "b")] {
-            seen.shown.insert(what.to_owned(), shown.to_owned());
+            seen.items.insert(what.to_owned(), shown.to_owned());
         }
         seen
     };
     let honest = seen("a");
-    assert_eq!(lies(&honest, &honest), Vec::<String>::new());
-    assert_eq!(lies(&honest, &seen("c")), ["tank:/a: c instead of a"]);
+    assert_eq!(silent_corruptions(&honest, &honest), Vec::<String>::new());
+    assert_eq!(silent_corruptions(&honest, &seen("c")), ["tank:/a: c instead of a"]);
     let mut lacking = seen("a");
-    lacking.shown.remove("tank:/b");
-    assert_eq!(lies(&honest, &lacking), ["tank:/b: left out without an error"]);
-    lacking.faults.insert("tank".to_owned(), vec!["b cannot be read".to_owned()]);
-    assert_eq!(lies(&honest, &lacking), Vec::<String>::new());
-    let older = Seen { txg: 6, ..seen("c") };
-    assert_eq!(lies(&honest, &older), Vec::<String>::new());
+    lacking.items.remove("tank:/b");
+    assert_eq!(silent_corruptions(&honest, &lacking), ["tank:/b: left out without an error"]);
+    lacking.errors.insert("tank".to_owned(), vec!["b cannot be read".to_owned()]);
+    assert_eq!(silent_corruptions(&honest, &lacking), Vec::<String>::new());
+    let older = PoolContents { txg: 6, ..seen("c") };
+    assert_eq!(silent_corruptions(&honest, &older), Vec::<String>::new());
 }

@@ -5,7 +5,7 @@ use std::process::Command;
 use std::sync::Mutex;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use oracle::ours::Round;
+use oracle::random_pool::Round;
 
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2).expect("tools/oracle").to_owned()
@@ -18,34 +18,35 @@ fn poolhouse() -> PathBuf {
     std::env::var_os("POOLHOUSE").map_or(beside, PathBuf::from)
 }
 
-fn succeeds(command: &mut Command) -> Vec<u8> {
+fn run_successfully(command: &mut Command) -> Vec<u8> {
     let done = command.output().expect("the command starts");
     let words = String::from_utf8_lossy(&done.stderr).into_owned();
     assert!(done.status.success(), "{command:?}: {words}");
     done.stdout
 }
 
-fn number(name: &str) -> Option<u64> {
+fn env_number(name: &str) -> Option<u64> {
     std::env::var(name).ok()?.parse().ok()
 }
 
 /// `ROUNDS` pools (10) from `SEED` (the time), each compared.
 #[test]
 #[ignore = "long: pools are made in a VM, a minute or more each"]
-fn random_pools_are_as_openzfs_shows_them() {
+fn random_openzfs_pools_match_their_manifests() {
     // make-fixtures starts the project's own VM
-    if let Err(why) = oracle::Vm::found(&root()) {
+    if let Err(why) = oracle::Vm::locate(&root()) {
         println!("no rounds against real OpenZFS: {why}");
         return;
     }
     let now = || SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_secs());
-    let (rounds, seed) = (number("ROUNDS").unwrap_or(10), number("SEED").unwrap_or_else(now));
+    let (rounds, seed) =
+        (env_number("ROUNDS").unwrap_or(10), env_number("SEED").unwrap_or_else(now));
     println!("SEED={seed} ROUNDS={rounds}");
-    let scratch = fixtures::scratch("rounds");
+    let scratch = fixtures::scratch_dir("rounds");
     let recipes = scratch.join("recipes.sh");
     let recipe = root().join("tools/oracle/recipe.py");
     let mut python = Command::new("python3");
-    let text = succeeds(python.arg(recipe).arg(seed.to_string()).arg(rounds.to_string()));
+    let text = run_successfully(python.arg(recipe).arg(seed.to_string()).arg(rounds.to_string()));
     std::fs::write(&recipes, text).expect("a file");
     let mut wrong = Vec::new();
     for number in 0..rounds {
@@ -60,8 +61,10 @@ fn random_pools_are_as_openzfs_shows_them() {
             println!("{name}: OpenZFS could not make it: {words}");
             continue;
         }
-        succeeds(Command::new("tar").arg("-C").arg(&scratch).arg("--zstd").arg("-xf").arg(&packed));
-        match oracle::judge(&poolhouse(), &scratch.join(&name)) {
+        run_successfully(
+            Command::new("tar").arg("-C").arg(&scratch).arg("--zstd").arg("-xf").arg(&packed),
+        );
+        match oracle::check_manifest(&poolhouse(), &scratch.join(&name)) {
             Ok(lines) if lines.is_empty() => println!("{name}: agrees"),
             Ok(lines) => wrong.extend(lines.iter().take(20).map(|line| format!("{name}: {line}"))),
             Err(error) => wrong.push(format!("{name}: {error}")),
@@ -72,11 +75,11 @@ fn random_pools_are_as_openzfs_shows_them() {
 
 /// The same seed gives the same recipes, and bash understands them.
 #[test]
-fn recipes_are_the_same_each_time_and_valid() {
+fn recipes_are_reproducible_and_valid() {
     let recipe = root().join("tools/oracle/recipe.py");
     let write = |seed: &str| {
         let mut python = Command::new("python3");
-        succeeds(python.arg(&recipe).args([seed, "30"]))
+        run_successfully(python.arg(&recipe).args([seed, "30"]))
     };
     if Command::new("python3").arg("--version").output().is_err() {
         println!("no python3 here: recipes are not tried");
@@ -85,42 +88,42 @@ fn recipes_are_the_same_each_time_and_valid() {
     let first = write("7");
     assert_eq!(first, write("7"));
     assert_ne!(first, write("8"));
-    let path = fixtures::scratch("recipes").join("recipes.sh");
+    let path = fixtures::scratch_dir("recipes").join("recipes.sh");
     std::fs::write(&path, first).expect("a file");
-    succeeds(Command::new("bash").arg("-n").arg(path));
+    run_successfully(Command::new("bash").arg("-n").arg(path));
 }
 
 /// So many pools at most go through a VM at one start of it.
-const AT_ONCE: usize = 10;
+const MAX_POOLS_PER_VM: usize = 10;
 
 /// So many VMs run at a time: in each, most of the time one thing after the other is done.
-const LANES: usize = 2;
+const PARALLEL_VMS: usize = 2;
 
 /// `ROUNDS` pools (10) of ours from `SEED` (the time), from number `FIRST` (0) on: OpenZFS judges each
 /// and goes on with it, and we take it back.
 #[test]
 #[ignore = "long: OpenZFS goes on with our pools in a VM, half a minute or more each"]
-fn openzfs_goes_on_with_our_pools() {
-    let vm = match oracle::Vm::found(&root()) {
+fn openzfs_imports_and_modifies_our_pools() {
+    let vm = match oracle::Vm::locate(&root()) {
         Ok(vm) => vm,
         Err(why) => return println!("no pools of ours shown to real OpenZFS: {why}"),
     };
     let now = || SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_secs());
-    let rounds = number("TRIPS").or_else(|| number("ROUNDS")).unwrap_or(10);
-    let seed = number("SEED").unwrap_or_else(now);
-    let first = number("FIRST").unwrap_or(0);
+    let rounds = env_number("TRIPS").or_else(|| env_number("ROUNDS")).unwrap_or(10);
+    let seed = env_number("SEED").unwrap_or_else(now);
+    let first = env_number("FIRST").unwrap_or(0);
     println!("SEED={seed} FIRST={first} ROUNDS={rounds}");
     let all: Vec<Round> = (first..first + rounds).map(|number| Round { seed, number }).collect();
-    let at_once = all.len().div_ceil(LANES).clamp(1, AT_ONCE);
+    let at_once = all.len().div_ceil(PARALLEL_VMS).clamp(1, MAX_POOLS_PER_VM);
     let left = Mutex::new(all.chunks(at_once));
     let next = || left.lock().expect("no lane panicked").next();
     let lane = &|number: usize| {
         // its own folder: it is seen inside its machine
-        let scratch = fixtures::scratch(&format!("trips-{seed}-{first}-{number}"));
-        let tools = oracle::Tools { project: root(), poolhouse: poolhouse(), scratch };
+        let scratch = fixtures::scratch_dir(&format!("trips-{seed}-{first}-{number}"));
+        let tools = oracle::RoundTripRunner { project: root(), poolhouse: poolhouse(), scratch };
         let mut wrong = Vec::new();
         while let Some(some) = next() {
-            wrong.extend(tools.trips(&vm, some));
+            wrong.extend(tools.run_rounds(&vm, some));
         }
         if wrong.is_empty() && std::env::var_os("POOLHOUSE_KEEP").is_none() {
             let _ = std::fs::remove_dir_all(tools.scratch);
@@ -128,7 +131,8 @@ fn openzfs_goes_on_with_our_pools() {
         wrong
     };
     let wrong: Vec<String> = std::thread::scope(|scope| {
-        let lanes: Vec<_> = (0..LANES).map(|number| scope.spawn(move || lane(number))).collect();
+        let lanes: Vec<_> =
+            (0..PARALLEL_VMS).map(|number| scope.spawn(move || lane(number))).collect();
         lanes.into_iter().flat_map(|lane| lane.join().expect("a lane ends")).collect()
     });
     let replay = "replay one: make test-oracle SEED=... FIRST=(the number behind the -) ROUNDS=1";
@@ -139,16 +143,16 @@ fn openzfs_goes_on_with_our_pools() {
 /// matters both print the same.
 #[test]
 #[ignore = "long: commands are given in a VM, and mounted for; takes root"]
-fn openzfs_takes_the_same_words() {
-    let vm = match oracle::Vm::found(&root()) {
+fn commands_behave_as_in_openzfs() {
+    let vm = match oracle::Vm::locate(&root()) {
         Ok(vm) => vm,
         Err(why) => return println!("no commands compared with real OpenZFS: {why}"),
     };
-    let is_root = succeeds(Command::new("id").arg("-u")).trim_ascii() == b"0";
+    let is_root = run_successfully(Command::new("id").arg("-u")).trim_ascii() == b"0";
     if !is_root || !Path::new("/dev/fuse").exists() {
         return println!("no commands compared with real OpenZFS: it takes root, and /dev/fuse");
     }
-    let scratch = fixtures::scratch("words");
+    let scratch = fixtures::scratch_dir("words");
     let words = root().join("tools/oracle/commands.sh");
     let (state, share) = (scratch.join("state"), scratch.join("share"));
     std::fs::create_dir_all(&share).expect("a folder");
@@ -156,10 +160,10 @@ fn openzfs_takes_the_same_words() {
     ours.arg(&words).args(["d", "m", "ours"].map(|name| scratch.join(name))).arg(poolhouse());
     let done = ours.env("POOLHOUSE_STATE", &state).status();
     let mut end = Command::new(poolhouse());
-    succeeds(end.args(["serve", "--stop"]).env("POOLHOUSE_STATE", &state));
+    run_successfully(end.args(["serve", "--stop"]).env("POOLHOUSE_STATE", &state));
     assert!(done.is_ok_and(|done| done.success()), "all commands are given");
     let arguments = ["/ram/d", "/ram/m", "/share/openzfs"].map(str::to_owned);
-    vm.run(&share, &[], &words, &arguments).unwrap_or_else(|why| panic!("{why}"));
+    vm.run_script(&share, &[], &words, &arguments).unwrap_or_else(|why| panic!("{why}"));
     let lines = |path: PathBuf| {
         let text = std::fs::read_to_string(path).expect("what came of each");
         text.lines().map(str::to_owned).collect::<Vec<_>>()
@@ -175,11 +179,11 @@ fn openzfs_takes_the_same_words() {
 
 /// The same without OpenZFS between the two halves: `zdb` alone judges.
 #[test]
-fn our_random_pools_are_sound() {
+fn zdb_accepts_our_random_pools() {
     // one has a cache drive with a log, the one before the last lacks features, the last has a file of
     // exabytes that are not written yet
     for (seed, number) in [(1, 0), (1, 1), (1, 2), (1, 3), (31, 18), (20261125, 1)] {
-        let trouble = trouble_of_ours(Round { seed, number });
+        let trouble = find_pool_error(Round { seed, number });
         assert_eq!(trouble, None);
     }
 }
@@ -187,31 +191,32 @@ fn our_random_pools_are_sound() {
 /// `ROUNDS` of them (10) from `SEED` (the time), from number `FIRST` (0) on.
 #[test]
 #[ignore = "long: some seconds each"]
-fn more_of_our_random_pools_are_sound() {
+fn zdb_accepts_many_of_our_random_pools() {
     let now = || SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_secs());
-    let (rounds, seed) = (number("ROUNDS").unwrap_or(10), number("SEED").unwrap_or_else(now));
-    let first = number("FIRST").unwrap_or(0);
+    let (rounds, seed) =
+        (env_number("ROUNDS").unwrap_or(10), env_number("SEED").unwrap_or_else(now));
+    let first = env_number("FIRST").unwrap_or(0);
     println!("SEED={seed} FIRST={first} ROUNDS={rounds}");
     let all = (first..first + rounds).map(|number| Round { seed, number });
-    let wrong: Vec<String> = all.filter_map(trouble_of_ours).collect();
+    let wrong: Vec<String> = all.filter_map(find_pool_error).collect();
     assert!(wrong.is_empty(), "SEED={seed}:\n{}", wrong.join("\n"));
 }
 
-fn trouble_of_ours(round: Round) -> Option<String> {
-    let folder = fixtures::scratch(&format!("ours-{}", round.name()));
+fn find_pool_error(round: Round) -> Option<String> {
+    let folder = fixtures::scratch_dir(&format!("ours-{}", round.name()));
     let lived = || {
-        let about = round.make(&folder)?;
+        let about = round.create_pool(&folder)?;
         let told = |why: String| format!("{about}: {why}");
-        let judged = |when: &str| match oracle::zdb(&folder) {
+        let judged = |when: &str| match oracle::zdb_errors(&folder) {
             Some(text) => Err(format!("{about}: {when}: {text}")),
             None => Ok(()),
         };
-        if round.is_cut() {
+        if round.has_power_cut() {
             // what is encrypted needs its key for that
-            round.replay(&folder)?;
+            round.replay_log(&folder)?;
         }
         judged("made")?;
-        round.go_on(&folder).map_err(told)?;
+        round.modify_pool(&folder).map_err(told)?;
         judged("gone on with")
     };
     let trouble = lived().err();

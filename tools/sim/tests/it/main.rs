@@ -2,9 +2,9 @@
 
 use device::{Device, MemoryDevice};
 use proptest::prelude::*;
-use sim::{Fault, Seed, Storm, What};
+use sim::{DiskArray, EventKind, Fault, Random};
 
-const SIZE: u64 = 1 << 16;
+const DISK_SIZE: u64 = 1 << 16;
 
 fn read(memory: &MemoryDevice, offset: u64, length: usize) -> Vec<u8> {
     let mut bytes = vec![0; length];
@@ -13,8 +13,8 @@ fn read(memory: &MemoryDevice, offset: u64, length: usize) -> Vec<u8> {
 }
 
 #[test]
-fn what_was_flushed_is_there_and_the_rest_may_be() {
-    let storm = Storm::new(&[SIZE, SIZE]);
+fn flushed_writes_survive_power_cut_others_may() {
+    let storm = DiskArray::new(&[DISK_SIZE, DISK_SIZE]);
     let devices = storm.devices();
     devices[0].write_at(0, &[1; 512]).unwrap();
     devices[0].flush().unwrap();
@@ -24,7 +24,7 @@ fn what_was_flushed_is_there_and_the_rest_may_be() {
     assert_eq!(end, 4);
     let (mut with, mut without, mut torn) = (0, 0, 0);
     for seed in 0..200 {
-        let found = storm.journal().cut(end, seed);
+        let found = storm.journal().cut_power(end, seed);
         assert_eq!(read(&found[0], 0, 512), [1; 512]);
         match (read(&found[0], 512, 1)[0], read(&found[0], 1024, 1)[0]) {
             (3, 3) => with += 1,
@@ -37,38 +37,38 @@ fn what_was_flushed_is_there_and_the_rest_may_be() {
         assert!(sector.iter().all(|byte| *byte == sector[0]));
     }
     assert!(with > 20 && without > 20 && torn > 5, "{with} {without} {torn}");
-    let none = storm.journal().cut(end, 0);
+    let none = storm.journal().cut_power(end, 0);
     assert_eq!((read(&none[0], 512, 1), read(&none[1], 0, 1)), (vec![0], vec![0]));
-    let all = storm.journal().cut(end, 1);
+    let all = storm.journal().cut_power(end, 1);
     assert_eq!((read(&all[0], 512, 1), read(&all[1], 0, 1)), (vec![3], vec![2]));
 }
 
 #[test]
-fn another_drives_flush_says_nothing() {
-    let storm = Storm::new(&[SIZE, SIZE]);
+fn flush_covers_only_its_own_disk() {
+    let storm = DiskArray::new(&[DISK_SIZE, DISK_SIZE]);
     let devices = storm.devices();
     devices[0].write_at(0, &[1; 512]).unwrap();
     devices[1].flush().unwrap();
-    assert_eq!(read(&storm.journal().cut(2, 0)[0], 0, 1), [0]);
+    assert_eq!(read(&storm.journal().cut_power(2, 0)[0], 0, 1), [0]);
     devices[0].flush().unwrap();
-    assert_eq!(read(&storm.journal().cut(3, 0)[0], 0, 1), [1]);
-    assert_eq!(read(&storm.journal().cut(2, 0)[0], 0, 1), [0], "back in time");
+    assert_eq!(read(&storm.journal().cut_power(3, 0)[0], 0, 1), [1]);
+    assert_eq!(read(&storm.journal().cut_power(2, 0)[0], 0, 1), [0], "back in time");
 }
 
 #[test]
-fn a_failed_flush_is_not_made_good_by_the_next() {
+fn next_flush_does_not_repair_failed_flush() {
     let mut lost = 0;
     for round in 0..40 {
-        let storm = Storm::new(&[SIZE]);
+        let storm = DiskArray::new(&[DISK_SIZE]);
         let (disk, device) = (&storm.disks()[0], &storm.devices()[0]);
         (0..round).for_each(|_| device.flush().unwrap());
         device.write_at(0, &[1; 512]).unwrap();
         disk.add_fault(Fault::Flush);
         device.flush().unwrap_err();
-        disk.mend();
+        disk.clear_faults();
         device.write_at(512, &[2; 512]).unwrap();
         device.flush().unwrap();
-        let found = storm.journal().cut(usize::MAX, 0);
+        let found = storm.journal().cut_power(usize::MAX, 0);
         lost += usize::from(read(&found[0], 0, 1) == [0]);
         assert_eq!(read(&found[0], 512, 1), [2]);
     }
@@ -76,38 +76,38 @@ fn a_failed_flush_is_not_made_good_by_the_next() {
 }
 
 #[test]
-fn faults_do_what_they_say() {
-    let storm = Storm::new(&[SIZE]);
+fn each_fault_has_its_documented_effect() {
+    let storm = DiskArray::new(&[DISK_SIZE]);
     let (disk, device) = (&storm.disks()[0], &storm.devices()[0]);
     device.write_at(0, &[7; 8192]).unwrap();
     disk.add_fault(Fault::Read(1024..2048));
     let mut bytes = [0; 512];
     assert!(device.read_at(1000, &mut bytes).is_err());
     device.read_at(2048, &mut bytes).unwrap();
-    disk.mend();
+    disk.clear_faults();
     disk.add_fault(Fault::Write(0..4096));
     device.write_at(2048, &[8; 4096]).unwrap_err();
     let half = read(&disk.memory(), 2048, 4096);
     assert!(half.contains(&7) && half.contains(&8));
     device.write_at(4096, &[9; 512]).unwrap();
-    disk.mend();
-    disk.add_fault(Fault::Lost(0..512));
+    disk.clear_faults();
+    disk.add_fault(Fault::LostWrite(0..512));
     device.write_at(0, &[5; 1024]).unwrap();
     assert_eq!(read(&disk.memory(), 600, 1), [7]);
-    disk.mend();
-    disk.add_fault(Fault::Astray(0..512, 16_384));
+    disk.clear_faults();
+    disk.add_fault(Fault::MisdirectedWrite(0..512, 16_384));
     device.write_at(0, &[6; 512]).unwrap();
     assert_eq!((read(&disk.memory(), 0, 1), read(&disk.memory(), 16_384, 1)), (vec![7], vec![6]));
-    disk.mend();
-    disk.add_fault(Fault::Short(8192));
+    disk.clear_faults();
+    disk.add_fault(Fault::Truncated(8192));
     assert!(device.read_at(8000, &mut bytes).is_err());
-    assert!(device.write_at(SIZE, &[1]).is_err());
-    disk.mend();
-    disk.add_fault(Fault::Gone);
+    assert!(device.write_at(DISK_SIZE, &[1]).is_err());
+    disk.clear_faults();
+    disk.add_fault(Fault::Removed);
     assert!(device.read_at(0, &mut bytes).is_err() && device.flush().is_err());
-    disk.mend();
+    disk.clear_faults();
     let before = disk.memory().bytes();
-    disk.rot(0..8192, 3, &mut Seed::new(5));
+    disk.flip_bits(0..8192, 3, &mut Random::new(5));
     let after = disk.memory().bytes();
     let changed: u32 = before.iter().zip(&after).map(|(a, b)| (a ^ b).count_ones()).sum();
     assert!((1..=3).contains(&changed), "{changed}");
@@ -121,7 +121,7 @@ proptest! {
         cuts in prop::collection::vec((any::<prop::sample::Index>(), 0_u64..50), 1..12),
     ) {
         let run = || {
-            let storm = Storm::new(&[SIZE; 3]);
+            let storm = DiskArray::new(&[DISK_SIZE; 3]);
             for (disk, at, length, flush) in &requests {
                 let device = &storm.devices()[*disk];
                 device.write_at(at * 512, &vec![at.to_le_bytes()[0] | 1; *length]).unwrap();
@@ -134,18 +134,18 @@ proptest! {
         let storm = run();
         for (at, seed) in cuts {
             let at = at.index(storm.journal().len() + 1);
-            let found = storm.journal().cut(at, seed);
-            let fresh = run().journal().cut(at, seed);
+            let found = storm.journal().cut_power(at, seed);
+            let fresh = run().journal().cut_power(at, seed);
             for (a, b) in found.iter().zip(&fresh) {
                 prop_assert!(a.bytes() == b.bytes());
             }
         }
         let written = storm.journal().events(0).into_iter();
-        let writes = written.filter(|event| matches!(event.what, What::Write { .. })).count();
+        let writes = written.filter(|event| matches!(event.kind, EventKind::Write { .. })).count();
         prop_assert_eq!(writes, requests.len());
         // a storm goes on from what a cut has left
-        let left = storm.journal().cut(usize::MAX, 1);
-        let next = Storm::from_memory(left.clone());
+        let left = storm.journal().cut_power(usize::MAX, 1);
+        let next = DiskArray::from_memory(left.clone());
         prop_assert!(next.disks()[0].memory().bytes() == left[0].bytes());
     }
 }

@@ -1,5 +1,5 @@
 //! Power cuts, and drives that fail.
 
-mod cuts;
 mod faults;
-mod taken;
+mod foreign_pools;
+mod power_cuts;

@@ -3,20 +3,20 @@
 use std::collections::BTreeSet;
 use std::path::Path;
 
-use super::File;
+use super::SourceFile;
 use crate::Violation;
 
 const FILE: &str = "COMPAT.md";
 
 /// A test is named in backticks by its path, as `fixtures::mirror_2` or `blkptr::golden`.
-pub(crate) fn check(root: &Path, files: &[File]) -> Vec<Violation> {
+pub(crate) fn check(root: &Path, files: &[SourceFile]) -> Vec<Violation> {
     let Ok(text) = std::fs::read_to_string(root.join(FILE)) else {
         return vec![Violation::new(FILE, "is not there")];
     };
-    let known: BTreeSet<&str> = files.iter().flat_map(|file| tests_of(file)).collect();
+    let known: BTreeSet<&str> = files.iter().flat_map(|file| test_names(file)).collect();
     let mut violations = Vec::new();
     for (index, line) in text.lines().enumerate().filter(|(_, line)| line.starts_with('|')) {
-        for name in named_tests(line).filter(|name| !known.contains(name)) {
+        for name in cited_tests(line).filter(|name| !known.contains(name)) {
             let place = format!("{FILE}:{}", index + 1);
             violations.push(Violation::new(place, format!("there is no test `{name}`")));
         }
@@ -25,13 +25,13 @@ pub(crate) fn check(root: &Path, files: &[File]) -> Vec<Violation> {
 }
 
 /// The last words of the paths in backticks.
-fn named_tests(line: &str) -> impl Iterator<Item = &str> {
+fn cited_tests(line: &str) -> impl Iterator<Item = &str> {
     line.split('`').skip(1).step_by(2).filter_map(|path| path.rsplit_once("::")).map(|(_, n)| n)
 }
 
 /// Names of functions; in `fixtures.rs` of a test program, where a macro makes a test of each name,
 /// every word.
-fn tests_of(file: &File) -> Vec<&str> {
+fn test_names(file: &SourceFile) -> Vec<&str> {
     let words = file.text.split(|c: char| !c.is_alphanumeric() && c != '_');
     if file.is_test && file.path.ends_with("/fixtures.rs") {
         return words.collect();
@@ -45,16 +45,19 @@ mod tests {
     use super::*;
 
     #[test]
-    fn tests_are_named_in_backticks_with_a_path() {
+    fn cited_tests_are_paths_in_backticks() {
         let line = "| `zstd` | reads | `fixtures::mirror_2`, `a::b::c` |";
-        assert_eq!(named_tests(line).collect::<Vec<_>>(), ["mirror_2", "c"]);
+        assert_eq!(cited_tests(line).collect::<Vec<_>>(), ["mirror_2", "c"]);
     }
 
     #[test]
-    fn functions_are_tests_and_in_the_list_of_fixtures_words_are() {
-        let file = File::strict("a.rs", "fn golden() { mirror_2 }");
-        assert_eq!(tests_of(&file), ["golden"]);
-        let list = File { is_test: true, ..File::strict("tests/it/fixtures.rs", "each! { m }") };
-        assert!(tests_of(&list).contains(&"m"));
+    fn fixture_lists_name_tests_by_word() {
+        let file = SourceFile::with_all_rules("a.rs", "fn golden() { mirror_2 }");
+        assert_eq!(test_names(&file), ["golden"]);
+        let list = SourceFile {
+            is_test: true,
+            ..SourceFile::with_all_rules("tests/it/fixtures.rs", "each! { m }")
+        };
+        assert!(test_names(&list).contains(&"m"));
     }
 }

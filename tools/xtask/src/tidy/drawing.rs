@@ -5,20 +5,20 @@
 //! number is the size of the whole. A row whose field begins with `or` shows other bytes of the
 //! same place, and rows may leave off the table where what follows has no fixed place.
 
-use super::File;
+use super::SourceFile;
 use crate::Violation;
 
-pub(crate) fn check(file: &File) -> Vec<Violation> {
+pub(crate) fn check(file: &SourceFile) -> Vec<Violation> {
     let mut violations = Vec::new();
     let mut end: Option<u64> = None;
     let mut is_drawing = false;
     let mut has_drawing = false;
     for (index, line) in file.text.lines().enumerate() {
-        let words = doc(line).map(|text| text.split_whitespace().collect::<Vec<_>>());
+        let words = doc_text(line).map(|text| text.split_whitespace().collect::<Vec<_>>());
         match words.as_deref() {
             Some(["offset", "size", ..]) => (is_drawing, has_drawing, end) = (true, true, None),
             None | Some([] | ["```", ..]) => is_drawing = false,
-            Some(words) if is_drawing => match row(words) {
+            Some(words) if is_drawing => match parse_row(words) {
                 Row::Field { offset, .. } if end.is_some_and(|end| end != offset) => {
                     let before = end.unwrap_or_default();
                     let what = format!("row at {offset}, but the row before it ends at {before}");
@@ -26,8 +26,8 @@ pub(crate) fn check(file: &File) -> Vec<Violation> {
                     is_drawing = false;
                 }
                 Row::Field { offset, size } => end = size.map(|size| offset + size),
-                Row::Other => end = None,
-                Row::Words => {}
+                Row::UnknownPlace => end = None,
+                Row::Continuation => {}
             },
             Some(_) => {}
         }
@@ -42,33 +42,33 @@ enum Row {
     /// A field at a known place; of unknown size if the size is in words.
     Field { offset: u64, size: Option<u64> },
     /// The row begins with something like a place that is no number, or shows the same bytes again.
-    Other,
+    UnknownPlace,
     /// The row before goes on.
-    Words,
+    Continuation,
 }
 
-fn row(words: &[&str]) -> Row {
+fn parse_row(words: &[&str]) -> Row {
     match words {
-        [_, _, "or", ..] => Row::Other,
-        [offset, rest @ ..] => match (number(offset), rest.first()) {
-            (Some(offset), Some(size)) => Row::Field { offset, size: number(size) },
+        [_, _, "or", ..] => Row::UnknownPlace,
+        [offset, rest @ ..] => match (parse_number(offset), rest.first()) {
+            (Some(offset), Some(size)) => Row::Field { offset, size: parse_number(size) },
             (Some(offset), None) => Row::Field { offset, size: None },
-            (None, _) if offset.starts_with(|c: char| c.is_ascii_digit()) => Row::Other,
-            (None, Some(size)) if number(size).is_some() => Row::Other,
-            (None, _) => Row::Words,
+            (None, _) if offset.starts_with(|c: char| c.is_ascii_digit()) => Row::UnknownPlace,
+            (None, Some(size)) if parse_number(size).is_some() => Row::UnknownPlace,
+            (None, _) => Row::Continuation,
         },
-        [] => Row::Words,
+        [] => Row::Continuation,
     }
 }
 
-fn number(word: &str) -> Option<u64> {
+fn parse_number(word: &str) -> Option<u64> {
     match word.strip_prefix("0x") {
         Some(hex) => u64::from_str_radix(hex, 16).ok(),
         None => word.parse().ok(),
     }
 }
 
-fn doc(line: &str) -> Option<&str> {
+fn doc_text(line: &str) -> Option<&str> {
     let line = line.trim_start();
     line.strip_prefix("//!").or_else(|| line.strip_prefix("///"))
 }
@@ -77,27 +77,27 @@ fn doc(line: &str) -> Option<&str> {
 mod tests {
     use super::*;
 
-    fn found(rows: &str) -> usize {
+    fn count_violations(rows: &str) -> usize {
         let rows: String = rows.lines().flat_map(|row| ["//! ", row, "\n"]).collect();
         let text =
             format!("//! ```text\n//! offset size field\n{rows}//! ```\n//! Learnt from: x\n");
-        check(&File::strict("storage/ondisk/src/a.rs", &text)).len()
+        check(&SourceFile::with_all_rules("storage/ondisk/src/a.rs", &text)).len()
     }
 
     #[test]
     fn gaps_and_overlaps_are_found() {
-        assert_eq!(found("0 8 a\n8 4 b, which\n   goes on here\n12 4 c\n16"), 0);
-        assert_eq!(found("0 8 a\n12 4 b"), 1, "a gap");
-        assert_eq!(found("0 8 a\n4 4 b"), 1, "an overlap");
-        assert_eq!(found("0 8 a\n12"), 1, "the end");
-        assert_eq!(found("0 8 a\n8 n b\n99 4 c"), 0, "a size in words");
-        assert_eq!(found("0 8 a\nlen-40 40 c"), 0, "a place in words");
-        assert_eq!(found("0x0 0x10 a\n0x10 8 b"), 0);
+        assert_eq!(count_violations("0 8 a\n8 4 b, which\n   goes on here\n12 4 c\n16"), 0);
+        assert_eq!(count_violations("0 8 a\n12 4 b"), 1, "a gap");
+        assert_eq!(count_violations("0 8 a\n4 4 b"), 1, "an overlap");
+        assert_eq!(count_violations("0 8 a\n12"), 1, "the end");
+        assert_eq!(count_violations("0 8 a\n8 n b\n99 4 c"), 0, "a size in words");
+        assert_eq!(count_violations("0 8 a\nlen-40 40 c"), 0, "a place in words");
+        assert_eq!(count_violations("0x0 0x10 a\n0x10 8 b"), 0);
     }
 
     #[test]
-    fn a_drawing_says_where_it_was_learnt() {
+    fn drawing_without_source_is_reported() {
         let text = "//! offset size field\n//! 0 8 a\n";
-        assert_eq!(check(&File::strict("storage/ondisk/src/a.rs", text)).len(), 1);
+        assert_eq!(check(&SourceFile::with_all_rules("storage/ondisk/src/a.rs", text)).len(), 1);
     }
 }

@@ -15,7 +15,7 @@ const HEADER: &str = "\
 
 /// What is measured.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Kind {
+pub(crate) enum LimitKind {
     /// Lines of a function, at most 70.
     Function,
     /// Lines of a file, at most 600.
@@ -24,30 +24,32 @@ pub(crate) enum Kind {
     BareNumbers,
 }
 
-impl Kind {
-    const ALL: [Kind; 3] = [Kind::Function, Kind::File, Kind::BareNumbers];
+impl LimitKind {
+    const ALL: [LimitKind; 3] = [LimitKind::Function, LimitKind::File, LimitKind::BareNumbers];
 
-    fn what(self, size: usize) -> String {
+    fn message(self, size: usize) -> String {
         match self {
-            Kind::Function => format!("has {size} lines, more than 70: take a part out"),
-            Kind::File => format!("has {size} lines, more than 600: one concept a file"),
-            Kind::BareNumbers => format!("takes {size} bare u64s, easily swapped: name their type"),
+            LimitKind::Function => format!("has {size} lines, more than 70: take a part out"),
+            LimitKind::File => format!("has {size} lines, more than 600: one concept a file"),
+            LimitKind::BareNumbers => {
+                format!("takes {size} bare u64s, easily swapped: name their type")
+            }
         }
     }
 }
 
-impl fmt::Display for Kind {
+impl fmt::Display for LimitKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Kind::Function => "function",
-            Kind::File => "file",
-            Kind::BareNumbers => "bare-u64",
+            LimitKind::Function => "function",
+            LimitKind::File => "file",
+            LimitKind::BareNumbers => "bare-u64",
         })
     }
 }
 
 /// Kind, file and item, and how large it is; only what is over the limit.
-pub(crate) type Sizes = BTreeMap<(Kind, String, String), usize>;
+pub(crate) type Sizes = BTreeMap<(LimitKind, String, String), usize>;
 
 /// What the ratchet allows.
 pub(crate) fn load(root: &Path) -> Result<Sizes, Vec<Violation>> {
@@ -61,7 +63,7 @@ fn parse(text: &str) -> Result<Sizes, String> {
         .map(|line| {
             let words: Vec<&str> = line.split_whitespace().collect();
             let [kind, file, item, size] = words[..] else { return Err(line.to_owned()) };
-            let kind = Kind::ALL.into_iter().find(|each| each.to_string() == kind);
+            let kind = LimitKind::ALL.into_iter().find(|each| each.to_string() == kind);
             let size = size.parse().map_err(|_| line.to_owned())?;
             Ok(((kind.ok_or(line)?, file.to_owned(), item.to_owned()), size))
         })
@@ -72,7 +74,7 @@ fn parse(text: &str) -> Result<Sizes, String> {
 pub(crate) fn check(allowed: &Sizes, sizes: &Sizes) -> Vec<Violation> {
     let grown = sizes.iter().filter(|(key, size)| allowed.get(key).is_none_or(|most| size > &most));
     let grown = grown.map(|((kind, file, item), size)| {
-        Violation::new(format!("{file} {item}"), kind.what(*size))
+        Violation::new(format!("{file} {item}"), kind.message(*size))
     });
     let loose = allowed.iter().filter(|(key, most)| sizes.get(key).is_none_or(|size| size < most));
     let loose = loose.map(|((kind, file, item), _)| {
@@ -106,13 +108,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_grows_or_loosens_is_told() {
+    fn growth_and_slack_are_reported() {
         let allowed = parse("# x\nfunction a.rs f 80\nfile b.rs - 700\n").unwrap();
         assert_eq!(check(&allowed, &allowed), []);
         let grown = parse("function a.rs f 81\nfile b.rs - 700\n").unwrap();
-        assert_eq!(check(&allowed, &grown)[0].place, "a.rs f");
+        assert_eq!(check(&allowed, &grown)[0].location, "a.rs f");
         let gone = parse("function a.rs f 80\n").unwrap();
-        assert_eq!(check(&allowed, &gone)[0].place, FILE);
+        assert_eq!(check(&allowed, &gone)[0].location, FILE);
         assert!(parse("function a.rs f\n").is_err());
     }
 }

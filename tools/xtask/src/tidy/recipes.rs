@@ -4,7 +4,7 @@ use std::path::Path;
 
 use crate::Violation;
 
-const MOST_BYTES: u64 = 13 << 20;
+const MAX_BYTES: u64 = 13 << 20;
 
 pub(crate) fn check(root: &Path) -> Vec<Violation> {
     let folder = root.join("fixtures");
@@ -23,7 +23,7 @@ pub(crate) fn check(root: &Path) -> Vec<Violation> {
         let place = format!("fixtures/{file}");
         violations.extend(missing.into_iter().flatten().map(|what| Violation::new(&place, what)));
     }
-    if bytes > MOST_BYTES {
+    if bytes > MAX_BYTES {
         violations.push(Violation::new("fixtures", format!("{bytes} bytes, more than 13 MiB")));
     }
     violations
@@ -44,7 +44,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_recipe_is_a_function_of_that_very_name() {
+    fn recipe_function_matches_exact_name() {
         assert!(has_recipe("fixture_mirror_2() {\n", "mirror-2"));
         assert!(has_recipe("cut_whole_disk() {\n", "whole-disk"));
         assert!(!has_recipe("fixture_mirror_20() {\n", "mirror-2"));

@@ -4,16 +4,16 @@ use proc_macro2::Span;
 use syn::spanned::Spanned;
 use syn::visit::{self, Visit};
 
-use super::File;
-use super::ratchet::{Kind, Sizes};
+use super::SourceFile;
+use super::ratchet::{LimitKind, Sizes};
 use crate::Violation;
 
-const FUNCTION_LINES: usize = 70;
-const FILE_LINES: usize = 600;
-const UNFINISHED: [&str; 2] = ["todo", "dbg"];
-const PRINTING: [&str; 4] = ["println", "print", "eprintln", "eprint"];
+const MAX_FUNCTION_LINES: usize = 70;
+const MAX_FILE_LINES: usize = 600;
+const DEBUG_MACROS: [&str; 2] = ["todo", "dbg"];
+const PRINT_MACROS: [&str; 4] = ["println", "print", "eprintln", "eprint"];
 /// The last two words of paths that reach outside.
-const THE_WORLD: [&str; 7] = [
+const ENVIRONMENT_CALLS: [&str; 7] = [
     "SystemTime::now",
     "Instant::now",
     "env::var",
@@ -24,7 +24,7 @@ const THE_WORLD: [&str; 7] = [
 ];
 
 /// Checks a file; what is too long or too bare goes to `sizes`, for the ratchet to judge.
-pub(crate) fn check(file: &File, sizes: &mut Sizes) -> Vec<Violation> {
+pub(crate) fn check(file: &SourceFile, sizes: &mut Sizes) -> Vec<Violation> {
     let parsed = match syn::parse_file(&file.text) {
         Ok(parsed) => parsed,
         Err(error) => {
@@ -32,15 +32,16 @@ pub(crate) fn check(file: &File, sizes: &mut Sizes) -> Vec<Violation> {
             return vec![Violation::new(place, format!("cannot be parsed: {error}"))];
         }
     };
-    let mut look = Look { file, sizes, violations: Vec::new(), owner: Vec::new(), test_lines: 0 };
+    let mut look =
+        RuleVisitor { file, sizes, violations: Vec::new(), scope: Vec::new(), test_lines: 0 };
     look.visit_file(&parsed);
     if is_crate_root(&file.path) && !file.may_be_unsafe && !forbids_unsafe(&parsed) {
         look.report(Span::call_site(), "has no #![forbid(unsafe_code)]");
     }
     let lines = file.text.lines().count() - look.test_lines;
     let violations = look.violations;
-    if lines > FILE_LINES && !file.is_test && !file.is_generated {
-        sizes.insert((Kind::File, file.path.clone(), "-".to_owned()), lines);
+    if lines > MAX_FILE_LINES && !file.is_test && !file.is_generated {
+        sizes.insert((LimitKind::File, file.path.clone(), "-".to_owned()), lines);
     }
     violations
 }
@@ -56,42 +57,42 @@ fn forbids_unsafe(parsed: &syn::File) -> bool {
     })
 }
 
-struct Look<'a> {
-    file: &'a File,
+struct RuleVisitor<'a> {
+    file: &'a SourceFile,
     sizes: &'a mut Sizes,
     violations: Vec<Violation>,
     /// The types and modules around the place looked at.
-    owner: Vec<String>,
+    scope: Vec<String>,
     /// Lines of test modules.
     test_lines: usize,
 }
 
-impl Look<'_> {
+impl RuleVisitor<'_> {
     fn report(&mut self, at: Span, what: impl Into<String>) {
         let place = format!("{}:{}", self.file.path, at.start().line);
         self.violations.push(Violation::new(place, what));
     }
 
-    fn inside(&mut self, owner: String, look: impl FnOnce(&mut Self)) {
-        self.owner.push(owner);
+    fn with_scope(&mut self, owner: String, look: impl FnOnce(&mut Self)) {
+        self.scope.push(owner);
         look(self);
-        self.owner.pop();
+        self.scope.pop();
     }
 
-    fn function(&mut self, signature: &syn::Signature, whole: Span, is_public: bool) {
+    fn measure_function(&mut self, signature: &syn::Signature, whole: Span, is_public: bool) {
         if self.file.is_test || self.file.is_generated {
             return;
         }
-        let mut words = self.owner.clone();
+        let mut words = self.scope.clone();
         words.push(signature.ident.to_string());
         let name = words.join("::");
         let lines = whole.end().line - signature.span().start().line + 1;
-        if lines > FUNCTION_LINES {
-            self.sizes.insert((Kind::Function, self.file.path.clone(), name.clone()), lines);
+        if lines > MAX_FUNCTION_LINES {
+            self.sizes.insert((LimitKind::Function, self.file.path.clone(), name.clone()), lines);
         }
         let bare = signature.inputs.iter().filter(|input| is_bare_u64(input)).count();
         if is_public && bare >= 2 && !self.file.may_pass_bare_numbers {
-            self.sizes.insert((Kind::BareNumbers, self.file.path.clone(), name), bare);
+            self.sizes.insert((LimitKind::BareNumbers, self.file.path.clone(), name), bare);
         }
     }
 }
@@ -107,7 +108,7 @@ fn is_public(visibility: &syn::Visibility) -> bool {
 }
 
 /// `#[cfg(test)]`, `#[test]`, or a condition that names `test` first.
-fn is_for_tests(attributes: &[syn::Attribute]) -> bool {
+fn is_test_item(attributes: &[syn::Attribute]) -> bool {
     attributes.iter().any(|attribute| match &attribute.meta {
         syn::Meta::Path(path) => path.is_ident("test"),
         syn::Meta::List(list) if list.path.is_ident("cfg") => {
@@ -128,54 +129,54 @@ fn type_name(ty: &syn::Type) -> String {
     }
 }
 
-impl<'ast> Visit<'ast> for Look<'_> {
+impl<'ast> Visit<'ast> for RuleVisitor<'_> {
     fn visit_item_mod(&mut self, item: &'ast syn::ItemMod) {
-        if is_for_tests(&item.attrs) {
+        if is_test_item(&item.attrs) {
             let span = item.span();
             self.test_lines += span.end().line - span.start().line + 1;
             return;
         }
-        self.inside(item.ident.to_string(), |look| visit::visit_item_mod(look, item));
+        self.with_scope(item.ident.to_string(), |look| visit::visit_item_mod(look, item));
     }
 
     fn visit_item_impl(&mut self, item: &'ast syn::ItemImpl) {
-        if is_for_tests(&item.attrs) {
+        if is_test_item(&item.attrs) {
             return;
         }
-        self.inside(type_name(&item.self_ty), |look| visit::visit_item_impl(look, item));
+        self.with_scope(type_name(&item.self_ty), |look| visit::visit_item_impl(look, item));
     }
 
     fn visit_item_trait(&mut self, item: &'ast syn::ItemTrait) {
-        self.inside(item.ident.to_string(), |look| visit::visit_item_trait(look, item));
+        self.with_scope(item.ident.to_string(), |look| visit::visit_item_trait(look, item));
     }
 
     fn visit_item_fn(&mut self, item: &'ast syn::ItemFn) {
-        if is_for_tests(&item.attrs) {
+        if is_test_item(&item.attrs) {
             return;
         }
-        self.function(&item.sig, item.span(), is_public(&item.vis));
+        self.measure_function(&item.sig, item.span(), is_public(&item.vis));
         visit::visit_item_fn(self, item);
     }
 
     fn visit_impl_item_fn(&mut self, item: &'ast syn::ImplItemFn) {
-        if is_for_tests(&item.attrs) {
+        if is_test_item(&item.attrs) {
             return;
         }
-        self.function(&item.sig, item.span(), is_public(&item.vis));
+        self.measure_function(&item.sig, item.span(), is_public(&item.vis));
         visit::visit_impl_item_fn(self, item);
     }
 
     fn visit_trait_item_fn(&mut self, item: &'ast syn::TraitItemFn) {
-        self.function(&item.sig, item.span(), true);
+        self.measure_function(&item.sig, item.span(), true);
         visit::visit_trait_item_fn(self, item);
     }
 
     fn visit_macro(&mut self, item: &'ast syn::Macro) {
         let name = item.path.segments.last().map(|last| last.ident.to_string()).unwrap_or_default();
-        if UNFINISHED.contains(&name.as_str()) {
+        if DEBUG_MACROS.contains(&name.as_str()) {
             self.report(item.span(), format!("{name}! is for the desk, not for the house"));
         }
-        if PRINTING.contains(&name.as_str()) && !self.file.may_print {
+        if PRINT_MACROS.contains(&name.as_str()) && !self.file.may_print {
             self.report(item.span(), format!("{name}! below the house: return it instead"));
         }
         visit::visit_macro(self, item);
@@ -185,7 +186,7 @@ impl<'ast> Visit<'ast> for Look<'_> {
         let words: Vec<String> = path.segments.iter().map(|part| part.ident.to_string()).collect();
         if let [.., before, last] = &words[..] {
             let end = format!("{before}::{last}");
-            if THE_WORLD.contains(&end.as_str()) && !self.file.may_know_the_world {
+            if ENVIRONMENT_CALLS.contains(&end.as_str()) && !self.file.may_use_environment {
                 self.report(path.span(), format!("{end} below the engine: let it come in"));
             }
         }
@@ -197,49 +198,53 @@ impl<'ast> Visit<'ast> for Look<'_> {
 mod tests {
     use super::*;
 
-    fn look(text: &str) -> (Vec<Violation>, Vec<(Kind, String, usize)>) {
+    fn check_text(text: &str) -> (Vec<Violation>, Vec<(LimitKind, String, usize)>) {
         let mut sizes = Sizes::new();
-        let violations = check(&File::strict("storage/x/src/a.rs", text), &mut sizes);
+        let violations = check(&SourceFile::with_all_rules("storage/x/src/a.rs", text), &mut sizes);
         let sizes = sizes.into_iter().map(|((kind, _, item), n)| (kind, item, n)).collect();
         (violations, sizes)
     }
 
     #[test]
     fn long_functions_are_measured_but_not_in_tests() {
-        let body = "let _ = 1;\n".repeat(FUNCTION_LINES);
+        let body = "let _ = 1;\n".repeat(MAX_FUNCTION_LINES);
         let text = format!("impl A {{ fn long() {{\n{body}}} }}");
-        assert_eq!(look(&text).1, [(Kind::Function, "A::long".to_owned(), FUNCTION_LINES + 2)]);
-        assert_eq!(look(&format!("#[cfg(test)]\nmod tests {{ {text} }}")).1, []);
+        assert_eq!(
+            check_text(&text).1,
+            [(LimitKind::Function, "A::long".to_owned(), MAX_FUNCTION_LINES + 2)]
+        );
+        assert_eq!(check_text(&format!("#[cfg(test)]\nmod tests {{ {text} }}")).1, []);
     }
 
     #[test]
-    fn two_bare_numbers_in_a_public_signature_are_found() {
-        let found = look("pub fn f(a: u64, b: u64) {}").1;
-        assert_eq!(found, [(Kind::BareNumbers, "f".to_owned(), 2)]);
-        assert_eq!(look("pub fn f(a: u64, b: Txg) {}\nfn g(a: u64, b: u64) {}").1, []);
+    fn bare_numbers_in_public_signature_are_found() {
+        let found = check_text("pub fn f(a: u64, b: u64) {}").1;
+        assert_eq!(found, [(LimitKind::BareNumbers, "f".to_owned(), 2)]);
+        assert_eq!(check_text("pub fn f(a: u64, b: Txg) {}\nfn g(a: u64, b: u64) {}").1, []);
     }
 
     #[test]
-    fn printing_and_the_world_are_found() {
-        assert_eq!(look("fn f() { println!(); }").0.len(), 1);
-        assert_eq!(look("fn f() { todo!() }").0.len(), 1);
-        assert_eq!(look("fn f() { std::time::Instant::now(); }").0.len(), 1);
-        assert_eq!(look("#[cfg(test)] mod t { fn f() { println!(); } }").0, []);
+    fn printing_and_environment_calls_are_found() {
+        assert_eq!(check_text("fn f() { println!(); }").0.len(), 1);
+        assert_eq!(check_text("fn f() { todo!() }").0.len(), 1);
+        assert_eq!(check_text("fn f() { std::time::Instant::now(); }").0.len(), 1);
+        assert_eq!(check_text("#[cfg(test)] mod t { fn f() { println!(); } }").0, []);
     }
 
     #[test]
     fn test_modules_do_not_count_as_lines() {
-        let tests = format!("#[cfg(test)]\nmod tests {{\n{}}}\n", "// x\n".repeat(FILE_LINES));
-        assert_eq!(look(&tests).1, []);
-        let code = "// x\n".repeat(FILE_LINES + 1);
-        assert_eq!(look(&code).1, [(Kind::File, "-".to_owned(), FILE_LINES + 1)]);
+        let tests = format!("#[cfg(test)]\nmod tests {{\n{}}}\n", "// x\n".repeat(MAX_FILE_LINES));
+        assert_eq!(check_text(&tests).1, []);
+        let code = "// x\n".repeat(MAX_FILE_LINES + 1);
+        assert_eq!(check_text(&code).1, [(LimitKind::File, "-".to_owned(), MAX_FILE_LINES + 1)]);
     }
 
     #[test]
-    fn a_crate_forbids_unsafe() {
+    fn crate_without_forbid_unsafe_is_reported() {
         let mut sizes = Sizes::new();
-        let bare = File::strict("storage/x/src/lib.rs", "//! x\n");
-        let safe = File::strict("storage/x/src/lib.rs", "//! x\n#![forbid(unsafe_code)]\n");
+        let bare = SourceFile::with_all_rules("storage/x/src/lib.rs", "//! x\n");
+        let safe =
+            SourceFile::with_all_rules("storage/x/src/lib.rs", "//! x\n#![forbid(unsafe_code)]\n");
         assert_eq!(check(&bare, &mut sizes).len(), 1);
         assert_eq!(check(&safe, &mut sizes), []);
     }

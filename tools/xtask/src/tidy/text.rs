@@ -3,14 +3,14 @@
 //! rustfmt keeps code within 100 columns. What it leaves alone (drawings, tables in macros) may
 //! have 130; a sentence for the user stays on one line, however long, so that a search finds it.
 
-use super::File;
+use super::SourceFile;
 use crate::Violation;
 
-const COLUMNS: usize = 130;
+const MAX_COLUMNS: usize = 130;
 /// A literal of so many characters is a sentence.
-const SENTENCE: usize = 60;
+const MIN_SENTENCE_LEN: usize = 60;
 
-pub(crate) fn check(file: &File) -> Vec<Violation> {
+pub(crate) fn check(file: &SourceFile) -> Vec<Violation> {
     let mut violations = Vec::new();
     if !has_header(&file.text) {
         let what = "begins with no `//!` header that says what the file is for";
@@ -20,7 +20,8 @@ pub(crate) fn check(file: &File) -> Vec<Violation> {
         return violations;
     }
     let numbered = (1..).zip(file.text.lines());
-    let long = numbered.filter(|(_, line)| line.chars().count() > COLUMNS && !has_sentence(line));
+    let long =
+        numbered.filter(|(_, line)| line.chars().count() > MAX_COLUMNS && !has_sentence(line));
     let long: Vec<String> = long.map(|(number, _): (usize, _)| number.to_string()).collect();
     if let Some(first) = long.first() {
         let what = format!("longer than 130 columns: lines {}", long.join(", "));
@@ -31,7 +32,7 @@ pub(crate) fn check(file: &File) -> Vec<Violation> {
 
 /// Whether a line holds a sentence that is kept whole.
 fn has_sentence(line: &str) -> bool {
-    line.split('"').skip(1).step_by(2).any(|literal| literal.chars().count() >= SENTENCE)
+    line.split('"').skip(1).step_by(2).any(|literal| literal.chars().count() >= MIN_SENTENCE_LEN)
 }
 
 /// The first line that is neither blank nor an inner attribute is a `//!` line with words in it.
@@ -48,7 +49,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_header_comes_before_code() {
+    fn header_must_precede_code() {
         assert!(has_header("#![forbid(unsafe_code)]\n\n//! What it is.\nuse x;\n"));
         assert!(!has_header("use x;\n//! Too late.\n"));
         assert!(!has_header("//!\n"));
@@ -57,7 +58,7 @@ mod tests {
     #[test]
     fn columns_are_counted_in_characters() {
         let fits = format!("//! {}", "é".repeat(126));
-        assert_eq!(check(&File::strict("a.rs", &fits)), []);
-        assert_eq!(check(&File::strict("a.rs", &format!("{fits}x"))).len(), 1);
+        assert_eq!(check(&SourceFile::with_all_rules("a.rs", &fits)), []);
+        assert_eq!(check(&SourceFile::with_all_rules("a.rs", &format!("{fits}x"))).len(), 1);
     }
 }

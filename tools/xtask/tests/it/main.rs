@@ -1,24 +1,28 @@
 //! The rules of the house, as tests.
 
-use xtask::{Violation, floors, picture, report, root, tidy};
+use xtask::{Violation, floors, format_violations, picture, root, tidy};
 
-fn assert_kept(result: Result<(), Vec<Violation>>) {
+fn assert_no_violations(result: Result<(), Vec<Violation>>) {
     if let Err(violations) = result {
-        panic!("{} rule(s) of the house not kept:\n{}", violations.len(), report(&violations));
+        panic!(
+            "{} rule(s) of the house not kept:\n{}",
+            violations.len(),
+            format_violations(&violations)
+        );
     }
 }
 
 #[test]
 fn every_import_points_to_a_lower_floor() {
-    assert_kept(floors::check(&root()));
+    assert_no_violations(floors::check(&root()));
 }
 
 #[test]
-fn the_picture_of_the_floors_is_current() {
-    assert_kept(picture::check(&root()));
+fn floor_picture_is_current() {
+    assert_no_violations(picture::check(&root()));
 }
 
 #[test]
-fn the_house_is_tidy() {
-    assert_kept(tidy::check(&root()));
+fn workspace_is_tidy() {
+    assert_no_violations(tidy::check(&root()));
 }
