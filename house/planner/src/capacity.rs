@@ -223,7 +223,7 @@ impl Capacity {
         }
         let pool = Pool::new(&spaces, taking.rules.slop_rule());
         account.slop_bytes = pool.slop;
-        account.usable_bytes = pool.usable(0, 0);
+        account.usable_bytes = pool.usable_space(0, 0);
         let deflated: u64 = spaces.iter().map(|space| space.deflated).sum();
         account.log_bytes = deflated - pool.deflated;
         let df_bytes = account.usable_bytes - account.usable_bytes % mix.largest_size();

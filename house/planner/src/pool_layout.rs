@@ -73,7 +73,7 @@ impl LayoutGroup {
                 if needed > u64::from(width) {
                     return Err(refuse(&format!("it needs {needed} drives or more")));
                 }
-                Draid::new(DraidShape::planned(width, data, parity, spares), ashift)
+                Draid::new(DraidShape::with_fewest_groups(width, data, parity, spares), ashift)
                     .map(Layout::Draid)
                     .map_err(|error| refuse(&error.to_string()))
             }

@@ -59,7 +59,7 @@ impl CheckInner {
             self.record_fault(format!("the lists of blocks to be freed cannot be read: {error}"));
         }
         self.objsets.fetch_add(tasks.len() as u64, Relaxed);
-        self.queue.add(tasks);
+        self.queue.push_tasks(tasks);
     }
 
     /// All datasets and snapshots: each has what was born after the snapshot before it.

@@ -4,7 +4,7 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use ondisk::blkptr::Regular;
 use ondisk::objset::LogHeader;
-use ondisk::zil::{Chain, Pointed, Record, Verifier};
+use ondisk::zil::{Chain, Record, RecordBlocks, Verifier};
 use ondisk::{Blkptr, Checksum, ObjectType};
 use units::{BlockId, Level, ObjectId, ObjsetId, Txg, Zbookmark};
 use zio::Reader;
@@ -29,14 +29,14 @@ impl CheckInner {
             if lasting.is_some_and(|kept| block.birth > kept) {
                 return;
             }
-            let verifier = Verifier::of(block);
+            let verifier = Verifier::from_pointer(block);
             if (claimed && verifier.seq > header.claim_block_seq) || self.job.cancel.is_cancelled()
             {
                 return;
             }
             let place = Zbookmark::new(id, ObjectId::META, LOG_LEVEL, BlockId::new(verifier.seq));
             let item = CheckBlock { zbookmark: place, block: **block, may_be_shared: false };
-            let promised = claimed && !header.may_end(verifier.seq, last);
+            let promised = claimed && !header.can_end_at(verifier.seq, last);
             let Some(chain) =
                 self.check_log_block(&item, promised, tally, &mut |seq, pointed, tally| {
                     last = seq;
@@ -46,7 +46,7 @@ impl CheckInner {
                 return;
             };
             match &chain.next {
-                Blkptr::Regular(after) if Verifier::of(after) == verifier.next() => {}
+                Blkptr::Regular(after) if Verifier::from_pointer(after) == verifier.next() => {}
                 _ => return,
             }
             next = chain.next;
@@ -67,7 +67,7 @@ impl CheckInner {
         item: &CheckBlock,
         promised: bool,
         tally: &mut Tally,
-        show: &mut dyn FnMut(u64, &Pointed, &mut Tally),
+        show: &mut dyn FnMut(u64, &RecordBlocks, &mut Tally),
     ) -> Option<Chain> {
         let CheckBlock { block, zbookmark: place, .. } = item;
         if self.is_log_block_checked(block) {
@@ -88,20 +88,26 @@ impl CheckInner {
         let split = Chain::split(&bytes, block.order, front);
         let Ok((chain, records)) = split else { return None };
         let mut reader = ondisk::Reader::new("log block", records, block.order);
-        while reader.left() > 0 {
+        while reader.remaining() > 0 {
             let Ok((seq, _)) = Record::peek(&reader) else { break };
-            let Ok(pointed) = Record::pointed(&mut reader) else { break };
+            let Ok(pointed) = Record::read_blocks(&mut reader) else { break };
             show(seq, &pointed, tally);
         }
         Some(chain)
     }
 
     /// What a record of the log has besides itself.
-    fn check_log_record(&self, id: ObjsetId, has: &Pointed, header: &LogHeader, tally: &mut Tally) {
+    fn check_log_record(
+        &self,
+        id: ObjsetId,
+        has: &RecordBlocks,
+        header: &LogHeader,
+        tally: &mut Tally,
+    ) {
         match has {
-            Pointed::Written(block) => self.check_log_write(id, block, header, tally),
+            RecordBlocks::Written(block) => self.check_log_write(id, block, header, tally),
             // counted as the log's when it is claimed
-            Pointed::Shared(blocks) if !header.claim_txg.is_zero() => {
+            RecordBlocks::Cloned(blocks) if !header.claim_txg.is_zero() => {
                 let zbookmark =
                     Zbookmark::new(id, ObjectId::META, LOG_LEVEL, BlockId::new(u64::MAX));
                 for block in blocks {
@@ -114,7 +120,7 @@ impl CheckInner {
                     }
                 }
             }
-            Pointed::Nothing | Pointed::Shared(_) => {}
+            RecordBlocks::None | RecordBlocks::Cloned(_) => {}
         }
     }
 

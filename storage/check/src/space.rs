@@ -7,7 +7,7 @@ use std::collections::HashMap;
 use std::ops::Range;
 
 use dmu::Objset;
-use ondisk::spacemap::{Action, Entry, unflushed};
+use ondisk::spacemap::{Action, Entry, parse_unflushed_txgs};
 use ondisk::{Blkptr, Dva};
 use parking_lot::Mutex;
 use spa::{Pool, VdevSpace, space_map_entries};
@@ -332,7 +332,8 @@ fn unflushed_txgs(pool: &Pool, vdev: VdevId) -> Result<Vec<Txg>, Error> {
     let Some(id) = table.lookup_u64(b"com.delphix:ms_unflushed_phys_txgs")? else {
         return Ok(Vec::new());
     };
-    read_array(pool.mos(), ObjectId::new(id)).map(|(bytes, order)| unflushed(&bytes, order))
+    read_array(pool.mos(), ObjectId::new(id))
+        .map(|(bytes, order)| parse_unflushed_txgs(&bytes, order))
 }
 
 fn read_array(mos: &Objset, id: ObjectId) -> Result<(Vec<u8>, ondisk::Order), Error> {

@@ -34,14 +34,14 @@ impl CheckInner {
     /// What each thread does.
     pub(crate) fn run_worker(self: &Arc<Self>) {
         let mut tally = Tally::default();
-        while let Some(work) = self.queue.take() {
+        while let Some(work) = self.queue.pop() {
             match work {
                 Work::Batch(batch) => self.check_batch(batch, &mut tally),
                 Work::Task(task) => {
                     if !self.job.cancel.is_cancelled() {
                         self.run_task(&task);
                     }
-                    self.queue.done();
+                    self.queue.finish_task();
                 }
             }
         }

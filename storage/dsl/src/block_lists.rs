@@ -195,7 +195,7 @@ fn read_sublists(mos: &Objset, header: &Bpobj) -> Result<Vec<ObjectId>> {
     let object = mos.object(header.sublists)?;
     let mut lists = Vec::new();
     let _ = for_each_chunk(&object, header.sublist_count, 8, &mut |reader| {
-        while reader.left() > 0 {
+        while reader.remaining() > 0 {
             lists.push(ObjectId::new(reader.u64()?));
         }
         Ok(ControlFlow::Continue(()))
@@ -206,7 +206,7 @@ fn read_sublists(mos: &Objset, header: &Bpobj) -> Result<Vec<ObjectId>> {
 fn walk_pointers(object: &Object, count: u64, visit: VisitEntry<'_>) -> Result<ControlFlow<()>> {
     let list = object.id();
     for_each_chunk(object, count, BLKPTR_SIZE, &mut |reader| {
-        while reader.left() > 0 {
+        while reader.remaining() > 0 {
             let pointer = Blkptr::read(reader)?;
             let freed = is_freed(&pointer);
             if visit(ListEntry { list, pointer: &pointer, is_free: freed }).is_break() {
@@ -257,7 +257,7 @@ pub fn read_bptree(mos: &Objset, id: ObjectId) -> Result<(Bptree, Vec<BptreeEntr
     let mut index = 0;
     let size = u64::try_from(BptreeEntry::SIZE).unwrap_or(u64::MAX);
     let _ = for_each_chunk(&object, header.end, size, &mut |reader| {
-        while reader.left() >= BptreeEntry::SIZE {
+        while reader.remaining() >= BptreeEntry::SIZE {
             let entry = BptreeEntry::read(reader)?;
             if index >= header.begin {
                 entries.push(entry);

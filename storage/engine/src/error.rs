@@ -426,7 +426,7 @@ impl Error {
             dsl::Error::Key { name, why: transform::Error::WrongKey } => {
                 Self::WrongKey { dataset: name.clone() }
             }
-            dsl::Error::Key { name, why: transform::Error::KeyForm { wanted } } => {
+            dsl::Error::Key { name, why: transform::Error::KeyFormat { expected: wanted } } => {
                 Self::InvalidKey { dataset: name.clone(), expected: (*wanted).to_owned() }
             }
             dsl::Error::NoContent { name } => Self::NotFound {

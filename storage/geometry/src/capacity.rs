@@ -13,38 +13,38 @@
 //! Learnt from: `vdev.c`, `spa_misc.c`, `spa.c`, `dsl_pool.c` of OpenZFS 2.3.2. Proved by:
 //! `real_pools_hold_what_is_computed`.
 
-use crate::draid::{RESERVE, ROW_HEIGHT};
+use crate::draid::{REFLOW_RESERVE, ROW_HEIGHT};
 use crate::{LABEL_END, LABEL_START, Layout};
 
 /// Bytes of one of a drive's four labels; sizes are whole multiples of it.
 pub const LABEL_SIZE: u64 = 256 << 10;
 /// The smallest drive that may be part of a pool, bytes.
-pub const MIN_DRIVE: u64 = 64 << 20;
+pub const MIN_DEVICE_SIZE: u64 = 64 << 20;
 
 /// Metaslabs that a vdev of moderate size has at most.
-const USUAL_METASLABS: u64 = 200;
+const DEFAULT_METASLABS: u64 = 200;
 /// Metaslabs that a vdev has at least, where they are not then smaller than the largest block.
-const FEWEST_METASLABS: u64 = 16;
+const MIN_METASLABS: u64 = 16;
 /// Metaslabs that a vdev has at most when new.
-const MOST_METASLABS: u64 = 1 << 17;
+const MAX_METASLABS: u64 = 1 << 17;
 /// log2 of the sizes of metaslabs: the smallest, the usual, the largest.
-const SHIFTS: [u32; 3] = [24, 29, 34];
+const METASLAB_SHIFTS: [u32; 3] = [24, 29, 34];
 /// A vdev with more metaslabs than this gives one to the intent log.
-const LOG_METASLAB_FROM: u64 = 64;
+const EMBEDDED_SLOG_MIN_METASLABS: u64 = 64;
 
 /// Metaslabs that vdevs of any size were cut into before 0.8, and log2 of their smallest size.
 const METASLABS_BEFORE_0_8: u64 = 200;
-const LEAST_BEFORE_0_8: u32 = 17;
+const MIN_SHIFT_BEFORE_0_8: u32 = 17;
 
 /// Bounds of the space that a pool keeps back.
 const SLOP_SHIFT: u32 = 5;
-const SLOP_LEAST: u64 = 128 << 20;
-const SLOP_MOST: u64 = 128 << 30;
+const MIN_SLOP: u64 = 128 << 20;
+const MAX_SLOP: u64 = 128 << 30;
 
 /// Bytes that a drive of `bytes` bytes has for data; `None` for one too small to be used.
 pub fn leaf_space(bytes: u64) -> Option<u64> {
     let whole = bytes - bytes % LABEL_SIZE;
-    (whole >= MIN_DRIVE).then(|| whole - (LABEL_START + LABEL_END))
+    (whole >= MIN_DEVICE_SIZE).then(|| whole - (LABEL_START + LABEL_END))
 }
 
 /// Bytes of the address space of a top-level vdev whose smallest child has `smallest` bytes for
@@ -54,12 +54,12 @@ pub fn vdev_space(layout: &Layout, smallest: u64) -> u64 {
         Layout::Plain(_) => smallest,
         Layout::Raidz(raidz) => {
             // a drive that is just being added does not count yet
-            let children = raidz.now().width() - u32::from(raidz.reflow().is_some());
+            let children = raidz.current().width() - u32::from(raidz.reflow().is_some());
             smallest.saturating_mul(u64::from(children))
         }
         Layout::Draid(draid) => {
             let shape = draid.shape();
-            let rows = smallest.saturating_sub(RESERVE) / ROW_HEIGHT;
+            let rows = smallest.saturating_sub(REFLOW_RESERVE) / ROW_HEIGHT;
             let places = u64::from(shape.children - shape.spares);
             let groups = (rows * ROW_HEIGHT).saturating_mul(places) / draid.group_size();
             groups * draid.group_size()
@@ -73,25 +73,25 @@ pub fn vdev_space(layout: &Layout, smallest: u64) -> u64 {
 /// an existing vdev's label says what it got)
 pub fn metaslab_shift(asize: u64) -> u32 {
     let bits = |count: u64| u64::BITS - (asize / count).leading_zeros();
-    let [least, usual, most] = SHIFTS;
+    let [least, usual, most] = METASLAB_SHIFTS;
     let count = asize >> usual;
-    let shift = if count < FEWEST_METASLABS {
-        bits(FEWEST_METASLABS)
-    } else if count > USUAL_METASLABS {
-        bits(USUAL_METASLABS)
+    let shift = if count < MIN_METASLABS {
+        bits(MIN_METASLABS)
+    } else if count > DEFAULT_METASLABS {
+        bits(DEFAULT_METASLABS)
     } else {
         usual
     };
     if shift <= most {
         return shift.max(least);
     }
-    if asize >> most > MOST_METASLABS { bits(MOST_METASLABS) } else { most }
+    if asize >> most > MAX_METASLABS { bits(MAX_METASLABS) } else { most }
 }
 
 /// The same as releases before 0.8 made them: between 100 and 200 of them, whatever their size.
 pub fn metaslab_shift_before_0_8(asize: u64) -> u32 {
     let size = asize / METASLABS_BEFORE_0_8;
-    (u64::BITS - size.leading_zeros()).max(LEAST_BEFORE_0_8)
+    (u64::BITS - size.leading_zeros()).max(MIN_SHIFT_BEFORE_0_8)
 }
 
 /// What a vdev is for.
@@ -144,7 +144,7 @@ impl Vdev {
                 .fold(0, u64::saturating_add),
             Layout::Plain(_) | Layout::Raidz(_) => metaslabs.checked_shl(shift).unwrap_or(0),
         };
-        let takes_log = class == Class::Normal && metaslabs > LOG_METASLAB_FROM;
+        let takes_log = class == Class::Normal && metaslabs > EMBEDDED_SLOG_MIN_METASLABS;
         let log = if takes_log { metaslab(layout, 0, shift).size } else { 0 };
         Self {
             class,
@@ -212,7 +212,7 @@ impl Pool {
 
     /// What the root dataset has used and available together. `saved` is what deduplication and
     /// block cloning save; `held` is what a checkpoint and deferred frees hold.
-    pub fn usable(&self, saved: u64, held: u64) -> u64 {
+    pub fn usable_space(&self, saved: u64, held: u64) -> u64 {
         self.deflated.saturating_add(saved).saturating_sub(held).saturating_sub(self.slop)
     }
 }
@@ -224,9 +224,9 @@ fn slop(deflated: u64, log: u64, rule: SlopRule) -> u64 {
         SlopRule::Before2_1 => share,
         SlopRule::Before0_6_4 => share / 2,
         SlopRule::Since2_1 => {
-            let share = share.min(SLOP_MOST);
+            let share = share.min(MAX_SLOP);
             share - log.min(share / 2)
         }
     };
-    wanted.max(SLOP_LEAST.min(deflated / 2))
+    wanted.max(MIN_SLOP.min(deflated / 2))
 }

@@ -24,19 +24,19 @@
 //! Learnt from: `vdev_draid.c` of OpenZFS 2.3.2 and pools it made. Proved by:
 //! `blocks_of_real_pools_are_where_the_map_says`.
 
-mod permute;
+mod permutations;
 mod seeds;
 
 use crate::Error;
 use crate::map::{Block, Column, Map, Shape, child};
 use crate::stripe::Stripe;
-use permute::Permutations;
+use permutations::Permutations;
 use units::Ashift;
 
 /// Bytes that a group takes of each of its drives.
 pub const ROW_HEIGHT: u64 = 16 << 20;
 /// Bytes at the end of each drive that hold no data, kept for widening the array some day.
-pub const RESERVE: u64 = 2 * ROW_HEIGHT;
+pub const REFLOW_RESERVE: u64 = 2 * ROW_HEIGHT;
 
 /// What a label says of a dRAID.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -56,7 +56,7 @@ pub struct DraidShape {
 impl DraidShape {
     /// The shape that `zpool create draidP:Dd:Cc:Ss` makes: the fewest groups that fill whole
     /// rows.
-    pub fn planned(children: u32, data: u32, parity: u32, spares: u32) -> Self {
+    pub fn with_fewest_groups(children: u32, data: u32, parity: u32, spares: u32) -> Self {
         let width = data.saturating_add(parity).max(1);
         let places = children.saturating_sub(spares).max(1);
         let groups = (1..=places).find(|count| (count * width).is_multiple_of(places));
@@ -64,7 +64,7 @@ impl DraidShape {
     }
 
     /// Whether the numbers fit together.
-    fn holds(self) -> bool {
+    fn is_valid(self) -> bool {
         let Self { children, data, parity, spares, groups } = self;
         (1..=3).contains(&parity)
             && (1..=255).contains(&data)
@@ -89,7 +89,7 @@ impl Draid {
     pub fn new(shape: DraidShape, ashift: Ashift) -> Result<Self, Error> {
         let DraidShape { children, data, parity, spares, groups } = shape;
         shape
-            .holds()
+            .is_valid()
             .then(|| Permutations::new(children))
             .flatten()
             .map(|permutations| Self { shape, ashift, permutations })
@@ -124,7 +124,7 @@ impl Draid {
 
     /// Bytes that one slice takes of each drive.
     pub fn slice_size(&self) -> u64 {
-        self.group_size() * u64::from(self.shape.groups) / u64::from(self.places())
+        self.group_size() * u64::from(self.shape.groups) / u64::from(self.active_children())
     }
 
     /// Bytes that a block of `psize` bytes takes of the array: whole rows.
@@ -167,7 +167,7 @@ impl Draid {
         for part in &parts[..rows] {
             self.push_padding(&mut map, *part);
         }
-        map.padding_is_zeroed();
+        map.set_zero_padding();
         Ok(map)
     }
 
@@ -189,25 +189,25 @@ impl Draid {
     fn push_padding(&self, map: &mut Map, part: Part) {
         let (parity, shift) = (self.shape.parity as usize, self.ashift.get());
         let stripe = Stripe::new(part.count, self.shape.data as usize, parity);
-        if stripe.rest == 0 {
+        if stripe.last_row_sectors == 0 {
             return;
         }
         let group = self.group(part.offset);
-        for index in stripe.big..self.group_width() as usize {
+        for index in stripe.last_row_columns..self.group_width() as usize {
             let (child, offset) = group.column(self, index);
-            let offset = offset + ((stripe.full as u64) << shift);
+            let offset = offset + ((stripe.full_rows as u64) << shift);
             map.push(Column { child, offset, size: 1 << shift, data_start: 0, scratch: false });
         }
     }
 
     /// Drives that are not spare, in each slice.
-    fn places(&self) -> u32 {
+    fn active_children(&self) -> u32 {
         self.shape.children - self.shape.spares
     }
 
     /// Where the group that `offset` of the array lies in has that offset.
     fn group(&self, offset: u64) -> Group {
-        let (width, places) = (u64::from(self.group_width()), u64::from(self.places()));
+        let (width, places) = (u64::from(self.group_width()), u64::from(self.active_children()));
         let groups = u64::from(self.shape.groups);
         let group = offset / self.group_size();
         let slice = group / groups;
@@ -216,7 +216,7 @@ impl Draid {
         let within = offset % self.group_size() / self.row_size();
         Group {
             slice,
-            first_place: child(before % places),
+            first_position: child(before % places),
             offset: row * ROW_HEIGHT + (within << self.ashift.get()),
         }
     }
@@ -236,7 +236,7 @@ struct Part {
 /// A place in a group.
 struct Group {
     slice: u64,
-    first_place: usize,
+    first_position: usize,
     /// Bytes on the drives of the group's first columns, up to the end of the row of places.
     offset: u64,
 }
@@ -244,8 +244,8 @@ struct Group {
 impl Group {
     /// Child and offset of the group's column `index`.
     fn column(&self, draid: &Draid, index: usize) -> (usize, u64) {
-        let places = draid.places() as usize;
-        let place = self.first_place + index;
+        let places = draid.active_children() as usize;
+        let place = self.first_position + index;
         let wrapped = if place >= places { ROW_HEIGHT } else { 0 };
         (draid.permutations.child(self.slice, place % places), self.offset + wrapped)
     }

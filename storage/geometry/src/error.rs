@@ -57,7 +57,7 @@ pub enum Error {
     },
     /// An address that no drive can have.
     #[error("a block at offset {offset} lies beyond any drive")]
-    TooFar {
+    OffsetTooLarge {
         /// the block's offset on the top-level vdev, bytes
         offset: u64,
     },

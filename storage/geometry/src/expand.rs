@@ -57,10 +57,10 @@ impl Reflow {
 /// A raidz that may have been widened: what a label says of it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Expandable {
-    now: Raidz,
-    original: u32,
+    current: Raidz,
+    original_width: u32,
     /// When the expansions were finished, ascending.
-    finished: Vec<Txg>,
+    expansion_txgs: Vec<Txg>,
     reflow: Option<Reflow>,
 }
 
@@ -81,17 +81,17 @@ impl Expandable {
             })?;
         let mut finished = finished.to_vec();
         finished.sort_unstable();
-        Ok(Self { now, original, finished, reflow })
+        Ok(Self { current: now, original_width: original, expansion_txgs: finished, reflow })
     }
 
     /// The array at its present number of children.
-    pub fn now(&self) -> Raidz {
-        self.now
+    pub fn current(&self) -> Raidz {
+        self.current
     }
 
     /// How many children it had when it was made; this rules its deflate ratio forever.
     pub fn original_width(&self) -> u32 {
-        self.original
+        self.original_width
     }
 
     /// The expansion that is running.
@@ -101,8 +101,8 @@ impl Expandable {
 
     /// The width of the rows of a block that was born in `birth` (the physical birth).
     pub fn logical_width(&self, birth: Txg) -> u32 {
-        let grown = self.finished.partition_point(|txg| *txg <= birth);
-        self.original.saturating_add(u32::try_from(grown).unwrap_or(u32::MAX))
+        let grown = self.expansion_txgs.partition_point(|txg| *txg <= birth);
+        self.original_width.saturating_add(u32::try_from(grown).unwrap_or(u32::MAX))
     }
 
     /// Bytes that a block of `psize` bytes takes of the array if born in `birth`.
@@ -113,24 +113,24 @@ impl Expandable {
     /// Where the columns of `block`, born in `birth` (physically), are.
     pub fn map(&self, block: Block, birth: Txg) -> Result<Map, Error> {
         let width = self.logical_width(birth);
-        if width == self.now.width() && self.reflow.is_none() {
-            return self.now.map(block);
+        if width == self.current.width() && self.reflow.is_none() {
+            return self.current.map(block);
         }
         self.map_by_rows(block, width)
     }
 
     fn at_width(&self, width: u32) -> Raidz {
-        Raidz::new(width, self.now.parity(), self.now.ashift()).unwrap_or(self.now)
+        Raidz::new(width, self.current.parity(), self.current.ashift()).unwrap_or(self.current)
     }
 
     fn map_by_rows(&self, block: Block, logical: u32) -> Result<Map, Error> {
-        let ashift = self.now.ashift();
-        let (parity, logical) = (self.now.parity() as usize, logical as usize);
+        let ashift = self.current.ashift();
+        let (parity, logical) = (self.current.parity() as usize, logical as usize);
         let sectors = block.sectors(ashift)?;
         let stripe = Stripe::new(sectors.count, logical.saturating_sub(parity), parity);
         let padding = stripe.raidz_padding(parity);
-        let rows = stripe.total.div_ceil(logical);
-        let width = stripe.total.min(logical);
+        let rows = stripe.total_sectors.div_ceil(logical);
+        let width = stripe.total_sectors.min(logical);
         let size = sectors.count << ashift.get();
         let mut map = Map::with_shape(Shape { rows, width, parity, size }, padding);
         let placement = Placement { array: self, sectors, logical, width };
@@ -151,7 +151,7 @@ impl Expandable {
                 map.swap_first_two_of_last_row();
             }
         }
-        for number in stripe.total..stripe.total + padding {
+        for number in stripe.total_sectors..stripe.total_sectors + padding {
             let mut column = placement.column(number / logical, number % logical);
             column.size = sector_bytes;
             map.push(column);
@@ -163,11 +163,11 @@ impl Expandable {
 /// Which sector of the block the data column `index` has in `row`: the bytes go down the columns,
 /// and only the first `rest` data columns reach into the last row if that is not full.
 fn data_sector(stripe: Stripe, rows: usize, index: usize, row: usize) -> Option<usize> {
-    let tall = if stripe.rest == 0 { usize::MAX } else { stripe.rest };
+    let tall = if stripe.last_row_sectors == 0 { usize::MAX } else { stripe.last_row_sectors };
     if index < tall {
         return Some(index * rows + row);
     }
-    (row < stripe.full).then(|| tall * rows + (index - tall) * stripe.full + row)
+    (row < stripe.full_rows).then(|| tall * rows + (index - tall) * stripe.full_rows + row)
 }
 
 /// Places the sectors of one block.
@@ -181,9 +181,9 @@ struct Placement<'a> {
 impl Placement<'_> {
     /// The place of a sector of the block, by its row and its index there.
     fn column(&self, row: usize, index: usize) -> Column {
-        let shift = self.array.now.ashift().get();
+        let shift = self.array.current.ashift().get();
         let first = self.sectors.first + (row * self.logical) as u64;
-        let mut physical = u64::from(self.array.now.width());
+        let mut physical = u64::from(self.array.current.width());
         let mut scratch = false;
         if let Some(reflow) = self.array.reflow {
             if first + self.width as u64 > reflow.offset >> shift {
@@ -203,6 +203,6 @@ impl Placement<'_> {
 /// An array that never grew.
 impl From<Raidz> for Expandable {
     fn from(now: Raidz) -> Self {
-        Self { now, original: now.width(), finished: Vec::new(), reflow: None }
+        Self { current: now, original_width: now.width(), expansion_txgs: Vec::new(), reflow: None }
     }
 }

@@ -19,7 +19,7 @@ impl Layout {
     pub fn ashift(&self) -> Ashift {
         match self {
             Self::Plain(ashift) => *ashift,
-            Self::Raidz(raidz) => raidz.now().ashift(),
+            Self::Raidz(raidz) => raidz.current().ashift(),
             Self::Draid(draid) => draid.ashift(),
         }
     }

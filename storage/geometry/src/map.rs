@@ -96,7 +96,7 @@ pub struct Map {
     rows: usize,
     parity: usize,
     size: usize,
-    zeroed: bool,
+    zero_padding: bool,
 }
 
 impl Map {
@@ -104,7 +104,7 @@ impl Map {
     pub(crate) fn with_shape(shape: Shape, padding: usize) -> Self {
         let Shape { rows, width, parity, size } = shape;
         let columns = Vec::with_capacity(rows.saturating_mul(width).saturating_add(padding));
-        Self { columns, width, rows, parity, size, zeroed: false }
+        Self { columns, width, rows, parity, size, zero_padding: false }
     }
 
     /// Adds the next column, or, after all rows are full, a sector of padding.
@@ -123,8 +123,8 @@ impl Map {
     }
 
     /// Says that the padding is zeros on disk that parity covers (dRAID).
-    pub(crate) fn padding_is_zeroed(&mut self) {
-        self.zeroed = true;
+    pub(crate) fn set_zero_padding(&mut self) {
+        self.zero_padding = true;
     }
 
     /// The rows in order.
@@ -143,7 +143,7 @@ impl Map {
     /// Whether the padding must be written as zeros (dRAID, whose rebuild reads whole rows without
     /// knowing blocks) or may hold anything (raidz).
     pub fn zero_padding(&self) -> bool {
-        self.zeroed
+        self.zero_padding
     }
 
     /// How many columns of each row are parity.
@@ -187,7 +187,7 @@ impl Block {
         }
         // so far from overflow that no sum below can reach it
         if offset >= 1 << 62 {
-            return Err(Error::TooFar { offset });
+            return Err(Error::OffsetTooLarge { offset });
         }
         Ok(Sectors { first: offset >> ashift.get(), count: size.div_ceil(1 << ashift.get()) })
     }

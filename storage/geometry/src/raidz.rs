@@ -64,7 +64,7 @@ impl Raidz {
     pub fn asize(&self, psize: u64) -> u64 {
         let bounded = usize::try_from(psize.max(1)).unwrap_or(usize::MAX).min(4 * MAX_BLOCK);
         let stripe = self.stripe(bounded.div_ceil(1 << self.ashift.get()));
-        let sectors = stripe.total + stripe.raidz_padding(self.parity as usize);
+        let sectors = stripe.total_sectors + stripe.raidz_padding(self.parity as usize);
         (sectors as u64) << self.ashift.get()
     }
 
@@ -75,7 +75,7 @@ impl Raidz {
         let shift = self.ashift.get();
         let stripe = self.stripe(sectors.count);
         let padding = stripe.raidz_padding(parity);
-        let columns = if stripe.full == 0 { stripe.big } else { width };
+        let columns = if stripe.full_rows == 0 { stripe.last_row_columns } else { width };
         let shape = Shape { rows: 1, width: columns, parity, size: sectors.count << shift };
         let mut map = Map::with_shape(shape, padding);
 
@@ -96,7 +96,7 @@ impl Raidz {
         if parity == 1 && block.offset & SWAP_BIT != 0 {
             map.swap_first_two_of_last_row();
         }
-        for number in stripe.total..stripe.total + padding {
+        for number in stripe.total_sectors..stripe.total_sectors + padding {
             let (child, offset) = place(number);
             map.push(Column { child, offset, size: 1 << shift, data_start: 0, scratch: false });
         }

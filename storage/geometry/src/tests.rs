@@ -1,5 +1,5 @@
 //! What all layouts must keep to, and what real pools showed.
 
 mod capacity;
+mod golden;
 mod properties;
-mod real;

@@ -64,9 +64,9 @@ impl Progress {
 
 /// The wish that work should stop; once uttered it stays.
 #[derive(Debug, Default)]
-pub struct Cancel(AtomicBool);
+pub struct CancelToken(AtomicBool);
 
-impl Cancel {
+impl CancelToken {
     /// Asks the work to stop.
     pub fn cancel(&self) {
         self.0.store(true, Relaxed);
@@ -86,22 +86,22 @@ pub struct Cancelled;
 /// A limit on bytes per second, kept on average since the last time the work fell behind it:
 /// time that was not used for work cannot be caught up later by a burst.
 #[derive(Debug, Default)]
-pub struct Pace {
+pub struct RateLimit {
     bytes_per_second: AtomicU64,
     /// When, by the worker's clock, all work so far will have been paid for.
-    paid_until: Mutex<Duration>,
+    next_allowed: Mutex<Duration>,
 }
 
-impl Pace {
+impl RateLimit {
     /// Sets the limit; 0 is none. It may change while the work goes on.
-    pub fn set(&self, bytes_per_second: u64) {
+    pub fn set_rate(&self, bytes_per_second: u64) {
         self.bytes_per_second.store(bytes_per_second, Relaxed);
     }
 
     /// How long to wait, at the time `now` of the worker's clock, after `bytes` of work.
-    pub fn wait(&self, bytes: u64, now: Duration) -> Duration {
+    pub fn delay_after(&self, bytes: u64, now: Duration) -> Duration {
         let rate = self.bytes_per_second.load(Relaxed);
-        let mut paid_until = self.paid_until.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut paid_until = self.next_allowed.lock().unwrap_or_else(PoisonError::into_inner);
         if rate == 0 {
             *paid_until = now;
             return Duration::ZERO;
@@ -119,9 +119,9 @@ pub struct Job {
     /// How far it has come.
     pub progress: Progress,
     /// Whether it should stop.
-    pub cancel: Cancel,
+    pub cancel: CancelToken,
     /// How fast it may go.
-    pub pace: Pace,
+    pub rate_limit: RateLimit,
 }
 
 impl Job {
@@ -141,7 +141,7 @@ impl Job {
         if self.cancel.is_cancelled() {
             return Err(Cancelled);
         }
-        let wait = self.pace.wait(bytes, clock());
+        let wait = self.rate_limit.delay_after(bytes, clock());
         if !wait.is_zero() {
             sleep(wait);
         }

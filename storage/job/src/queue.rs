@@ -30,28 +30,28 @@ struct State<B, T> {
 #[derive(Debug)]
 pub struct Queue<B, T> {
     /// Batches that may wait.
-    most: usize,
+    max_batches: usize,
     state: Mutex<State<B, T>>,
     change: Condvar,
 }
 
 impl<B, T> Queue<B, T> {
     /// In which at most so many batches wait.
-    pub fn new(most: usize) -> Self {
+    pub fn new(max_batches: usize) -> Self {
         let state = State { batches: VecDeque::new(), tasks: VecDeque::new(), active: 0 };
-        Self { most, state: Mutex::new(state), change: Condvar::new() }
+        Self { max_batches, state: Mutex::new(state), change: Condvar::new() }
     }
 
     /// Adds tasks.
-    pub fn add(&self, tasks: impl IntoIterator<Item = T>) {
+    pub fn push_tasks(&self, tasks: impl IntoIterator<Item = T>) {
         self.state.lock().tasks.extend(tasks);
         self.change.notify_all();
     }
 
     /// Adds a batch, or gives it back where enough is waiting.
-    pub fn offer(&self, batch: B) -> Option<B> {
+    pub fn try_push_batch(&self, batch: B) -> Option<B> {
         let mut state = self.state.lock();
-        if state.batches.len() >= self.most {
+        if state.batches.len() >= self.max_batches {
             return Some(batch);
         }
         state.batches.push_back(batch);
@@ -62,7 +62,7 @@ impl<B, T> Queue<B, T> {
 
     /// The next work; waits while others may still make some; `None` when there is none left.
     /// After a task [`Queue::done`] must be said.
-    pub fn take(&self) -> Option<Work<B, T>> {
+    pub fn pop(&self) -> Option<Work<B, T>> {
         let mut state = self.state.lock();
         loop {
             if let Some(batch) = state.batches.pop_front() {
@@ -80,7 +80,7 @@ impl<B, T> Queue<B, T> {
     }
 
     /// A task that was taken is done.
-    pub fn done(&self) {
+    pub fn finish_task(&self) {
         let mut state = self.state.lock();
         state.active = state.active.saturating_sub(1);
         let over = state.active == 0;

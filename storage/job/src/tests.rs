@@ -9,9 +9,9 @@ fn seconds(seconds: u64) -> Duration {
 }
 
 #[test]
-fn a_paced_job_takes_its_time() {
+fn rate_limited_job_sleeps_for_its_bytes() {
     let job = Job::default();
-    job.pace.set(100);
+    job.rate_limit.set_rate(100);
     job.progress.set_bytes_total(1000);
     let now = Cell::new(seconds(5));
     for _ in 0..10 {
@@ -26,23 +26,23 @@ fn a_paced_job_takes_its_time() {
 }
 
 #[test]
-fn idle_time_is_not_caught_up() {
-    let pace = Pace::default();
-    pace.set(10);
-    assert_eq!(pace.wait(20, seconds(0)), seconds(2));
+fn idle_time_gives_no_burst_credit() {
+    let pace = RateLimit::default();
+    pace.set_rate(10);
+    assert_eq!(pace.delay_after(20, seconds(0)), seconds(2));
     // Half a second late, then a minute idle: no credit for either.
-    assert_eq!(pace.wait(10, seconds(2) + Duration::from_millis(500)), seconds(1));
-    assert_eq!(pace.wait(10, seconds(60)), seconds(1));
+    assert_eq!(pace.delay_after(10, seconds(2) + Duration::from_millis(500)), seconds(1));
+    assert_eq!(pace.delay_after(10, seconds(60)), seconds(1));
     // Early, because the worker did not wait: the debt adds up.
-    assert_eq!(pace.wait(10, seconds(60)), seconds(2));
-    pace.set(0);
-    assert_eq!(pace.wait(u64::MAX, seconds(60)), Duration::ZERO);
-    pace.set(1);
-    assert!(pace.wait(u64::MAX, seconds(60)) > seconds(1 << 33), "saturates");
+    assert_eq!(pace.delay_after(10, seconds(60)), seconds(2));
+    pace.set_rate(0);
+    assert_eq!(pace.delay_after(u64::MAX, seconds(60)), Duration::ZERO);
+    pace.set_rate(1);
+    assert!(pace.delay_after(u64::MAX, seconds(60)) > seconds(1 << 33), "saturates");
 }
 
 #[test]
-fn a_cancelled_job_stops_but_counts() {
+fn cancelled_job_counts_its_last_step() {
     let job = Job::default();
     let never = |_| unreachable!("no pace, no sleep");
     assert_eq!(job.step(1, 1, Duration::default, never), Ok(()));
@@ -52,9 +52,9 @@ fn a_cancelled_job_stops_but_counts() {
 }
 
 #[test]
-fn cancelled_while_waiting() {
+fn cancel_during_sleep_stops_the_job() {
     let job = Job::default();
-    job.pace.set(1);
+    job.rate_limit.set_rate(1);
     let result = job.step(1, 0, Duration::default, |wait| {
         assert_eq!(wait, seconds(1));
         job.cancel.cancel();
@@ -63,7 +63,7 @@ fn cancelled_while_waiting() {
 }
 
 #[test]
-fn others_see_it_from_their_thread() {
+fn progress_is_visible_across_threads() {
     let job = Job::default();
     assert_eq!(job.progress.message(), "");
     std::thread::scope(|scope| {

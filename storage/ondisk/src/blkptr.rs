@@ -319,10 +319,10 @@ impl Blkptr {
 
     /// Reads one pointer (blkptr_t).
     pub fn read(reader: &mut Reader<'_>) -> Result<Self> {
-        let at = reader.at();
+        let at = reader.position();
         let order = reader.order();
         let words: [u64; 16] = reader.words()?;
-        let mut short = Reader::new(reader.what(), &[], order);
+        let mut short = Reader::new(reader.structure(), &[], order);
         short.seek(at);
         Self::from_words(&words, &short)
     }
@@ -331,7 +331,7 @@ impl Blkptr {
     pub fn parse(bytes: &[u8], order: Order) -> Result<Self> {
         let mut reader = Reader::new("block pointer", bytes, order);
         let pointer = Self::read(&mut reader)?;
-        reader.all()?;
+        reader.expect_end()?;
         Ok(pointer)
     }
 
@@ -358,11 +358,11 @@ impl Blkptr {
 
     fn embedded(words: &[u64; 16], shared: Hole, place: &Reader<'_>) -> Result<Self> {
         let prop = words[6];
-        let what = place.what();
+        let what = place.structure();
         match bits(prop, 40, 8) {
             0 => {}
             2 => return Ok(Self::Redacted(shared)),
-            found => return Err(Error::Unknown { what, field: "embedded type", found }),
+            found => return Err(Error::Unknown { structure: what, field: "embedded type", found }),
         }
         let mut payload = Vec::with_capacity(Self::PAYLOAD);
         for (index, word) in words.iter().enumerate() {
@@ -373,7 +373,7 @@ impl Blkptr {
         }
         let psize = usize::from(byte(bits(prop, 25, 7), 0)).saturating_add(1);
         if psize > payload.len() {
-            return Err(place.broken(0, "embedded data fit the pointer", bits(prop, 25, 7)));
+            return Err(place.corrupt_field(0, "embedded data fit the pointer", bits(prop, 25, 7)));
         }
         payload.truncate(psize);
         Ok(Self::Embedded(Box::new(Embedded {
@@ -389,7 +389,7 @@ impl Blkptr {
 
     fn regular(words: &[u64; 16], shared: Hole, place: &Reader<'_>) -> Result<Self> {
         let prop = words[6];
-        let what = place.what();
+        let what = place.structure();
         let protection = protection(words, shared);
         let encrypted = matches!(protection, Protection::Encrypted { .. });
         let third = if encrypted { None } else { Dva::from_words(words[4], words[5]) };
@@ -405,7 +405,7 @@ impl Blkptr {
             psize: sectors(bits(prop, 16, 16)),
             compression: compression(prop, what)?,
             checksum: Checksum::from_number(byte(prop, 40)).ok_or(Error::Unknown {
-                what,
+                structure: what,
                 field: "checksum",
                 found: checksum,
             })?,
@@ -493,7 +493,7 @@ fn order(prop: u64) -> Order {
 fn compression(prop: u64, what: &'static str) -> Result<Compression> {
     let found = bits(prop, 32, 7);
     Compression::from_number(byte(found, 0)).ok_or(Error::Unknown {
-        what,
+        structure: what,
         field: "compression",
         found,
     })
@@ -507,7 +507,7 @@ fn protection(words: &[u64; 16], shared: Hole) -> Protection {
     let order = order(words[6]);
     let mut mac = [0; 16];
     for (half, word) in mac.chunks_exact_mut(8).zip([words[14], words[15]]) {
-        half.copy_from_slice(&laid(word, order));
+        half.copy_from_slice(&word_to_bytes(word, order));
     }
     if shared.level.get() > 0 {
         return Protection::Indirect { mac };
@@ -524,14 +524,14 @@ fn protection(words: &[u64; 16], shared: Hole) -> Protection {
         Order::Little => second.to_le_bytes(),
         Order::Big => second.to_be_bytes(),
     };
-    for (to, from) in iv.iter_mut().zip(laid(words[5], order).into_iter().chain(second)) {
+    for (to, from) in iv.iter_mut().zip(word_to_bytes(words[5], order).into_iter().chain(second)) {
         *to = from;
     }
-    Protection::Encrypted { salt: laid(words[4], order), iv, mac }
+    Protection::Encrypted { salt: word_to_bytes(words[4], order), iv, mac }
 }
 
 /// The bytes of a word as a machine of that order holds them.
-const fn laid(word: u64, order: Order) -> [u8; 8] {
+const fn word_to_bytes(word: u64, order: Order) -> [u8; 8] {
     match order {
         Order::Little => word.to_le_bytes(),
         Order::Big => word.to_be_bytes(),
@@ -544,7 +544,7 @@ mod tests {
     use crate::{ObjectType, Order};
 
     #[test]
-    fn a_pointer_reads_the_same_in_both_orders() {
+    fn pointer_reads_the_same_in_both_orders() {
         let mut words = [0_u64; 16];
         words[0] = 8;
         words[1] = 0x160;
@@ -578,7 +578,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_of_algorithms_are_their_places() {
+    fn algorithm_numbers_are_their_table_indexes() {
         for number in 0..=16 {
             assert_eq!(Compression::from_number(number).map(Compression::number), Some(number));
         }

@@ -133,20 +133,28 @@ impl Dnode {
         }
         if !kind.is_known() {
             let found = u64::from(kind.0);
-            return Err(Error::Unknown { what: "dnode", field: "type", found });
+            return Err(Error::Unknown { structure: "dnode", field: "type", found });
         }
         let indirect_shift = reader.u8()?;
         let levels = reader.u8()?;
         if levels == 0 || levels > Self::MAX_LEVELS {
-            return Err(reader.broken(1, "a tree has 1 to 12 levels", levels.into()));
+            return Err(reader.corrupt_field(1, "a tree has 1 to 12 levels", levels.into()));
         }
         if levels > 1 && !(9..=24).contains(&indirect_shift) {
             let found = u64::from(indirect_shift);
-            return Err(reader.broken(2, "indirect blocks are of 512 bytes to 16 MiB", found));
+            return Err(reader.corrupt_field(
+                2,
+                "indirect blocks are of 512 bytes to 16 MiB",
+                found,
+            ));
         }
         let pointer_count = reader.u8()?;
         if pointer_count == 0 || pointer_count > Self::MAX_POINTERS {
-            return Err(reader.broken(1, "a dnode has 1 to 3 pointers", pointer_count.into()));
+            return Err(reader.corrupt_field(
+                1,
+                "a dnode has 1 to 3 pointers",
+                pointer_count.into(),
+            ));
         }
         let bonus_kind = ObjectType(reader.u8()?);
         let checksum = reader.u8()?;
@@ -155,12 +163,12 @@ impl Dnode {
         let block_sectors = reader.u16()?;
         if block_sectors == 0 || block_sectors > 32768 {
             let found = u64::from(block_sectors);
-            return Err(reader.broken(2, "data blocks are of 512 bytes to 16 MiB", found));
+            return Err(reader.corrupt_field(2, "data blocks are of 512 bytes to 16 MiB", found));
         }
         let bonus_size = reader.u16()?;
         let slots = reader.u8()?.saturating_add(1);
         if usize::from(slots) > Self::MAX_SIZE / Self::SLOT {
-            return Err(reader.broken(1, "a dnode takes 1 to 32 slots", slots.into()));
+            return Err(reader.corrupt_field(1, "a dnode takes 1 to 32 slots", slots.into()));
         }
         reader.skip(3)?;
         let max_block = BlockId::new(reader.u64()?);
@@ -218,26 +226,26 @@ impl Tail {
         flags: Flags,
     ) -> Result<Self> {
         let end = usize::from(slots).saturating_mul(Dnode::SLOT);
-        if reader.at().saturating_add(reader.left()) < end {
-            return Err(reader.broken(0, "a dnode lies within its block", slots.into()));
+        if reader.position().saturating_add(reader.remaining()) < end {
+            return Err(reader.corrupt_field(0, "a dnode lies within its block", slots.into()));
         }
         let mut pointers = Vec::with_capacity(usize::from(pointer_count));
         let spill_at = end.saturating_sub(Blkptr::SIZE);
         for _ in 0..pointer_count {
             // OpenZFS lets a spill pointer overlap the last pointers of an object that is made
             // without a bonus and has but one block (long redaction lists)
-            if flags.has_spill() && reader.at().saturating_add(Blkptr::SIZE) > spill_at {
+            if flags.has_spill() && reader.position().saturating_add(Blkptr::SIZE) > spill_at {
                 reader.skip(Blkptr::SIZE)?;
                 pointers.push(Blkptr::EMPTY);
             } else {
                 pointers.push(Blkptr::read(reader)?);
             }
         }
-        let room = end.saturating_sub(reader.at());
+        let room = end.saturating_sub(reader.position());
         if usize::from(bonus_size) > room {
-            return Err(reader.broken(0, "the bonus fits the dnode", bonus_size.into()));
+            return Err(reader.corrupt_field(0, "the bonus fits the dnode", bonus_size.into()));
         }
-        let bonus = reader.take(bonus_size.into())?.to_vec();
+        let bonus = reader.bytes(bonus_size.into())?.to_vec();
         let spill = if flags.has_spill() {
             reader.seek(spill_at);
             Some(Blkptr::read(reader)?)
@@ -265,7 +273,7 @@ mod tests {
     }
 
     #[test]
-    fn a_large_one_keeps_its_spill_at_its_end() {
+    fn large_dnode_has_spill_at_its_end() {
         let mut bytes = REAL[..512].to_vec();
         bytes.resize(16384, 0);
         (bytes[3], bytes[7], bytes[12]) = (1, 5, 31);
@@ -282,7 +290,7 @@ mod tests {
     }
 
     #[test]
-    fn a_spill_pointer_may_overlap_pointers_that_are_not_used() {
+    fn spill_pointer_may_overlap_unused_pointers() {
         let mut bytes = REAL[..512].to_vec();
         (bytes[3], bytes[7]) = (3, 4);
         bytes[10..12].fill(0);
@@ -294,7 +302,7 @@ mod tests {
     }
 
     #[test]
-    fn space_of_old_ones_is_in_sectors() {
+    fn old_dnodes_count_space_in_sectors() {
         let mut bytes = REAL[..512].to_vec();
         bytes[24..32].copy_from_slice(&3_u64.to_le_bytes());
         bytes[7] = 0;

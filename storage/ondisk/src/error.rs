@@ -4,10 +4,10 @@
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Error {
     /// The bytes end before the structure does.
-    #[error("{what}: {need} bytes wanted at offset {at}, but the block ends at {have}")]
+    #[error("{structure}: {need} bytes wanted at offset {at}, but the block ends at {have}")]
     Short {
         /// The structure.
-        what: &'static str,
+        structure: &'static str,
         /// Where in it, in bytes.
         at: usize,
         /// How many bytes were wanted there.
@@ -16,18 +16,18 @@ pub enum Error {
         have: usize,
     },
     /// Bytes follow where the format has none.
-    #[error("{what}: {extra} bytes follow its end")]
+    #[error("{structure}: {extra} bytes follow its end")]
     Trailing {
         /// The structure.
-        what: &'static str,
+        structure: &'static str,
         /// How many.
         extra: usize,
     },
     /// A field breaks a rule of the format (Corrupt).
-    #[error("{what}: {rule} (found {found:#x} at offset {at})")]
+    #[error("{structure}: {rule} (found {found:#x} at offset {at})")]
     Rule {
         /// The structure.
-        what: &'static str,
+        structure: &'static str,
         /// Where in it, in bytes.
         at: usize,
         /// The rule, as words.
@@ -36,10 +36,10 @@ pub enum Error {
         found: u64,
     },
     /// A value that a newer version may know (Unsupported).
-    #[error("{what}: {field} {found} is not known to this version")]
+    #[error("{structure}: {field} {found} is not known to this version")]
     Unknown {
         /// The structure.
-        what: &'static str,
+        structure: &'static str,
         /// The field.
         field: &'static str,
         /// Its value.

@@ -13,7 +13,7 @@
 //!
 //! Learnt from: the `gang` fixture. Proved by: `golden_gang_header`.
 
-use crate::words::Room;
+use crate::writer::FixedWriter;
 use crate::{Blkptr, Order, Reader, Result};
 
 /// The head of a block in pieces.
@@ -36,7 +36,7 @@ impl GangHeader {
     pub fn parse(bytes: &[u8], order: Order) -> Result<Self> {
         let mut reader = Reader::new("gang header", bytes, order);
         let header = Self::read(&mut reader)?;
-        reader.all()?;
+        reader.expect_end()?;
         Ok(header)
     }
 
@@ -46,7 +46,7 @@ impl GangHeader {
         reader.skip(88)?;
         let magic = reader.u64()?;
         if magic != EMBEDDED_CHECKSUM_MAGIC {
-            return Err(reader.broken(8, "the magic number is there", magic));
+            return Err(reader.corrupt_field(8, "the magic number is there", magic));
         }
         reader.skip(32)?;
         Ok(Self { pieces })
@@ -55,7 +55,7 @@ impl GangHeader {
     /// The header's bytes, with no checksum yet: that is sealed where the address is known.
     pub fn encode(&self) -> [u8; Self::SIZE] {
         let mut bytes = [0; Self::SIZE];
-        let mut room = Room::new(&mut bytes);
+        let mut room = FixedWriter::new(&mut bytes);
         for piece in &self.pieces {
             room.bytes(&piece.encode());
         }
@@ -64,7 +64,7 @@ impl GangHeader {
     }
 
     /// The pieces that are there.
-    pub fn present(&self) -> impl Iterator<Item = &Blkptr> {
+    pub fn present_pieces(&self) -> impl Iterator<Item = &Blkptr> {
         self.pieces.iter().filter(|piece| !piece.is_hole())
     }
 }
@@ -75,13 +75,13 @@ mod tests {
     use crate::Order;
 
     #[test]
-    fn pieces_are_counted_and_the_magic_is_asked_for() {
+    fn gang_header_requires_its_magic() {
         let mut bytes = vec![0; 512];
         bytes[0] = 1;
         bytes[128..136].copy_from_slice(&2_u64.to_le_bytes());
         assert!(GangHeader::parse(&bytes, Order::Little).is_err());
         bytes[472..480].copy_from_slice(&EMBEDDED_CHECKSUM_MAGIC.to_le_bytes());
-        assert_eq!(GangHeader::parse(&bytes, Order::Little).unwrap().present().count(), 2);
+        assert_eq!(GangHeader::parse(&bytes, Order::Little).unwrap().present_pieces().count(), 2);
         assert!(GangHeader::parse(&bytes, Order::Big).is_err());
         assert!(GangHeader::parse(&bytes[..511], Order::Little).is_err());
     }

@@ -28,7 +28,7 @@ use units::{BlockId, Level, ObjectId, ObjsetId, Txg, Zbookmark};
 use crate::nvlist::{Encoding, Nvlist, Value};
 use crate::{Error, Order, Reader, Result};
 
-const WHAT: &str = "pool history";
+const STRUCTURE: &str = "pool history";
 
 /// The head of the history.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -60,7 +60,7 @@ impl HistoryHeader {
         let ring = size.checked_sub(create_end);
         let used = end.checked_sub(first);
         if first < create_end || ring.zip(used).is_none_or(|(ring, used)| used > ring) {
-            return Err(reader.broken(32, "the records fit the ring", end));
+            return Err(reader.corrupt_field(32, "the records fit the ring", end));
         }
         Ok(all)
     }
@@ -77,7 +77,7 @@ impl HistoryHeader {
 
     /// Where in the object so many bytes from a logical offset on are: one range, or two where
     /// they go over the ring's end.
-    pub fn places(&self, offset: u64, length: u64) -> [Range<u64>; 2] {
+    pub fn object_ranges(&self, offset: u64, length: u64) -> [Range<u64>; 2] {
         let ring = self.size.saturating_sub(self.create_end);
         let within = offset.saturating_sub(self.create_end).checked_rem(ring).unwrap_or(0);
         let start = within.saturating_add(self.create_end);
@@ -97,7 +97,7 @@ impl HistoryHeader {
         let ring = self.size.saturating_sub(self.create_end);
         let used = self.end.saturating_sub(self.first);
         if ring > 0 {
-            all.extend(self.places(self.first, used));
+            all.extend(self.object_ranges(self.first, used));
         }
         all.retain(|range| !range.is_empty());
         all
@@ -270,13 +270,13 @@ pub struct Records<'a> {
 impl<'a> Records<'a> {
     /// Over the bytes of [`HistoryHeader::ranges`].
     pub const fn new(bytes: &'a [u8]) -> Self {
-        Self { reader: Reader::new(WHAT, bytes, Order::Little) }
+        Self { reader: Reader::new(STRUCTURE, bytes, Order::Little) }
     }
 
-    fn packed(&mut self) -> Result<&'a [u8]> {
+    fn read_packed(&mut self) -> Result<&'a [u8]> {
         let length = self.reader.u64()?;
         let length = usize::try_from(length).unwrap_or(usize::MAX);
-        self.reader.take(length)
+        self.reader.bytes(length)
     }
 }
 
@@ -284,10 +284,10 @@ impl Iterator for Records<'_> {
     type Item = Result<HistoryRecord>;
 
     fn next(&mut self) -> Option<Self::Item> {
-        if self.reader.left() == 0 {
+        if self.reader.remaining() == 0 {
             return None;
         }
-        match self.packed() {
+        match self.read_packed() {
             Ok(bytes) => Some(Nvlist::decode(bytes).map(|nvlist| HistoryRecord { nvlist })),
             Err(error) => {
                 self.reader.rest();
@@ -299,7 +299,7 @@ impl Iterator for Records<'_> {
 
 /// A block that could not be read, from the error log's older form.
 pub fn parse_error(name: &str) -> Result<Zbookmark> {
-    let [objset, object, level, block] = four(name)?;
+    let [objset, object, level, block] = parse_four_numbers(name)?;
     Ok(Zbookmark::new(
         ObjsetId::new(objset),
         ObjectId::new(object),
@@ -310,7 +310,7 @@ pub fn parse_error(name: &str) -> Result<Zbookmark> {
 
 /// The same from the form of head_errlog, of that dataset; with the block's birth.
 pub fn parse_head_error(dataset: ObjsetId, name: &str) -> Result<(Zbookmark, Txg)> {
-    let [object, level, block, birth] = four(name)?;
+    let [object, level, block, birth] = parse_four_numbers(name)?;
     let zbookmark = Zbookmark::new(
         dataset,
         ObjectId::new(object),
@@ -325,7 +325,7 @@ const fn low_byte(level: u64) -> u8 {
     level.to_le_bytes()[0]
 }
 
-fn four(name: &str) -> Result<[u64; 4]> {
+fn parse_four_numbers(name: &str) -> Result<[u64; 4]> {
     let mut out = [0; 4];
     let mut parts = name.split(':');
     for slot in &mut out {
@@ -338,8 +338,12 @@ fn four(name: &str) -> Result<[u64; 4]> {
     }
 }
 
-const BAD_NAME: Error =
-    Error::Rule { what: "error log", at: 0, rule: "a name is four hexadecimal numbers", found: 0 };
+const BAD_NAME: Error = Error::Rule {
+    structure: "error log",
+    at: 0,
+    rule: "a name is four hexadecimal numbers",
+    found: 0,
+};
 
 #[cfg(test)]
 mod tests {
@@ -354,7 +358,7 @@ mod tests {
     }
 
     #[test]
-    fn the_ring_wraps_behind_the_creation() {
+    fn ring_wraps_after_the_creation_record() {
         let young = header([100, 1000, 100, 250, 0]).unwrap();
         assert_eq!(young.ranges(), [0..100, 100..250]);
         // 1300 and 2000 are 400 and 200 in the ring of 900 bytes from 100 on
@@ -367,7 +371,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_down_is_read_again() {
+    fn records_survive_encoding() {
         let dataset = Some(("tank/a@one", ObjsetId::new(161)));
         let event = Entry::Event { name: "snapshot", detail: "", dataset };
         let command = Entry::Command { line: "zfs snapshot tank/a@one", user: 1000 };
@@ -383,11 +387,11 @@ mod tests {
         let bytes = header.encode();
         let again = HistoryHeader::read(&mut Reader::new("h", &bytes, Order::Little));
         assert_eq!(again.unwrap(), header);
-        assert_eq!(header.places(1800, 200), [900..1000, 100..200]);
+        assert_eq!(header.object_ranges(1800, 200), [900..1000, 100..200]);
     }
 
     #[test]
-    fn a_bad_record_does_not_hide_the_next() {
+    fn corrupt_record_does_not_hide_the_next() {
         let mut list = Nvlist::new();
         list.push("history time", Value::U64(5));
         list.push("history internal event", Value::U64(33));
@@ -405,7 +409,7 @@ mod tests {
     }
 
     #[test]
-    fn both_forms_of_the_error_log() {
+    fn both_error_log_formats_are_parsed() {
         assert_eq!(
             parse_error("36:2:0:1f").unwrap().to_string(),
             "objset 54 object 2 level 0 block 31"

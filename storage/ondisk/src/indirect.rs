@@ -57,7 +57,7 @@ impl MappingEntry {
         let source = reader.u64()?.wrapping_shl(9);
         let [first, second] = reader.words()?;
         let Some(target) = Dva::from_words(first, second) else {
-            return Err(reader.broken(16, "a mapping has a target", 0));
+            return Err(reader.corrupt_field(16, "a mapping has a target", 0));
         };
         Ok(Self { source, target })
     }
@@ -87,7 +87,8 @@ impl MappingHeader {
         let max_offset = reader.u64()?;
         let bytes_mapped = reader.u64()?;
         let entries = reader.u64()?;
-        let counts = if reader.left() >= 8 { ObjectId::new(reader.u64()?) } else { ObjectId::META };
+        let counts =
+            if reader.remaining() >= 8 { ObjectId::new(reader.u64()?) } else { ObjectId::META };
         Ok(Self { max_offset, bytes_mapped, entries, counts: counts.exists().then_some(counts) })
     }
 
@@ -108,10 +109,14 @@ impl Mapping {
     pub fn parse(bytes: &[u8], order: Order) -> Result<Self> {
         let mut reader = Reader::new("indirect mapping", bytes, order);
         let mut entries: Vec<MappingEntry> = Vec::new();
-        while reader.left() > 0 {
+        while reader.remaining() > 0 {
             let entry = MappingEntry::read(&mut reader)?;
             if entries.last().is_some_and(|before| before.end() > entry.source) {
-                return Err(reader.broken(24, "sources ascend and do not overlap", entry.source));
+                return Err(reader.corrupt_field(
+                    24,
+                    "sources ascend and do not overlap",
+                    entry.source,
+                ));
             }
             entries.push(entry);
         }
@@ -158,7 +163,7 @@ impl Birth {
     pub fn parse_all(bytes: &[u8], order: Order) -> Result<Vec<Self>> {
         let mut reader = Reader::new("indirect births", bytes, order);
         let mut all = Vec::new();
-        while reader.left() > 0 {
+        while reader.remaining() > 0 {
             all.push(Self::read(&mut reader)?);
         }
         Ok(all)
@@ -184,7 +189,7 @@ impl Condensing {
     pub fn read(reader: &mut Reader<'_>) -> Result<Self> {
         let vdev = reader.u64()?;
         let Ok(vdev) = u32::try_from(vdev) else {
-            return Err(reader.broken(8, "a vdev's index fits 32 bits", vdev));
+            return Err(reader.corrupt_field(8, "a vdev's index fits 32 bits", vdev));
         };
         let obsolete = ObjectId::new(reader.u64()?);
         let next = ObjectId::new(reader.u64()?);
@@ -235,7 +240,7 @@ mod tests {
     }
 
     #[test]
-    fn offsets_are_found_in_their_ranges() {
+    fn mapping_finds_offsets_in_their_ranges() {
         // sectors 8..16 and 32..40 went to vdev 2; the mark in bit 63 is not part of an offset
         let raw = bytes(&[(1 << 63) | 8, (2 << 32) | 8, 100, 32, (2 << 32) | 8, 200]);
         let mapping = Mapping::parse(&raw, Order::Little).unwrap();
@@ -249,7 +254,7 @@ mod tests {
     }
 
     #[test]
-    fn disorder_is_refused() {
+    fn unsorted_mapping_is_refused() {
         let raw = bytes(&[8, (2 << 32) | 8, 100, 12, (2 << 32) | 8, 200]);
         assert!(Mapping::parse(&raw, Order::Little).is_err());
         assert!(Mapping::parse(&raw[..30], Order::Little).is_err());
@@ -266,7 +271,7 @@ mod tests {
     }
 
     #[test]
-    fn all_ones_are_no_vdev() {
+    fn all_ones_mean_no_vdev() {
         let raw = bytes(&[2, u64::MAX, 1, 10, 20, 30, 40]);
         let removing = Removing::read(&mut Reader::new("r", &raw, Order::Little)).unwrap();
         assert_eq!((removing.vdev, removing.previous), (None, Some(1)));

@@ -82,7 +82,7 @@ mod tests {
         let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
         let mut reader = Reader::new("layout", &bytes, Order::Little);
         read(&mut reader).unwrap();
-        reader.at()
+        reader.position()
     }
 
     #[test]

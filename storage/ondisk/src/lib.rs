@@ -32,7 +32,7 @@ pub mod spacemap;
 pub mod swap;
 pub mod uberblock;
 pub mod version;
-mod words;
+mod writer;
 pub mod zap;
 pub mod zil;
 pub mod znode;

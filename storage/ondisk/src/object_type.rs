@@ -108,7 +108,7 @@ types! {
 }
 
 impl ObjectType {
-    const NEW: u8 = 0x80;
+    const NEW_TYPE_BIT: u8 = 0x80;
 
     fn row(self) -> Option<&'static (Content, bool, bool, &'static str)> {
         TABLE.get(usize::from(self.0))
@@ -116,7 +116,7 @@ impl ObjectType {
 
     /// Whether the format knows this type.
     pub fn is_known(self) -> bool {
-        self.row().is_some() || (self.0 & Self::NEW != 0 && self.0 & 0x1f <= 9)
+        self.row().is_some() || (self.0 & Self::NEW_TYPE_BIT != 0 && self.0 & 0x1f <= 9)
     }
 
     /// How its bytes are ordered.
@@ -173,7 +173,7 @@ mod tests {
     use super::{Content, ObjectType};
 
     #[test]
-    fn enumerated_types_stand_at_their_numbers() {
+    fn enumerated_types_are_indexed_by_number() {
         assert_eq!(super::TABLE.len(), 54);
         assert_eq!(ObjectType(53), ObjectType::BPOBJ_SUBOBJ);
         assert_eq!(ObjectType::BPOBJ_SUBOBJ.name(), "bpobj subobj");

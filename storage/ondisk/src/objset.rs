@@ -121,7 +121,7 @@ impl LogHeader {
 
     /// Whether a claimed log may end with a block, after the record of a number: the last of its blocks is
     /// claimed although nothing was written to it.
-    pub fn may_end(&self, block_seq: u64, record_seq: u64) -> bool {
+    pub fn can_end_at(&self, block_seq: u64, record_seq: u64) -> bool {
         let has_last = self.flags & Self::HAS_LAST_RECORD != 0;
         block_seq >= self.claim_block_seq && (!has_last || record_seq >= self.claim_record_seq)
     }
@@ -175,7 +175,7 @@ impl ObjsetHeader {
         let mut reader = Reader::new("object set", bytes, order);
         if !matches!(bytes.len(), 1024 | 2048 | 4096) {
             let found = u64::try_from(bytes.len()).unwrap_or(u64::MAX);
-            return Err(reader.broken(0, "its block is of 1, 2 or 4 KiB", found));
+            return Err(reader.corrupt_field(0, "its block is of 1, 2 or 4 KiB", found));
         }
         let meta = dnode(&mut reader)?;
         let log = LogHeader::read(&mut reader)?;
@@ -185,7 +185,7 @@ impl ObjsetHeader {
             2 => Kind::Filesystem,
             3 => Kind::Volume,
             4 | 5 => Kind::Other,
-            found => return Err(Error::Unknown { what: "object set", field: "type", found }),
+            found => return Err(Error::Unknown { structure: "object set", field: "type", found }),
         };
         let flags = Flags(reader.u64()?);
         let portable_mac = reader.array()?;
@@ -193,7 +193,7 @@ impl ObjsetHeader {
         reader.skip(240)?;
         let mut used = [None, None, None];
         for which in &mut used {
-            if reader.left() >= Dnode::SLOT {
+            if reader.remaining() >= Dnode::SLOT {
                 *which = dnode(&mut reader)?;
             }
         }
@@ -214,7 +214,7 @@ impl ObjsetHeader {
 
 /// A dnode of one slot, within the block.
 fn dnode(reader: &mut Reader<'_>) -> Result<Option<Dnode>> {
-    Dnode::parse(reader.take(Dnode::SLOT)?, reader.order())
+    Dnode::parse(reader.bytes(Dnode::SLOT)?, reader.order())
 }
 
 #[cfg(test)]
@@ -242,7 +242,7 @@ mod tests {
     }
 
     #[test]
-    fn older_ones_are_shorter() {
+    fn older_object_sets_are_shorter() {
         let short = ObjsetHeader::parse(&REAL[..1024], Order::Little).unwrap();
         assert!(short.meta.is_some() && short.user_used.is_none());
         let middle = ObjsetHeader::parse(&REAL[..2048], Order::Little).unwrap();

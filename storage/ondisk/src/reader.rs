@@ -15,9 +15,9 @@ pub enum Order {
 /// Reads numbers and slices one after the other; each failure names structure and offset.
 #[derive(Clone, Debug)]
 pub struct Reader<'a> {
-    what: &'static str,
+    structure: &'static str,
     bytes: &'a [u8],
-    at: usize,
+    position: usize,
     order: Order,
 }
 
@@ -36,8 +36,8 @@ macro_rules! numbers {
 
 impl<'a> Reader<'a> {
     /// A cursor at the start of `bytes`, which are taken for a `what`.
-    pub const fn new(what: &'static str, bytes: &'a [u8], order: Order) -> Self {
-        Self { what, bytes, at: 0, order }
+    pub const fn new(structure: &'static str, bytes: &'a [u8], order: Order) -> Self {
+        Self { structure, bytes, position: 0, order }
     }
 
     /// The byte order in which numbers are read.
@@ -46,53 +46,58 @@ impl<'a> Reader<'a> {
     }
 
     /// The name of the structure, for errors.
-    pub const fn what(&self) -> &'static str {
-        self.what
+    pub const fn structure(&self) -> &'static str {
+        self.structure
     }
 
     /// Where the cursor stands, in bytes from the start.
-    pub const fn at(&self) -> usize {
-        self.at
+    pub const fn position(&self) -> usize {
+        self.position
     }
 
     /// Bytes not yet read.
-    pub const fn left(&self) -> usize {
-        self.bytes.len().saturating_sub(self.at)
+    pub const fn remaining(&self) -> usize {
+        self.bytes.len().saturating_sub(self.position)
     }
 
     /// Moves the cursor to an offset from the start; beyond the end, the next read fails.
     pub const fn seek(&mut self, at: usize) {
-        self.at = at;
+        self.position = at;
     }
 
     /// The next `count` bytes.
-    pub fn take(&mut self, count: usize) -> Result<&'a [u8]> {
-        let end = self.at.checked_add(count);
-        let slice = end.and_then(|end| self.bytes.get(self.at..end));
+    pub fn bytes(&mut self, count: usize) -> Result<&'a [u8]> {
+        let end = self.position.checked_add(count);
+        let slice = end.and_then(|end| self.bytes.get(self.position..end));
         let Some(slice) = slice else {
             let have = self.bytes.len();
-            return Err(Error::Short { what: self.what, at: self.at, need: count, have });
+            return Err(Error::Short {
+                structure: self.structure,
+                at: self.position,
+                need: count,
+                have,
+            });
         };
-        self.at = self.at.saturating_add(count);
+        self.position = self.position.saturating_add(count);
         Ok(slice)
     }
 
     /// Passes over `count` bytes.
     pub fn skip(&mut self, count: usize) -> Result<()> {
-        self.take(count).map(drop)
+        self.bytes(count).map(drop)
     }
 
     /// All bytes that are left.
     pub fn rest(&mut self) -> &'a [u8] {
-        let slice = self.bytes.get(self.at..).unwrap_or(&[]);
-        self.at = self.bytes.len();
+        let slice = self.bytes.get(self.position..).unwrap_or(&[]);
+        self.position = self.bytes.len();
         slice
     }
 
     /// The next `N` bytes as they stand.
     pub fn array<const N: usize>(&mut self) -> Result<[u8; N]> {
         let mut out = [0; N];
-        out.copy_from_slice(self.take(N)?);
+        out.copy_from_slice(self.bytes(N)?);
         Ok(out)
     }
 
@@ -119,15 +124,20 @@ impl<'a> Reader<'a> {
     }
 
     /// Nothing may follow.
-    pub fn all(self) -> Result<()> {
-        match self.left() {
+    pub fn expect_end(self) -> Result<()> {
+        match self.remaining() {
             0 => Ok(()),
-            extra => Err(Error::Trailing { what: self.what, extra }),
+            extra => Err(Error::Trailing { structure: self.structure, extra }),
         }
     }
 
     /// An error that speaks of the field of `width` bytes that was just read.
-    pub fn broken(&self, width: usize, rule: &'static str, found: u64) -> Error {
-        Error::Rule { what: self.what, at: self.at.saturating_sub(width), rule, found }
+    pub fn corrupt_field(&self, width: usize, rule: &'static str, found: u64) -> Error {
+        Error::Rule {
+            structure: self.structure,
+            at: self.position.saturating_sub(width),
+            rule,
+            found,
+        }
     }
 }

@@ -33,7 +33,7 @@ mod encode;
 use units::{ObjectId, Txg, VdevId};
 
 use crate::{Order, Reader, Result};
-pub use encode::Appendix;
+pub use encode::SpaceMapAppender;
 
 /// The head of a space map.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -59,7 +59,7 @@ impl SpaceMapHeader {
         let object = ObjectId::new(reader.u64()?);
         let length = reader.u64()?;
         let allocated = reader.i64()?;
-        let histogram = if reader.left() >= Self::SIZE - Self::OLD_SIZE {
+        let histogram = if reader.remaining() >= Self::SIZE - Self::OLD_SIZE {
             reader.skip(40)?;
             Some(reader.words()?)
         } else {
@@ -99,7 +99,7 @@ pub enum Entry {
         length: u64,
     },
     /// What follows was written then.
-    Note {
+    Debug {
         /// Of what kind it is.
         action: Action,
         /// The lower 50 bits of the txg.
@@ -141,7 +141,7 @@ impl<'a> Entries<'a> {
     fn entry(&mut self) -> Result<Entry> {
         let word = self.reader.u64()?;
         match word >> 62 {
-            2 => Ok(note(word)),
+            2 => Ok(debug_entry(word)),
             3 => {
                 let second = self.reader.u64()?;
                 Ok(Entry::Range {
@@ -161,11 +161,11 @@ impl<'a> Entries<'a> {
     }
 }
 
-fn note(word: u64) -> Entry {
+fn debug_entry(word: u64) -> Entry {
     if word == 2 << 62 {
         return Entry::Padding;
     }
-    Entry::Note {
+    Entry::Debug {
         action: Action::from_bit(word >> 60),
         txg: Txg::new(word & ((1 << 50) - 1)),
         pass: u16::try_from((word >> 50) & 0x3ff).unwrap_or(u16::MAX),
@@ -176,7 +176,7 @@ impl Iterator for Entries<'_> {
     type Item = Result<Entry>;
 
     fn next(&mut self) -> Option<Self::Item> {
-        if self.reader.left() == 0 {
+        if self.reader.remaining() == 0 {
             return None;
         }
         let entry = self.entry();
@@ -189,14 +189,14 @@ impl Iterator for Entries<'_> {
 
 /// Reads the txgs since which the metaslabs of a vdev have changes in the log, in their order; 0
 /// is none.
-pub fn unflushed(bytes: &[u8], order: Order) -> Vec<Txg> {
+pub fn parse_unflushed_txgs(bytes: &[u8], order: Order) -> Vec<Txg> {
     let mut reader = Reader::new("unflushed txgs", bytes, order);
     std::iter::from_fn(|| reader.u64().ok().map(Txg::new)).collect()
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{Action, Entries, Entry, SpaceMapHeader, unflushed};
+    use super::{Action, Entries, Entry, SpaceMapHeader, parse_unflushed_txgs};
     use crate::{Order, Reader};
     use units::{Txg, VdevId};
 
@@ -205,7 +205,7 @@ mod tests {
     }
 
     #[test]
-    fn each_form() {
+    fn every_entry_form_is_parsed() {
         let raw = bytes(&[
             (2 << 62) | (1 << 60) | (3 << 50) | 0x4d,
             (5 << 16) | (1 << 15) | 9,
@@ -215,7 +215,7 @@ mod tests {
         ]);
         let all: Vec<_> = Entries::new(&raw, Order::Big).map(Result::unwrap).collect();
         let freed = Action::Freed;
-        assert_eq!(all[0], Entry::Note { action: freed, txg: Txg::new(77), pass: 3 });
+        assert_eq!(all[0], Entry::Debug { action: freed, txg: Txg::new(77), pass: 3 });
         assert_eq!(all[1], Entry::Range { action: freed, vdev: None, offset: 5, length: 10 });
         assert_eq!(all[2], Entry::Padding);
         let vdev = Some(VdevId::new(4));
@@ -227,7 +227,7 @@ mod tests {
     }
 
     #[test]
-    fn half_an_entry_is_an_error_and_the_end() {
+    fn truncated_entry_ends_with_an_error() {
         let raw = bytes(&[3 << 62]);
         let mut all = Entries::new(&raw, Order::Big);
         assert!(all.next().unwrap().is_err());
@@ -248,8 +248,8 @@ mod tests {
     }
 
     #[test]
-    fn unflushed_txgs_are_words() {
-        assert_eq!(unflushed(&bytes(&[0, 9]), Order::Big), [Txg::ZERO, Txg::new(9)]);
+    fn unflushed_txgs_are_parsed() {
+        assert_eq!(parse_unflushed_txgs(&bytes(&[0, 9]), Order::Big), [Txg::ZERO, Txg::new(9)]);
     }
 
     proptest::proptest! {

@@ -15,40 +15,40 @@ use crate::{Blkptr, acl};
 /// Turns a big-endian block of an object, or an indirect block of it, into a little-endian one.
 pub fn to_little(kind: ObjectType, level: u8, bytes: &mut [u8]) {
     match (level, kind.content()) {
-        (1.., _) => words(bytes, 8),
-        (0, Content::Dnodes) => dnodes(bytes),
-        (0, content) => of_content(content, bytes),
+        (1.., _) => swap_words(bytes, 8),
+        (0, Content::Dnodes) => swap_dnodes(bytes),
+        (0, content) => swap_content(content, bytes),
     }
 }
 
-fn of_content(content: Content, bytes: &mut [u8]) {
+fn swap_content(content: Content, bytes: &mut [u8]) {
     match content {
         // a root block is parsed in the order in which it stands
         Content::Bytes | Content::Dnodes | Content::Objset => {}
-        Content::Words16 => words(bytes, 2),
-        Content::Words32 => words(bytes, 4),
-        Content::Words64 => words(bytes, 8),
-        Content::Zap => zap(bytes),
-        Content::Znode => znode(bytes),
-        Content::OldAcl => old_acl(bytes),
-        Content::Acl => new_acl(bytes),
+        Content::Words16 => swap_words(bytes, 2),
+        Content::Words32 => swap_words(bytes, 4),
+        Content::Words64 => swap_words(bytes, 8),
+        Content::Zap => swap_zap(bytes),
+        Content::Znode => swap_znode(bytes),
+        Content::OldAcl => swap_old_acl(bytes),
+        Content::Acl => swap_new_acl(bytes),
     }
 }
 
 /// Turns numbers of `size` bytes each.
-fn words(bytes: &mut [u8], size: usize) {
+fn swap_words(bytes: &mut [u8], size: usize) {
     bytes.chunks_exact_mut(size).for_each(<[u8]>::reverse);
 }
 
 /// Turns one number.
-fn word(bytes: &mut [u8], at: usize, size: usize) {
+fn swap_word(bytes: &mut [u8], at: usize, size: usize) {
     if let Some(word) = at.checked_add(size).and_then(|end| bytes.get_mut(at..end)) {
         word.reverse();
     }
 }
 
 /// A dnode's fields, its pointers, its bonus by the bonus's type, and the spill pointer at its end.
-fn dnodes(bytes: &mut [u8]) {
+fn swap_dnodes(bytes: &mut [u8]) {
     let mut rest = bytes;
     while !rest.is_empty() {
         let slots = usize::from(Dnode::peek_slots(rest).unwrap_or(1));
@@ -56,63 +56,63 @@ fn dnodes(bytes: &mut [u8]) {
         let is_used = rest.first().is_some_and(|kind| *kind != 0);
         let (one, after) = rest.split_at_mut(size);
         if is_used {
-            dnode(one);
+            swap_dnode(one);
         }
         rest = after;
     }
 }
 
-fn dnode(bytes: &mut [u8]) {
+fn swap_dnode(bytes: &mut [u8]) {
     const POINTERS: usize = 64;
     const SPILL: u8 = 4;
     let byte = |at: usize| bytes.get(at).copied().unwrap_or(0);
     let (pointers, kind, has_spill) = (byte(3), ObjectType(byte(4)), byte(7) & SPILL != 0);
     for (at, size) in [(8, 2), (10, 2), (16, 8), (24, 8)] {
-        word(bytes, at, size);
+        swap_word(bytes, at, size);
     }
     let length =
         bytes.get(10..).and_then(<[u8]>::first_chunk).copied().map_or(0, u16::from_le_bytes);
     let bonus = POINTERS.saturating_add(usize::from(pointers).saturating_mul(Blkptr::SIZE));
     if let Some(pointers) = bytes.get_mut(POINTERS..bonus.min(bytes.len())) {
-        words(pointers, 8);
+        swap_words(pointers, 8);
     }
     let spill = bytes.len().saturating_sub(if has_spill { Blkptr::SIZE } else { 0 });
     if let Some(spill) = bytes.get_mut(spill..) {
-        words(spill, 8);
+        swap_words(spill, 8);
     }
     let end = bonus.saturating_add(length.into()).min(spill);
     if let Some(bonus) = bytes.get_mut(bonus..end) {
-        of_content(kind.content(), bonus);
+        swap_content(kind.content(), bonus);
     }
 }
 
 /// A legacy znode: numbers, and an ACL; what follows it is bytes.
-fn znode(bytes: &mut [u8]) {
+fn swap_znode(bytes: &mut [u8]) {
     const PADDING: usize = 152;
     const ACL: usize = 176;
     const ENTRIES: usize = ACL + 16;
     if let Some(numbers) = bytes.get_mut(..PADDING) {
-        words(numbers, 8);
+        swap_words(numbers, 8);
     }
     for (at, size) in [(ACL, 8), (ACL + 8, 4), (ACL + 12, 2), (ACL + 14, 2)] {
-        word(bytes, at, size);
+        swap_word(bytes, at, size);
     }
     let is_old = bytes.get(ACL + 12..ACL + 14) == Some(&[0, 0]);
     if let Some(entries) = bytes.get_mut(ENTRIES..Znode::SIZE) {
-        if is_old { old_acl(entries) } else { new_acl(entries) }
+        if is_old { swap_old_acl(entries) } else { swap_new_acl(entries) }
     }
 }
 
 /// Entries of 12 bytes: whom, what, flags, kind.
-fn old_acl(bytes: &mut [u8]) {
+fn swap_old_acl(bytes: &mut [u8]) {
     for entry in bytes.chunks_exact_mut(12) {
         for (at, size) in [(0, 4), (4, 4), (8, 2), (10, 2)] {
-            word(entry, at, size);
+            swap_word(entry, at, size);
         }
     }
 }
 
-fn new_acl(bytes: &mut [u8]) {
+fn swap_new_acl(bytes: &mut [u8]) {
     let turned = acl::to_little(bytes);
     for (to, from) in bytes.iter_mut().zip(turned) {
         *to = from;
@@ -120,39 +120,39 @@ fn new_acl(bytes: &mut [u8]) {
 }
 
 /// A table: a micro ZAP, or a block of a fat one, which says which it is.
-fn zap(bytes: &mut [u8]) {
+fn swap_zap(bytes: &mut [u8]) {
     const LEAF: u64 = 1 << 63;
     const MICRO: u64 = LEAF + 3;
     let kind = bytes.first_chunk().copied().map(u64::from_be_bytes);
     match kind {
-        Some(MICRO) => micro_zap(bytes),
-        Some(LEAF) => zap_leaf(bytes),
+        Some(MICRO) => swap_micro_zap(bytes),
+        Some(LEAF) => swap_zap_leaf(bytes),
         // the head with its pointers, or a block of nothing but these
-        _ => words(bytes, 8),
+        _ => swap_words(bytes, 8),
     }
 }
 
-fn micro_zap(bytes: &mut [u8]) {
+fn swap_micro_zap(bytes: &mut [u8]) {
     for at in [0, 8, 16] {
-        word(bytes, at, 8);
+        swap_word(bytes, at, 8);
     }
     for entry in bytes.chunks_exact_mut(64).skip(1) {
-        word(entry, 0, 8);
-        word(entry, 8, 4);
+        swap_word(entry, 0, 8);
+        swap_word(entry, 8, 4);
     }
 }
 
-fn zap_leaf(bytes: &mut [u8]) {
+fn swap_zap_leaf(bytes: &mut [u8]) {
     const HEAD: usize = 48;
     const CHUNK: usize = 24;
     const ENTRY: u8 = 252;
     for (at, size) in [(0, 8), (8, 8), (16, 8), (24, 4), (28, 2), (30, 2), (32, 2), (34, 2)] {
-        word(bytes, at, size);
+        swap_word(bytes, at, size);
     }
     // two bytes of the hash table for each 32 bytes of the block
     let chunks = HEAD.saturating_add(bytes.len() / 16);
     if let Some(hashes) = bytes.get_mut(HEAD..chunks) {
-        words(hashes, 2);
+        swap_words(hashes, 2);
     }
     for chunk in bytes.get_mut(chunks..).unwrap_or_default().chunks_exact_mut(CHUNK) {
         let fields: &[(usize, usize)] = match chunk.first() {
@@ -161,7 +161,7 @@ fn zap_leaf(bytes: &mut [u8]) {
             _ => &[(22, 2)],
         };
         for (at, size) in fields {
-            word(chunk, *at, *size);
+            swap_word(chunk, *at, *size);
         }
     }
 }
@@ -175,7 +175,7 @@ mod tests {
     use crate::{Order, Reader};
 
     #[test]
-    fn numbers_are_turned_and_bytes_are_not() {
+    fn swap_reverses_numbers_but_not_bytes() {
         let mut block = [1, 2, 3, 4, 5, 6, 7, 8];
         to_little(ObjectType::PLAIN_FILE, 0, &mut block);
         assert_eq!(block, [1, 2, 3, 4, 5, 6, 7, 8]);
@@ -186,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn dnode_says_the_same_in_both_orders() {
+    fn dnode_reads_the_same_in_both_orders() {
         let mut block = [0; Dnode::SLOT];
         (block[0], block[1], block[2], block[3], block[4]) = (16, 14, 1, 1, 16);
         block[8..12].copy_from_slice(&[0, 1, 1, 64]);
@@ -201,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn micro_zap_says_the_same_in_both_orders() {
+    fn micro_zap_reads_the_same_in_both_orders() {
         let mut block = vec![0; 512];
         block[..8].copy_from_slice(&((1_u64 << 63) + 3).to_be_bytes());
         block[64..72].copy_from_slice(&77_u64.to_be_bytes());

@@ -31,7 +31,7 @@ use crate::{Blkptr, Error, Order, Reader, Result};
 
 const MAGIC: u64 = 0x00ba_b10c;
 const MMP_MAGIC: u64 = 0xa11c_ea11;
-const WHAT: &str = "uberblock";
+const STRUCTURE: &str = "uberblock";
 
 /// The root of a transaction group.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -119,7 +119,7 @@ impl Uberblock {
     /// Reads a slot of the ring, or the copy in the checkpoint's entry; `None` if it is empty
     /// (no magic number in either order).
     pub fn parse(bytes: &[u8]) -> Result<Option<Self>> {
-        let magic = Reader::new(WHAT, bytes, Order::Little).u64()?;
+        let magic = Reader::new(STRUCTURE, bytes, Order::Little).u64()?;
         let order = if magic == MAGIC {
             Order::Little
         } else if magic.swap_bytes() == MAGIC {
@@ -127,14 +127,14 @@ impl Uberblock {
         } else {
             return Ok(None);
         };
-        Self::read(&mut Reader::new(WHAT, bytes, order)).map(Some)
+        Self::read(&mut Reader::new(STRUCTURE, bytes, order)).map(Some)
     }
 
     /// Reads in the cursor's order.
     pub fn read(reader: &mut Reader<'_>) -> Result<Self> {
         let magic = reader.u64()?;
         if magic != MAGIC {
-            return Err(reader.broken(8, "the magic number is there", magic));
+            return Err(reader.corrupt_field(8, "the magic number is there", magic));
         }
         let version = reader.u64()?;
         let txg = Txg::new(reader.u64()?);
@@ -187,9 +187,9 @@ impl Uberblock {
     }
 
     /// Reads what must be there; an empty slot is an error.
-    pub fn expect(bytes: &[u8]) -> Result<Self> {
+    pub fn parse_required(bytes: &[u8]) -> Result<Self> {
         Self::parse(bytes)?.ok_or(Error::Rule {
-            what: WHAT,
+            structure: STRUCTURE,
             at: 0,
             rule: "the magic number is there",
             found: 0,
@@ -285,9 +285,9 @@ mod tests {
     }
 
     #[test]
-    fn both_orders_say_the_same() {
-        let little = Uberblock::expect(&block(Order::Little)).unwrap();
-        let big = Uberblock::expect(&block(Order::Big)).unwrap();
+    fn uberblock_reads_the_same_in_both_orders() {
+        let little = Uberblock::parse_required(&block(Order::Little)).unwrap();
+        let big = Uberblock::parse_required(&block(Order::Big)).unwrap();
         assert_eq!((little.order, big.order), (Order::Little, Order::Big));
         assert_eq!(little, Uberblock { order: Order::Little, ..big });
         let multihost = little.multihost.unwrap();
@@ -297,15 +297,15 @@ mod tests {
     }
 
     #[test]
-    fn an_empty_slot_is_none_and_a_cut_one_an_error() {
+    fn empty_slot_is_none_truncated_is_error() {
         assert_eq!(Uberblock::parse(&[0; 1024]), Ok(None));
         assert!(Uberblock::parse(&block(Order::Little)[..200]).is_err());
-        assert!(Uberblock::expect(&[0; 1024]).is_err());
+        assert!(Uberblock::parse_required(&[0; 1024]).is_err());
     }
 
     #[test]
-    fn the_best_is_by_txg_then_time_then_sequence() {
-        let one = Uberblock::expect(&block(Order::Little)).unwrap();
+    fn rank_orders_by_txg_time_sequence() {
+        let one = Uberblock::parse_required(&block(Order::Little)).unwrap();
         let later = Uberblock { timestamp: one.timestamp + 1, ..one.clone() };
         let newer = Uberblock { txg: units::Txg::new(29), timestamp: 0, ..one.clone() };
         let silent = Uberblock { multihost: None, ..one.clone() };
@@ -322,7 +322,7 @@ mod tests {
             let _ = Uberblock::parse(&bytes);
             bytes[..8].copy_from_slice(&MAGIC.to_le_bytes());
             if let Ok(Some(one)) = Uberblock::parse(&bytes) {
-                proptest::prop_assert_eq!(Uberblock::expect(&one.encode()), Ok(one));
+                proptest::prop_assert_eq!(Uberblock::parse_required(&one.encode()), Ok(one));
             }
         }
     }

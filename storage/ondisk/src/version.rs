@@ -47,7 +47,7 @@ pub const SYSTEM_ATTRIBUTES: u64 = 24;
 pub const DEADLISTS: u64 = 26;
 
 /// The version of a new file system in a pool of a version.
-pub const fn filesystem(pool: u64) -> u64 {
+pub const fn filesystem_version(pool: u64) -> u64 {
     match pool {
         SYSTEM_ATTRIBUTES.. => 5,
         USERSPACE.. => 4,
@@ -60,7 +60,7 @@ pub const fn filesystem(pool: u64) -> u64 {
 mod tests {
     #[test]
     fn new_filesystems_fit_the_pool() {
-        let versions = [1, 8, 9, 14, 15, 23, 24, 28, 5000].map(super::filesystem);
+        let versions = [1, 8, 9, 14, 15, 23, 24, 28, 5000].map(super::filesystem_version);
         assert_eq!(versions, [2, 2, 3, 3, 4, 4, 5, 5, 5]);
     }
 }

@@ -167,7 +167,7 @@ mod tests {
     use crate::{Order, Reader};
 
     #[test]
-    fn devices_of_either_kind() {
+    fn both_device_encodings_are_decoded() {
         assert_eq!(device((259 << 20) + 70000), (259, 70000));
         assert_eq!(device((1 << 20) + 3), (1, 3));
         assert_eq!(device((13 << 32) + 2), (13, 2));
@@ -182,13 +182,13 @@ mod tests {
     }
 
     #[test]
-    fn fields_stand_where_the_drawing_says() {
+    fn znode_fields_match_the_drawing() {
         let bytes: Vec<u8> = (0..33_u64).flat_map(|word| (word * 8).to_be_bytes()).collect();
         assert_eq!(bytes.len(), Znode::SIZE);
         let mut reader = Reader::new("znode", &bytes, Order::Big);
         let znode = Znode::read(&mut reader).expect("znode");
         assert_eq!((znode.mode, znode.rdev, znode.gid), (72, 112, 136));
         assert_eq!(znode.acl.external, 176);
-        assert!(reader.all().is_ok());
+        assert!(reader.expect_end().is_ok());
     }
 }

@@ -30,9 +30,9 @@ fn main() {
     bytes.copy_from_slice(&block);
     let block = &*bytes;
     let columns: Vec<&[u8]> = block.chunks(COLUMN).collect();
-    for backend in Backend::ALL.into_iter().filter(|backend| backend.available()) {
+    for backend in Backend::ALL.into_iter().filter(|backend| backend.is_available()) {
         let report = |name: &str, work: &mut dyn FnMut()| {
-            let (median, best) = rates(slice, work);
+            let (median, best) = measure_rates(slice, work);
             println!("{:12} {name:10} {median:9.2} {best:9.2}", backend.name());
         };
         let mut buffers: [_; parity::MAX_ROWS] = std::array::from_fn(|_| Buffer::new(COLUMN));
@@ -41,7 +41,7 @@ fn main() {
             let rows = &mut rows[..count];
             report(name, &mut || backend.generate(black_box(&columns), black_box(rows)));
         }
-        rebuilds(backend, &columns, &rows.map(|row| &*row), &report);
+        bench_rebuilds(backend, &columns, &rows.map(|row| &*row), &report);
         report("fletcher4", &mut || {
             black_box(backend.fletcher4(black_box(block), false));
         });
@@ -78,7 +78,7 @@ impl Buffer {
     }
 }
 
-fn rebuilds(
+fn bench_rebuilds(
     backend: Backend,
     columns: &[&[u8]],
     rows: &[&[u8]],
@@ -112,7 +112,7 @@ fn rebuilds(
 }
 
 /// Bytes of data a nanosecond, that is GB/s: the median and the best slice of time.
-fn rates(slice: Duration, work: &mut dyn FnMut()) -> (f64, f64) {
+fn measure_rates(slice: Duration, work: &mut dyn FnMut()) -> (f64, f64) {
     work();
     let mut rates: Vec<f64> = Vec::new();
     for _ in 0..SLICES {

@@ -25,7 +25,7 @@ impl Backend {
     pub const ALL: [Self; 4] = [Self::Naive, Self::Scalar, Self::Avx2, Self::Avx512];
 
     /// Whether this processor can run it.
-    pub fn available(self) -> bool {
+    pub fn is_available(self) -> bool {
         self.find().is_some()
     }
 
@@ -33,7 +33,7 @@ impl Backend {
     pub fn best() -> Self {
         static BEST: OnceLock<Backend> = OnceLock::new();
         *BEST.get_or_init(|| {
-            let best = Self::ALL.into_iter().rev().find(|backend| backend.available());
+            let best = Self::ALL.into_iter().rev().find(|backend| backend.is_available());
             best.unwrap_or(Self::Scalar)
         })
     }
@@ -84,11 +84,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_best_is_available_and_no_better_one_is() {
-        assert!(Backend::Naive.available() && Backend::Scalar.available());
+    fn best_backend_is_the_fastest_available() {
+        assert!(Backend::Naive.is_available() && Backend::Scalar.is_available());
         let best = Backend::best();
-        assert!(best.available() && best >= Backend::Scalar);
-        assert!(Backend::ALL.into_iter().all(|other| other <= best || !other.available()));
+        assert!(best.is_available() && best >= Backend::Scalar);
+        assert!(Backend::ALL.into_iter().all(|other| other <= best || !other.is_available()));
         assert_eq!(backend(), best.name());
     }
 }

@@ -58,13 +58,13 @@ impl Fletcher2 {
 
     /// Adds the next bytes; pieces may be cut anywhere.
     pub fn update(&mut self, data: &[u8]) {
-        self.0.update(data, Backend::fletcher2, after2);
+        self.0.update(data, Backend::fletcher2, append_zeros2);
     }
 
     /// Adds what `next` has summed, as if its bytes had been given to `self`. A remainder that
     /// `self` still holds is dropped, as [`Self::finish`] would drop it.
     pub fn append(&mut self, next: &Self) {
-        self.0.append(&next.0, after2);
+        self.0.append(&next.0, append_zeros2);
     }
 
     /// The checksum of all bytes so far; a remainder of less than 16 of them is ignored.
@@ -85,13 +85,13 @@ impl Fletcher4 {
 
     /// Adds the next bytes; pieces may be cut anywhere.
     pub fn update(&mut self, data: &[u8]) {
-        self.0.update(data, Backend::fletcher4, after4);
+        self.0.update(data, Backend::fletcher4, append_zeros4);
     }
 
     /// Adds what `next` has summed, as if its bytes had been given to `self`. A remainder that
     /// `self` still holds is dropped, as [`Self::finish`] would drop it.
     pub fn append(&mut self, next: &Self) {
-        self.0.append(&next.0, after4);
+        self.0.append(&next.0, append_zeros4);
     }
 
     /// The checksum of all bytes so far; a remainder of less than 4 of them is ignored.
@@ -105,14 +105,14 @@ impl Fletcher4 {
 struct Stream<const GROUP: usize> {
     sums: Sums,
     groups: u64,
-    held: [u8; GROUP],
-    held_bytes: usize,
+    pending: [u8; GROUP],
+    pending_bytes: usize,
     swapped: bool,
 }
 
 impl<const GROUP: usize> Stream<GROUP> {
     fn new(swapped: bool) -> Self {
-        Self { sums: [0; 4], groups: 0, held: [0; GROUP], held_bytes: 0, swapped }
+        Self { sums: [0; 4], groups: 0, pending: [0; GROUP], pending_bytes: 0, swapped }
     }
 
     fn update(
@@ -122,48 +122,49 @@ impl<const GROUP: usize> Stream<GROUP> {
         after: fn(Sums, u64) -> Sums,
     ) {
         let mut data = data;
-        if self.held_bytes > 0 {
-            let (filling, rest) = data.split_at(data.len().min(GROUP - self.held_bytes));
-            self.held[self.held_bytes..self.held_bytes + filling.len()].copy_from_slice(filling);
-            self.held_bytes += filling.len();
+        if self.pending_bytes > 0 {
+            let (filling, rest) = data.split_at(data.len().min(GROUP - self.pending_bytes));
+            self.pending[self.pending_bytes..self.pending_bytes + filling.len()]
+                .copy_from_slice(filling);
+            self.pending_bytes += filling.len();
             data = rest;
-            if self.held_bytes < GROUP {
+            if self.pending_bytes < GROUP {
                 return;
             }
-            self.add(sum(Backend::Scalar, &self.held, self.swapped), 1, after);
+            self.add(sum(Backend::Scalar, &self.pending, self.swapped), 1, after);
         }
         let (whole, rest) = data.as_chunks::<GROUP>();
         if !whole.is_empty() {
             let sums = sum(Backend::best(), whole.as_flattened(), self.swapped);
             self.add(sums, whole.len() as u64, after);
         }
-        self.held[..rest.len()].copy_from_slice(rest);
-        self.held_bytes = rest.len();
+        self.pending[..rest.len()].copy_from_slice(rest);
+        self.pending_bytes = rest.len();
     }
 
     fn append(&mut self, next: &Self, after: fn(Sums, u64) -> Sums) {
         self.add(next.sums, next.groups, after);
-        self.held = next.held;
-        self.held_bytes = next.held_bytes;
+        self.pending = next.pending;
+        self.pending_bytes = next.pending_bytes;
     }
 
     fn add(&mut self, sums: Sums, groups: u64, after: fn(Sums, u64) -> Sums) {
-        self.sums = plus(after(self.sums, groups), sums);
+        self.sums = add_sums(after(self.sums, groups), sums);
         self.groups = self.groups.wrapping_add(groups);
     }
 }
 
-fn plus(a: Sums, b: Sums) -> Sums {
+fn add_sums(a: Sums, b: Sums) -> Sums {
     std::array::from_fn(|i| a[i].wrapping_add(b[i]))
 }
 
 /// What a fletcher2 becomes when `pairs` pairs of zeroes follow.
-fn after2([a, b, c, d]: Sums, pairs: u64) -> Sums {
+fn append_zeros2([a, b, c, d]: Sums, pairs: u64) -> Sums {
     [a, b, c.wrapping_add(a.wrapping_mul(pairs)), d.wrapping_add(b.wrapping_mul(pairs))]
 }
 
 /// What a fletcher4 becomes when `n` words of zeroes follow.
-fn after4([a, b, c, d]: Sums, n: u64) -> Sums {
+fn append_zeros4([a, b, c, d]: Sums, n: u64) -> Sums {
     let (second, third) = (triangular(n), tetrahedral(n));
     let dot = |weights: &[(u64, u64)]| {
         weights.iter().fold(0u64, |sum, (x, weight)| sum.wrapping_add(x.wrapping_mul(*weight)))
@@ -195,7 +196,7 @@ fn tetrahedral(n: u64) -> u64 {
 
 /// The fletcher2 sums of pairs dealt out to `LANES` lanes in turn: `lanes[s][k]` is sum `s`
 /// (a or b, then c or d of that half) of lane `k`.
-pub(crate) fn join2<const LANES: usize>(
+pub(crate) fn join_lanes2<const LANES: usize>(
     first: &[[u64; 2]; LANES],
     second: &[[u64; 2]; LANES],
 ) -> Sums {
@@ -205,7 +206,7 @@ pub(crate) fn join2<const LANES: usize>(
             let whole = second[h].wrapping_mul(LANES as u64);
             whole.wrapping_sub(first[h].wrapping_mul(k as u64))
         };
-        sums = plus(sums, [first[0], first[1], half(0), half(1)]);
+        sums = add_sums(sums, [first[0], first[1], half(0), half(1)]);
     }
     sums
 }
@@ -222,7 +223,7 @@ pub(crate) fn join2<const LANES: usize>(
 ///               + (N^3 + 3N^2 k + 3N k^2 - 3N^2 - 6Nk + 2N)/6 x - k(k-1)(k-2)/6
 /// ```
 #[expect(clippy::cast_possible_wrap, reason = "there are at most 16 lanes")]
-pub(crate) fn join4<const LANES: usize>(lanes: &[[u64; LANES]; 4]) -> Sums {
+pub(crate) fn join_lanes4<const LANES: usize>(lanes: &[[u64; LANES]; 4]) -> Sums {
     let n = LANES as i64;
     let mut sums = [0; 4];
     for k in 0..LANES {
@@ -240,7 +241,7 @@ pub(crate) fn join4<const LANES: usize>(lanes: &[[u64; LANES]; 4]) -> Sums {
             dot([(k * k - k) / 2, (n - n * n - 2 * n * k) / 2, n * n, 0]),
             dot([-k * (k - 1) * (k - 2) / 6, linear / 6, n * n - n.pow(3) - n * n * k, n.pow(3)]),
         ];
-        sums = plus(sums, lane);
+        sums = add_sums(sums, lane);
     }
     sums
 }
@@ -251,7 +252,7 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn by_hand() {
+    fn fletcher_matches_hand_computed_sums() {
         let words = |words: &[u32]| words.iter().flat_map(|w| w.to_le_bytes()).collect::<Vec<_>>();
         let data = words(&[1, 2, 3]);
         // a: 1 3 6, b: 1 4 10, c: 1 5 15, d: 1 6 21
@@ -262,7 +263,7 @@ mod tests {
     }
 
     #[test]
-    fn remainders_add_nothing() {
+    fn incomplete_words_are_ignored() {
         let data: Vec<u8> = (1..=64).collect();
         for length in 0..data.len() {
             assert_eq!(fletcher4(&data[..length], true), fletcher4(&data[..length & !3], true));
@@ -278,9 +279,9 @@ mod tests {
         assert_eq!((triangular(u64::MAX), tetrahedral(u64::MAX)), (1 << 63, 1 << 63));
         let mut sums = [7, 6, 5, 4];
         for _ in 0..1000 {
-            sums = after4(sums, 1);
+            sums = append_zeros4(sums, 1);
         }
-        assert_eq!(sums, after4([7, 6, 5, 4], 1000));
+        assert_eq!(sums, append_zeros4([7, 6, 5, 4], 1000));
     }
 
     proptest! {

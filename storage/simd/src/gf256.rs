@@ -160,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn every_element_but_zero_has_inverse_and_logarithm() {
+    fn nonzero_elements_have_inverse_and_logarithm() {
         for x in 1..=255 {
             assert_eq!(mul(x, inverse(x).unwrap()), 1);
             assert_eq!(pow2(usize::from(log(x).unwrap())), x);

@@ -30,20 +30,20 @@ pub const MAX_COLUMNS: usize = crate::gf256::ORDER;
 
 /// More data columns are lost than there are parity rows left.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct NotEnough {
+pub struct NotEnoughParity {
     /// Data columns to solve for.
     pub missing: usize,
     /// Parity rows to do it with.
     pub parity: usize,
 }
 
-impl fmt::Display for NotEnough {
+impl fmt::Display for NotEnoughParity {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} data columns are lost, {} parity rows are left", self.missing, self.parity)
     }
 }
 
-impl std::error::Error for NotEnough {}
+impl std::error::Error for NotEnoughParity {}
 
 /// Computes the parity rows P, Q, R, as many as `parity` has slices.
 ///
@@ -83,7 +83,7 @@ pub fn rebuild(
     parity: &[Option<&[u8]>],
     missing: &[usize],
     out: &mut [&mut [u8]],
-) -> Result<(), NotEnough> {
+) -> Result<(), NotEnoughParity> {
     Backend::best().rebuild(parity_rows, data, parity, missing, out)
 }
 
@@ -96,7 +96,7 @@ impl Backend {
         assert!((1..=MAX_ROWS).contains(&parity.len()), "{} parity rows", parity.len());
         let length = parity[0].len();
         assert!(parity.iter().all(|row| row.len() == length), "parity rows of one length");
-        let common = shortest(data, length);
+        let common = shortest_length(data, length);
         if common == length {
             self.kernels().generate(data, parity);
             return;
@@ -108,7 +108,7 @@ impl Backend {
             self.kernels().generate(&heads, &mut rows);
         }
         let factors: Vec<Factors> =
-            (0..data.len()).map(|i| [0, 1, 2].map(|row| weight(row, i, data.len()))).collect();
+            (0..data.len()).map(|i| [0, 1, 2].map(|row| coefficient(row, i, data.len()))).collect();
         combine_from(common, self.kernels(), &factors, data, parity);
     }
 
@@ -118,9 +118,9 @@ impl Backend {
     /// As [`generate_row`].
     pub fn generate_row(self, row: usize, data: &[&[u8]], parity: &mut [u8]) {
         assert!(row < MAX_ROWS, "parity row {row}");
-        shortest(data, parity.len());
+        shortest_length(data, parity.len());
         let factors: Vec<Factors> =
-            (0..data.len()).map(|i| [weight(row, i, data.len()), 0, 0]).collect();
+            (0..data.len()).map(|i| [coefficient(row, i, data.len()), 0, 0]).collect();
         combine_from(0, self.kernels(), &factors, data, &mut [parity]);
     }
 
@@ -138,14 +138,14 @@ impl Backend {
         parity: &[Option<&[u8]>],
         missing: &[usize],
         out: &mut [&mut [u8]],
-    ) -> Result<(), NotEnough> {
+    ) -> Result<(), NotEnoughParity> {
         assert!(data.len() <= MAX_COLUMNS, "{} data columns", data.len());
         assert_eq!(missing.len(), out.len(), "a buffer for every missing column");
         for (k, column) in missing.iter().enumerate() {
             assert!(*column < data.len(), "missing column {column} of {}", data.len());
             assert!(!missing[..k].contains(column), "missing column {column} named twice");
         }
-        let plan = Plan::new(data, &parity[..parity_rows], missing)?;
+        let plan = RebuildPlan::new(data, &parity[..parity_rows], missing)?;
         let longest = out.iter().map(|column| column.len()).max().unwrap_or(0);
         let rows = plan.rows.iter().filter_map(|&row| parity[row]);
         assert!(rows.clone().all(|row| row.len() >= longest), "parity as long as the columns");
@@ -157,19 +157,19 @@ impl Backend {
 }
 
 /// The factor of column `i` of `columns` in parity row `row`.
-fn weight(row: usize, i: usize, columns: usize) -> u8 {
+fn coefficient(row: usize, i: usize, columns: usize) -> u8 {
     pow2(row * (columns - 1 - i))
 }
 
 /// The length of the shortest column, none being longer than `length`.
-fn shortest(data: &[&[u8]], length: usize) -> usize {
+fn shortest_length(data: &[&[u8]], length: usize) -> usize {
     assert!((1..=MAX_COLUMNS).contains(&data.len()), "{} data columns", data.len());
     assert!(data.iter().all(|column| column.len() <= length), "columns no longer than parity");
     data.iter().map(|column| column.len()).min().unwrap_or(0)
 }
 
 /// Which inputs, times what, make up the missing columns.
-struct Plan {
+struct RebuildPlan {
     /// Data columns at hand.
     survivors: Vec<usize>,
     /// Parity rows used.
@@ -178,12 +178,12 @@ struct Plan {
     factors: Vec<Factors>,
 }
 
-impl Plan {
+impl RebuildPlan {
     fn new(
         data: &[Option<&[u8]>],
         parity: &[Option<&[u8]>],
         missing: &[usize],
-    ) -> Result<Self, NotEnough> {
+    ) -> Result<Self, NotEnoughParity> {
         assert!(parity.len() <= MAX_ROWS, "{} parity rows", parity.len());
         let at_hand = |i: &usize| data[*i].is_some() && !missing.contains(i);
         let (survivors, others): (Vec<_>, Vec<_>) = (0..data.len()).partition(at_hand);
@@ -191,15 +191,15 @@ impl Plan {
         let others = others.into_iter().filter(|i| !missing.contains(i));
         let unknowns: Vec<usize> = missing.iter().copied().chain(others).collect();
         let rows: Vec<usize> = (0..parity.len()).filter(|&row| parity[row].is_some()).collect();
-        let not_enough = NotEnough { missing: unknowns.len(), parity: rows.len() };
-        let (rows, inverse) = solvable(&rows, &unknowns, data.len()).ok_or(not_enough)?;
+        let not_enough = NotEnoughParity { missing: unknowns.len(), parity: rows.len() };
+        let (rows, inverse) = find_solvable_rows(&rows, &unknowns, data.len()).ok_or(not_enough)?;
 
         let mut factors = Vec::with_capacity(survivors.len() + rows.len());
         for &i in &survivors {
             let by_row = |k: usize| {
-                rows.iter()
-                    .enumerate()
-                    .fold(0, |sum, (j, &row)| sum ^ mul(inverse[k][j], weight(row, i, data.len())))
+                rows.iter().enumerate().fold(0, |sum, (j, &row)| {
+                    sum ^ mul(inverse[k][j], coefficient(row, i, data.len()))
+                })
             };
             factors.push(std::array::from_fn(by_row));
         }
@@ -210,7 +210,11 @@ impl Plan {
 
 /// The first choice among `rows` that can be solved for the unknowns, with the inverse of its
 /// matrix. Choices go in order, so that P, whose factors are all one, is used where it is left.
-fn solvable(rows: &[usize], unknowns: &[usize], columns: usize) -> Option<(Vec<usize>, Matrix)> {
+fn find_solvable_rows(
+    rows: &[usize],
+    unknowns: &[usize],
+    columns: usize,
+) -> Option<(Vec<usize>, Matrix)> {
     let choices = (0usize..1 << rows.len())
         .rev()
         .filter(|choice| choice.count_ones() as usize == unknowns.len());
@@ -222,7 +226,7 @@ fn solvable(rows: &[usize], unknowns: &[usize], columns: usize) -> Option<(Vec<u
         let mut equations = Matrix::default();
         for (equation, &row) in equations.iter_mut().zip(&chosen) {
             for (factor, &unknown) in equation.iter_mut().zip(unknowns) {
-                *factor = weight(row, unknown, columns);
+                *factor = coefficient(row, unknown, columns);
             }
         }
         matrix::invert(equations, unknowns.len()).map(|inverse| (chosen, inverse))

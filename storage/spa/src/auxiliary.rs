@@ -241,8 +241,8 @@ pub(crate) fn clear_labels(device: &dyn Device) -> Result<(), Error> {
     for start in label::offsets(device.size()) {
         device.write_at(start, &wiped).map_err(failed)?;
     }
-    if device.size() > l2arc::HEADER_AT + label::SIZE {
-        device.write_at(l2arc::HEADER_AT, &wiped).map_err(failed)?;
+    if device.size() > l2arc::HEADER_OFFSET + label::SIZE {
+        device.write_at(l2arc::HEADER_OFFSET, &wiped).map_err(failed)?;
     }
     device.flush().map_err(failed)
 }

@@ -146,7 +146,7 @@ impl TxgCommitter<'_> {
 
     /// Writes a sign of life into one label of a leaf; gives whether the leaf took it.
     pub fn write_heartbeat(uberblock: &Uberblock, leaf: &Leaf, copy: u32) -> bool {
-        let within = label::sign_offset(leaf.ashift().get().into());
+        let within = label::heartbeat_offset(leaf.ashift().get().into());
         label_offsets(leaf, [copy])
             .any(|start| write_uberblock_slot(uberblock, leaf, start + within).is_ok())
     }
@@ -213,7 +213,7 @@ struct LabelWrite {
 /// What the label of a leaf says: the pool, and of its vdevs the one that the leaf is part of.
 pub fn leaf_label_config(pool: &PoolConfig, top: &VdevConfig, leaf: &VdevConfig) -> LabelConfig {
     let pool = PoolConfig { tree: Some(top.clone()), ..pool.clone() };
-    LabelConfig::of_leaf(pool, leaf.guid, leaf.is_spare)
+    LabelConfig::for_leaf(pool, leaf.guid, leaf.is_spare)
 }
 
 /// The leaves that have a device with labels of its own.

@@ -86,7 +86,7 @@ impl DedupLogs {
         let mut found = Vec::new();
         for (words, value) in &mut self.entries {
             let key = DedupKey::from_words(words)?;
-            for copies in value.take_unreferenced() {
+            for copies in value.remove_unreferenced() {
                 found.push(key.pointer(checksum, &copies)?);
             }
         }

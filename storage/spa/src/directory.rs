@@ -66,7 +66,7 @@ pub(crate) fn read_packed_nvlist(object: &Object) -> Result<Nvlist, Error> {
     let mut bonus = Reader::new("packed list's size", object.bonus(), object.bonus_order());
     let size = bonus.u64()?;
     if size > MAX_LIST_SIZE {
-        return Err(bonus.broken(8, "a packed list is at most 64 MiB", size).into());
+        return Err(bonus.corrupt_field(8, "a packed list is at most 64 MiB", size).into());
     }
     let mut bytes = vec![0; usize::try_from(size).unwrap_or(0)];
     object.read(0, &mut bytes)?;

@@ -159,6 +159,6 @@ impl Pool {
             return Ok(None);
         };
         let bytes: Vec<u8> = entry.u64s().iter().flat_map(|word| word.to_le_bytes()).collect();
-        Ok(Some(Uberblock::expect(&bytes)?))
+        Ok(Some(Uberblock::parse_required(&bytes)?))
     }
 }

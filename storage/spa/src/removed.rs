@@ -48,7 +48,7 @@ fn read_mapping(mos: &Objset, indirect: Indirect) -> Result<IndirectMapping, Err
     let mut bonus = Reader::new("mapping header", object.bonus(), object.bonus_order());
     let header = MappingHeader::read(&mut bonus)?;
     if header.size() > MAX_MAPPING_SIZE {
-        return Err(bonus.broken(0, "a mapping is at most 4 GiB", header.size()).into());
+        return Err(bonus.corrupt_field(0, "a mapping is at most 4 GiB", header.size()).into());
     }
     let size = usize::try_from(header.size()).unwrap_or(0);
     let mut segments = Vec::new();

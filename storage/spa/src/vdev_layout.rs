@@ -103,7 +103,7 @@ pub fn top_vdev_config(
         }
         VdevLayout::Draid(DraidLayout { parity, data, spares }) => {
             let width = u32::try_from(drives.len()).unwrap_or(u32::MAX);
-            let shape = DraidShape::planned(width, data, parity, spares);
+            let shape = DraidShape::with_fewest_groups(width, data, parity, spares);
             config.nparity = Some(parity.into());
             config.draid = Some(Draid {
                 data: data.into(),

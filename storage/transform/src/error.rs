@@ -25,19 +25,19 @@ pub enum Error {
         rule: &'static str,
     },
     /// Corrupt: a message authentication code does not fit the bytes it protects.
-    #[error("the authentication code of {what} does not match")]
-    Forged {
+    #[error("the authentication code of {structure} does not match")]
+    MacMismatch {
         /// What it protects.
-        what: &'static str,
+        structure: &'static str,
     },
     /// The key given does not open the wrapped key.
     #[error("the key does not open this dataset")]
     WrongKey,
     /// A key as the user gave it has not the form that the dataset wants.
-    #[error("the key is not {wanted}")]
-    KeyForm {
+    #[error("the key is not {expected}")]
+    KeyFormat {
         /// The form wanted, in words.
-        wanted: &'static str,
+        expected: &'static str,
     },
     /// A salted checksum was asked for without the pool's salt.
     #[error("checksum {checksum} needs the pool's salt")]

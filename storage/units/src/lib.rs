@@ -12,5 +12,5 @@ mod zbookmark;
 
 pub use address::{Ashift, MetaslabId, Sectors, VdevId};
 pub use number::{BlockId, Guid, Level, ObjectId, ObjsetId, Txg};
-pub use size::{bytes as human_bytes, parse_binary, parse_bytes};
+pub use size::{human_bytes, parse_binary, parse_bytes};
 pub use zbookmark::Zbookmark;

@@ -4,7 +4,7 @@ const UNITS: [&str; 7] = ["", "K", "M", "G", "T", "P", "E"];
 
 /// `bytes` in the short form of the field's own tools: three or four digits and a binary unit
 /// ("68.4T", "128K", "512").
-pub fn bytes(count: u64) -> String {
+pub fn human_bytes(count: u64) -> String {
     let power = (count.max(1).ilog2() / 10) as usize;
     let unit = 1_u64 << (10 * power);
     let whole = count / unit;
@@ -66,10 +66,10 @@ fn parse(text: &str, knows_decimal: bool) -> Option<u64> {
 
 #[cfg(test)]
 mod tests {
-    use super::{bytes, parse_binary, parse_bytes};
+    use super::{human_bytes, parse_binary, parse_bytes};
 
     #[test]
-    fn sizes_read_as_the_fields_tools_print_them() {
+    fn sizes_match_zfs_tool_output() {
         for (count, text) in [
             (0, "0"),
             (512, "512"),
@@ -81,12 +81,12 @@ mod tests {
             (1_229_824, "1.17M"),
             (u64::MAX, "16.0E"),
         ] {
-            assert_eq!(bytes(count), text);
+            assert_eq!(human_bytes(count), text);
         }
     }
 
     #[test]
-    fn units_decimal_and_binary_are_told_apart() {
+    fn decimal_and_binary_units_are_distinguished() {
         assert_eq!(parse_bytes("4TB"), Some(4_000_000_000_000));
         assert_eq!(parse_bytes("4TiB"), Some(4 << 40));
         assert_eq!(parse_bytes("4T"), Some(4 << 40));

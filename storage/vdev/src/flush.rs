@@ -122,7 +122,7 @@ fn is_recoverable(node: &VdevNode, hit: &dyn Fn(&Leaf) -> bool) -> bool {
 /// How many children a node can do without.
 fn redundancy(node: &VdevNode) -> usize {
     let parity = match &node.kind {
-        NodeKind::Raidz(raidz, _) => raidz.now().parity(),
+        NodeKind::Raidz(raidz, _) => raidz.current().parity(),
         NodeKind::Draid(draid, _) => draid.shape().parity,
         _ => return node.replica_count().saturating_sub(1),
     };

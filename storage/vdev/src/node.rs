@@ -229,7 +229,7 @@ impl VdevNode {
     /// log2 of the sector.
     pub fn ashift(&self) -> Ashift {
         match &self.kind {
-            NodeKind::Raidz(raidz, _) => raidz.now().ashift(),
+            NodeKind::Raidz(raidz, _) => raidz.current().ashift(),
             NodeKind::Draid(draid, _) => draid.ashift(),
             _ => self.leaves().first().map_or(Ashift::MIN, |leaf| leaf.ashift()),
         }
@@ -244,7 +244,7 @@ impl VdevNode {
                 gone() == sides.len()
             }
             NodeKind::Raidz(raidz, _) => {
-                gone() > usize::try_from(raidz.now().parity()).unwrap_or(0)
+                gone() > usize::try_from(raidz.current().parity()).unwrap_or(0)
             }
             NodeKind::Draid(draid, _) => {
                 gone() > usize::try_from(draid.shape().parity).unwrap_or(0)

@@ -29,7 +29,7 @@ impl FatTable {
                 let zero = BlockId::new(0);
                 let missing = Error::MissingBlock { zbookmark: object.zbookmark(zero) };
                 let Some(word) = self.embedded_word(index) else { return Err(missing) };
-                pointers::pointer(&self.block, self.block.order(), word)
+                pointers::read_pointer(&self.block, self.block.order(), word)
                     .map_err(|error| corrupt_error(object, zero, error))
             }
             Table::External { first, next, .. } => {
@@ -48,13 +48,13 @@ impl FatTable {
 
     fn embedded_word(&self, index: u64) -> Option<usize> {
         let index = Some(index).filter(|index| *index < self.header.table_len())?;
-        usize::try_from(index).ok()?.checked_add(self.header.embedded_at())
+        usize::try_from(index).ok()?.checked_add(self.header.embedded_start())
     }
 
     fn load_pointer(&self, object: &Object, first: BlockId, index: u64) -> Result<BlockId> {
         let (block, word) = pointer_position(&self.header, first, index);
         let content = self.block(object, block)?;
-        pointers::pointer(&content, content.order(), word)
+        pointers::read_pointer(&content, content.order(), word)
             .map_err(|error| corrupt_error(object, block, error))
     }
 

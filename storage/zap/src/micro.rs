@@ -69,10 +69,10 @@ fn build_index(block: &Block) -> Vec<IndexEntry> {
     let table = parse_micro(block);
     let seat = |(at, entry): (usize, MicroEntry<'_>)| {
         let name = normalize(entry.name, table.normalization);
-        let hash = hash::of_name(table.salt, Flags::default(), &name);
+        let hash = hash::hash_name(table.salt, Flags::default(), &name);
         (ZapCursor { hash, collision: entry.collision }, at)
     };
-    let mut seats: Vec<IndexEntry> = table.numbered().map(seat).collect();
+    let mut seats: Vec<IndexEntry> = table.numbered_entries().map(seat).collect();
     seats.sort_unstable();
     seats
 }

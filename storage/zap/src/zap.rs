@@ -151,7 +151,7 @@ impl Zap {
 
     /// The hash of a name.
     pub(crate) fn hash(&self, name: &[u8]) -> u64 {
-        hash::of_name(self.0.salt, self.0.flags, &normalize(name, self.0.normalization))
+        hash::hash_name(self.0.salt, self.0.flags, &normalize(name, self.0.normalization))
     }
 
     /// The value of a name, byte for byte.
@@ -197,7 +197,7 @@ impl Zap {
         }
         let now = self.current()?;
         let ZapKind::Fat(fat) = &*now else { return Ok(None) };
-        let hash = hash::of_words(self.0.salt, self.0.flags, words);
+        let hash = hash::hash_words(self.0.salt, self.0.flags, words);
         let Some((bytes, count)) = encode_words(words) else { return Ok(None) };
         let (number, block) = fat.leaf(&self.0.object, hash)?;
         let told = |error| corrupt_error(&self.0.object, number, error);
@@ -246,7 +246,9 @@ impl Zap {
                 continue;
             }
             let same = match wanted.matching {
-                Matching::Exact => leaf.name_is(&entry, &wanted.nul_terminated).map_err(told)?,
+                Matching::Exact => {
+                    leaf.name_matches(&entry, &wanted.nul_terminated).map_err(told)?
+                }
                 _ => wanted.matches(trim_nul(&leaf.name(&entry).map_err(told)?)),
             };
             if same {
@@ -288,7 +290,7 @@ impl<'a> NameQuery<'a> {
         let normalization = match matching {
             Matching::Exact => Normalization::default(),
             Matching::Normalized => table,
-            Matching::NormalizedCase => table.with_case(),
+            Matching::NormalizedCase => table.without_case_folding(),
         };
         let mut nul_terminated = name.to_vec();
         nul_terminated.push(0);

@@ -147,7 +147,7 @@ mod tests {
                 let size = if index == 0 { first * MIN_BLOCK_SIZE } else { block_size_for(block.records.len()) };
                 assert!(size <= MAX_BLOCK_SIZE && block.records.len() <= record_capacity(size));
                 let mut reader = Reader::new("test", &block.records, Order::Little);
-                while reader.left() > 0 {
+                while reader.remaining() > 0 {
                     let record = Record::read(&mut reader).unwrap();
                     seq += 1;
                     assert_eq!(record.seq, seq);

@@ -4,7 +4,7 @@ use std::collections::HashSet;
 
 use ondisk::blkptr::Regular;
 use ondisk::objset::LogHeader;
-use ondisk::zil::{Chain, Pointed, Record, Verifier};
+use ondisk::zil::{Chain, Record, RecordBlocks, Verifier};
 use ondisk::{Blkptr, Checksum, Dva, Reader as Cursor};
 use units::{BlockId, ObjectId, ObjsetId, Txg, Zbookmark};
 use zio::{Reader, Sink, Writer};
@@ -19,7 +19,7 @@ enum ChainItem<'a> {
     /// A block of the chain, before it is read: the last one was never written.
     Block(&'a Regular, Verifier),
     /// A record, by its number, and the blocks that it points to.
-    Record(u64, &'a Pointed),
+    Record(u64, &'a RecordBlocks),
 }
 
 /// Whether to go on.
@@ -49,14 +49,14 @@ pub fn claim_log(
     let walked = walk_chain(writer.reader(), objset, header, &mut |met, zbookmark| {
         let own = match met {
             ChainItem::Block(block, _) => Some(block),
-            ChainItem::Record(_, Pointed::Written(block)) => Some(&**block),
-            ChainItem::Record(_, Pointed::Shared(blocks)) => {
+            ChainItem::Record(_, RecordBlocks::Written(block)) => Some(&**block),
+            ChainItem::Record(_, RecordBlocks::Cloned(blocks)) => {
                 if !claim_shared(writer, blocks, first) {
                     return Ok(ChainStep::Stop);
                 }
                 None
             }
-            ChainItem::Record(_, Pointed::Nothing) => None,
+            ChainItem::Record(_, RecordBlocks::None) => None,
         };
         if let Some(block) = own.filter(|block| block.birth >= first) {
             // a write whose block was not finished was never promised
@@ -160,16 +160,16 @@ fn free_log_blocks(
             }
             ChainItem::Block(block, _) => Some(block),
             // what is older is part of the dataset
-            ChainItem::Record(_, Pointed::Written(block)) => {
+            ChainItem::Record(_, RecordBlocks::Written(block)) => {
                 Some(&**block).filter(|block| until.is_none() && block.birth >= header.claim_txg)
             }
-            ChainItem::Record(_, Pointed::Shared(blocks)) => {
+            ChainItem::Record(_, RecordBlocks::Cloned(blocks)) => {
                 if !header.claim_txg.is_zero() {
                     unwanted.extend_from_slice(blocks);
                 }
                 None
             }
-            ChainItem::Record(_, Pointed::Nothing) => None,
+            ChainItem::Record(_, RecordBlocks::None) => None,
         };
         if let Some(block) = own
             && block.dvas[0].is_some_and(|dva| known.insert(dva))
@@ -196,7 +196,7 @@ fn walk_chain(
     let mut next = header.chain.clone();
     for _ in 0..MAX_LOG_BLOCKS {
         let Blkptr::Regular(block) = &next else { return Ok(()) };
-        let verifier = Verifier::of(block);
+        let verifier = Verifier::from_pointer(block);
         let zbookmark = Zbookmark::new(
             objset,
             ObjectId::META,
@@ -219,9 +219,9 @@ fn walk_chain(
         let front = block.checksum == Checksum::Zilog2;
         let Ok((chain, records)) = Chain::split(&bytes, block.order, front) else { return Ok(()) };
         let mut cursor = Cursor::new("log block", records, block.order);
-        while cursor.left() > 0 {
+        while cursor.remaining() > 0 {
             let Ok((seq, _)) = Record::peek(&cursor) else { return Ok(()) };
-            let Ok(found) = Record::pointed(&mut cursor) else { return Ok(()) };
+            let Ok(found) = Record::read_blocks(&mut cursor) else { return Ok(()) };
             if seq > last_record
                 || visit(ChainItem::Record(seq, &found), zbookmark)? == ChainStep::Stop
             {
@@ -229,7 +229,7 @@ fn walk_chain(
             }
         }
         match &chain.next {
-            Blkptr::Regular(after) if Verifier::of(after) == verifier.next() => {}
+            Blkptr::Regular(after) if Verifier::from_pointer(after) == verifier.next() => {}
             _ => return Ok(()),
         }
         next = chain.next;

@@ -328,7 +328,7 @@ impl IntentLog {
         tx: &Tx,
     ) -> Result<Vec<Regular>, Error> {
         let mut chain = vec![first];
-        let mut verifier = Verifier::of(&first);
+        let mut verifier = Verifier::from_pointer(&first);
         let sizes = plan.blocks.iter().skip(1).map(|block| block_size_for(block.records.len()));
         for size in sizes.chain([last]) {
             verifier = verifier.next();
@@ -366,7 +366,7 @@ impl IntentLog {
         bytes.extend_from_slice(&chain.encode());
         bytes.extend_from_slice(&filled.records);
         bytes.resize(block.psize as usize, 0);
-        let zbookmark = self.zbookmark(Verifier::of(block));
+        let zbookmark = self.zbookmark(Verifier::from_pointer(block));
         Ok(self.writer.write_log_block(block, bytes, self.objset.key(), zbookmark)?)
     }
 

@@ -157,7 +157,7 @@ impl LogReader {
 
     fn read_block(&mut self) -> Result<CurrentBlock, LogEnd> {
         let Blkptr::Regular(pointer) = &self.next_pointer else { return Err(LogEnd::Claimed) };
-        let verifier = Verifier::of(pointer);
+        let verifier = Verifier::from_pointer(pointer);
         let place = Zbookmark::new(
             self.objset,
             ObjectId::META,
@@ -230,7 +230,7 @@ impl CurrentBlock {
         let (chain, _) = current.split_chain()?;
         // the pointer to the next block is made with this block and belongs to its chain
         match &chain.next {
-            Blkptr::Regular(next) if Verifier::of(next) == verifier.next() => Ok(current),
+            Blkptr::Regular(next) if Verifier::from_pointer(next) == verifier.next() => Ok(current),
             _ => Err(Error::Chain { zbookmark: place }),
         }
     }
@@ -254,7 +254,7 @@ impl CurrentBlock {
             let (_, records) = self.split_chain()?;
             let mut reader = Reader::new("log block", records, self.block.order());
             reader.seek(self.offset);
-            if reader.left() == 0 {
+            if reader.remaining() == 0 {
                 return Ok(None);
             }
             let (seq, txg) = Record::peek(&reader).map_err(|error| self.structure_error(error))?;
@@ -266,7 +266,7 @@ impl CurrentBlock {
                 Record::read(&mut reader).map(Some)
             };
             let record = record.map_err(|error| self.structure_error(error))?;
-            self.offset = reader.at();
+            self.offset = reader.position();
             if record.is_some() {
                 return Ok(record);
             }

@@ -58,7 +58,7 @@ impl GangReader<'_> {
             return Err(vdev::Error::InvalidAddress("a gang block is too deep".to_owned()));
         }
         let (_, header) = self.read_header(dva, block)?;
-        for part in header.present() {
+        for part in header.present_pieces() {
             let Blkptr::Regular(part) = part else {
                 return Err(vdev::Error::InvalidAddress(
                     "a part of a gang block is none".to_owned(),

@@ -144,7 +144,7 @@ impl Writer {
         let zbookmark = Zbookmark::default();
         if block.is_gang() && depth <= MAX_DEPTH {
             match self.read_gang_header(block, zbookmark) {
-                Ok(header) => header.present().for_each(|piece| {
+                Ok(header) => header.present_pieces().for_each(|piece| {
                     if let Blkptr::Regular(piece) = piece {
                         self.free_copies_at_depth(piece, txg, depth + 1);
                     }

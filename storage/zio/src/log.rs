@@ -98,7 +98,7 @@ impl Writer {
             }
             bytes = out;
         }
-        let verifier = Verifier::of(block).words();
+        let verifier = Verifier::from_pointer(block).words();
         let sealed = embedded::seal(&mut bytes, &verifier, Checksum::Zilog2, encrypted);
         assert!(sealed.is_some(), "a log block has room for its seal");
         let used = self.used_length(block, &bytes);
@@ -145,7 +145,7 @@ impl Writer {
             self.with_loaded_metaslabs(zbookmark, || self.allocator().claim(&dva, txg))?;
         }
         if block.is_gang() && depth <= MAX_DEPTH {
-            for piece in self.reader().gang_header(block, zbookmark)?.present() {
+            for piece in self.reader().gang_header(block, zbookmark)?.present_pieces() {
                 if let Blkptr::Regular(piece) = piece {
                     self.claim_at_depth(piece, txg, zbookmark, depth + 1)?;
                 }

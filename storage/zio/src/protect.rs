@@ -54,18 +54,18 @@ pub(crate) fn protect_block(
 ) -> Result<Protection, Error> {
     let order = Order::Little;
     if request.level.get() > 0 {
-        let mac = mac::pointers(request.data, INDIRECT_MAC_VERSION, order);
+        let mac = mac::pointers_mac(request.data, INDIRECT_MAC_VERSION, order);
         return Ok(Protection::Indirect { mac });
     }
     if request.kind == ObjectType::OBJSET {
-        let (portable, local) = mac::objset(key, stored, order)?;
+        let (portable, local) = mac::objset_macs(key, stored, order)?;
         if let Some(place) = stored.get_mut(OBJSET_MACS) {
             place.copy_from_slice([portable, local].as_flattened());
         }
         return Ok(Protection::Objset);
     }
-    let Some(layout) = Layout::of(request.kind) else {
-        return Ok(Protection::Authenticated { mac: mac::leaf(key, stored) });
+    let Some(layout) = Layout::for_object_type(request.kind) else {
+        return Ok(Protection::Authenticated { mac: mac::leaf_mac(key, stored) });
     };
     let params = fresh(stored);
     let mut ciphered = vec![0; stored.len()];

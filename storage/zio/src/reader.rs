@@ -282,7 +282,7 @@ impl Reader {
         if block.checksum.is_embedded() {
             // a log block's place is told by all four words, also where others have a MAC in two
             let verifier = match block.checksum {
-                Checksum::Zilog | Checksum::Zilog2 => Verifier::of(block).words(),
+                Checksum::Zilog | Checksum::Zilog2 => Verifier::from_pointer(block).words(),
                 _ => block.sum,
             };
             return embedded::verify(bytes, &verifier, block.checksum, half);
@@ -328,7 +328,7 @@ impl Reader {
         let failed = |error| Error::Transform { zbookmark: place, why: error };
         match (block.protection, key) {
             (Protection::Encrypted { salt, iv, mac }, Some(key)) => {
-                let layout = Layout::of(block.kind).unwrap_or(Layout::Whole);
+                let layout = Layout::for_object_type(block.kind).unwrap_or(Layout::Whole);
                 let mut params = Params { salt, iv, mac };
                 if layout == Layout::Log {
                     params = params.for_log(&stored).map_err(failed)?;
@@ -536,7 +536,7 @@ fn decompress(
         // an embedded or a raw-received block may be padded, never cut
         if stored.len() < lsize {
             let error = ondisk::Error::Rule {
-                what: "block pointer",
+                structure: "block pointer",
                 at: 48,
                 rule: "an uncompressed block is stored whole",
                 found: stored.len() as u64,

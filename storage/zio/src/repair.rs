@@ -54,7 +54,7 @@ impl<'a> BlockRepair<'a> {
         if block.is_gang() && depth <= MAX_DEPTH {
             let (bytes, header) = self.reader.gang_header_bytes(block, zbookmark)?;
             read += self.queue_copies(block, HEADER_SIZE, || Ok(bytes))?;
-            for piece in header.present() {
+            for piece in header.present_pieces() {
                 if let Blkptr::Regular(piece) = piece {
                     read += self.add_at_depth(piece, zbookmark, depth + 1)?;
                 }

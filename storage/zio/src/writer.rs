@@ -125,7 +125,7 @@ impl Writer {
         if !block.has_half_sum() {
             return Ok(sum);
         }
-        let [first, second] = checksum::keep_half(block.checksum, &sum);
+        let [first, second] = checksum::truncate_sum(block.checksum, &sum);
         Ok([first, second, 0, 0])
     }
 

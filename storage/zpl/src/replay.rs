@@ -80,7 +80,7 @@ impl FsInner {
             Body::Link { dir, object, name } => self.apply_link(*dir, *object, name),
             Body::Rename(rename) => self.apply_rename(rename),
             Body::Write(write) => self.apply_write(write, block),
-            Body::WritePlaced { object, offset, length } => {
+            Body::WriteSynced { object, offset, length } => {
                 let change = self.file_overlay_mut(*object)?;
                 change.extend_size(offset.saturating_add(*length));
                 Ok(())

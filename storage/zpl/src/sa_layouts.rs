@@ -63,7 +63,7 @@ fn add_layout_locked(
             tx,
         )?;
     }
-    let numbers: Vec<u16> = values.iter().map(|value| value.registered.number).collect();
+    let numbers: Vec<u16> = values.iter().map(|value| value.registration.number).collect();
     let layout = schema.registry().layout(&numbers);
     let bytes = numbers.iter().flat_map(|number| number.to_be_bytes()).collect();
     let table = Zap::open(objset.object(tables.layouts)?)?;

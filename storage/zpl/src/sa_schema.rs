@@ -5,7 +5,7 @@
 use std::sync::OnceLock;
 
 use dmu::Objset;
-use ondisk::sa::{Attribute, Attributes, Header, Layout, Registered, Registry, Value};
+use ondisk::sa::{Attribute, Attributes, Header, Layout, Registration, Registry, Value};
 use ondisk::{ObjectType, Order};
 use parking_lot::Mutex;
 use units::ObjectId;
@@ -41,13 +41,13 @@ pub(crate) struct SaObjects {
     pub(crate) registry: ObjectId,
     pub(crate) layouts: ObjectId,
     /// Attributes that have a number which is not in the registry yet.
-    pub(crate) unregistered: Vec<(Attribute, Registered)>,
+    pub(crate) unregistered: Vec<(Attribute, Registration)>,
 }
 
 impl SaSchema {
     /// A dataset's whose tables are empty.
     pub(crate) fn empty(version: u64, master: ObjectId) -> Self {
-        let new = (0..).zip(Attribute::ALL).map(|(at, one)| (*one, one.registered(at))).collect();
+        let new = (0..).zip(Attribute::ALL).map(|(at, one)| (*one, one.registration(at))).collect();
         Self::new(
             version,
             Registry::standard(),
@@ -76,7 +76,7 @@ impl SaSchema {
         let mut schema = Self::empty(version, master);
         if registry.exists() {
             let mut known = read_registry(objset, registry)?;
-            let new = known.complete();
+            let new = known.register_missing();
             schema = Self::new(
                 version,
                 known,
@@ -118,9 +118,9 @@ impl SaSchema {
     }
 
     /// What the dataset's registry says, or will say, of an attribute.
-    pub(crate) fn registered(&self, attribute: Attribute) -> Registered {
+    pub(crate) fn registered(&self, attribute: Attribute) -> Registration {
         let number = self.registry.number(attribute).unwrap_or(attribute as u16);
-        self.registry.registered(number).unwrap_or(attribute.registered(number))
+        self.registry.registration(number).unwrap_or(attribute.registration(number))
     }
 
     pub(crate) fn registry(&self) -> &Registry {
@@ -130,7 +130,9 @@ impl SaSchema {
     /// The number of the layout that has just these attributes.
     pub(crate) fn find_layout(&self, values: &[Value]) -> Option<u16> {
         let is = |slot: &LayoutSlot| match slot.get().map(|layout| &**layout) {
-            Some(Ok(layout)) => layout.is(values.iter().map(|value| value.registered.number)),
+            Some(Ok(layout)) => {
+                layout.has_numbers(values.iter().map(|value| value.registration.number))
+            }
             _ => false,
         };
         let numbered = self.layouts.iter().enumerate().skip(usize::from(FIRST_LAYOUT));
@@ -156,7 +158,7 @@ impl SaSchema {
             Some(Ok(layout)) => Ok(Attributes::new(bytes, header, layout)),
             Some(Err(why)) => Err(why.clone()),
             None => Err(ondisk::Error::Unknown {
-                what: "system attributes",
+                structure: "system attributes",
                 field: "layout",
                 found: header.layout.into(),
             }),

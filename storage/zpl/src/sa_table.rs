@@ -115,8 +115,8 @@ impl SaTable {
         };
         let legacy = Attribute::ALL.iter().zip(sa_schema::ZNODE_ATTRIBUTES);
         let values = legacy.map(|(known, number)| {
-            let (registered, bytes) = (known.registered(number), bytes(*known));
-            Value { known: Some(*known), registered, bytes }
+            let (registered, bytes) = (known.registration(number), bytes(*known));
+            Value { attribute: Some(*known), registration: registered, bytes }
         });
         Self { values: values.collect(), ..Self::new(schema, ObjectType::ZNODE, 1) }
     }
@@ -184,7 +184,7 @@ impl SaTable {
     }
 
     fn find_value(&self, attribute: Attribute) -> Option<&Value> {
-        self.values.iter().find(|value| value.known == Some(attribute))
+        self.values.iter().find(|value| value.attribute == Some(attribute))
     }
 
     /// The bytes of an attribute.
@@ -213,7 +213,8 @@ impl SaTable {
 
     /// Sets an attribute; one that was not there comes last. False where a legacy znode has none.
     pub(crate) fn set(&mut self, attribute: Attribute, bytes: Vec<u8>) -> bool {
-        if let Some(value) = self.values.iter_mut().find(|value| value.known == Some(attribute)) {
+        if let Some(value) = self.values.iter_mut().find(|value| value.attribute == Some(attribute))
+        {
             if value.bytes.len() != bytes.len() {
                 self.layouts = None;
             }
@@ -224,7 +225,7 @@ impl SaTable {
             return false;
         }
         let registered = self.schema.registered(attribute);
-        self.values.push(Value { known: Some(attribute), registered, bytes });
+        self.values.push(Value { attribute: Some(attribute), registration: registered, bytes });
         self.layouts = None;
         true
     }
@@ -240,7 +241,7 @@ impl SaTable {
 
     /// The same as [`SaTable::set`]; what has the same length is written where it is.
     fn set_bytes(&mut self, attribute: Attribute, bytes: &[u8]) -> bool {
-        let known = self.values.iter_mut().find(|value| value.known == Some(attribute));
+        let known = self.values.iter_mut().find(|value| value.attribute == Some(attribute));
         match known.filter(|value| value.bytes.len() == bytes.len()) {
             Some(value) => {
                 value.bytes.copy_from_slice(bytes);
@@ -259,8 +260,12 @@ impl SaTable {
     pub(crate) fn insert_after(&mut self, (attribute, word): (Attribute, u64), before: Attribute) {
         let registered = self.schema.registered(attribute);
         let known = Some(attribute);
-        let value = Value { known, registered, bytes: word.to_le_bytes().to_vec() };
-        let at = self.values.iter().position(|value| value.known == Some(before));
+        let value = Value {
+            attribute: known,
+            registration: registered,
+            bytes: word.to_le_bytes().to_vec(),
+        };
+        let at = self.values.iter().position(|value| value.attribute == Some(before));
         let at = at.map_or(self.values.len(), |at| at.saturating_add(1));
         self.values.insert(at.min(self.values.len()), value);
         self.layouts = None;
@@ -287,10 +292,10 @@ impl SaTable {
         if self.layouts.is_some() || self.is_legacy() {
             return Ok(());
         }
-        self.bonus_count = sa::fitting(&self.values, self.bonus_capacity);
+        self.bonus_count = sa::count_fitting(&self.values, self.bonus_capacity);
         if self.bonus_count < self.values.len() {
             self.bonus_count =
-                sa::fitting(&self.values, self.bonus_capacity.saturating_sub(Blkptr::SIZE));
+                sa::count_fitting(&self.values, self.bonus_capacity.saturating_sub(Blkptr::SIZE));
         }
         let (bonus, spill) = self.values.split_at_checked(self.bonus_count).unwrap_or((&[], &[]));
         let mut layout = |values: &[Value]| match self.schema.find_layout(values) {

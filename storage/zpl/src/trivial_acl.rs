@@ -3,7 +3,7 @@
 //! Every file has an ACL that says at least what its mode says. On Linux nobody sets another one,
 //! but files from other systems may have it: chmod then leaves just what the mode says.
 
-use ondisk::acl::{Entry, Who};
+use ondisk::acl::{Entry, Principal};
 
 const READ: u32 = 0x1;
 const WRITE_DATA: u32 = 0x2;
@@ -41,17 +41,17 @@ pub(crate) fn acl_from_mode(mode: u32, is_directory: bool) -> Vec<Entry> {
     };
     // what a class is denied must be said before a wider class is allowed it
     let before = [
-        (Who::Owner, ALLOW, each(&|owner, group, others| owner && !group && others)),
-        (Who::Owner, DENY, each(&|owner, group, others| !owner && (group || others))),
-        (Who::Group, DENY, each(&|_, group, others| !group && others)),
+        (Principal::Owner, ALLOW, each(&|owner, group, others| owner && !group && others)),
+        (Principal::Owner, DENY, each(&|owner, group, others| !owner && (group || others))),
+        (Principal::Group, DENY, each(&|_, group, others| !group && others)),
     ];
     let before = before.into_iter().filter(|row| row.2 != 0);
     let after = [
-        (Who::Owner, ALLOW, mask(owner) | EVERYONE_RIGHTS | OWNER_RIGHTS),
-        (Who::Group, ALLOW, mask(group) | EVERYONE_RIGHTS),
-        (Who::Everyone, ALLOW, mask(others) | EVERYONE_RIGHTS),
+        (Principal::Owner, ALLOW, mask(owner) | EVERYONE_RIGHTS | OWNER_RIGHTS),
+        (Principal::Group, ALLOW, mask(group) | EVERYONE_RIGHTS),
+        (Principal::Everyone, ALLOW, mask(others) | EVERYONE_RIGHTS),
     ];
-    let entry = |(who, kind, mask)| Entry { who, kind, flags: 0, mask, object: None };
+    let entry = |(who, kind, mask)| Entry { principal: who, kind, flags: 0, mask, object: None };
     before.chain(after).map(entry).collect()
 }
 
@@ -59,13 +59,13 @@ pub(crate) fn acl_from_mode(mode: u32, is_directory: bool) -> Vec<Entry> {
 pub(crate) fn mode_from_acl(entries: &[Entry], mode: u32, owner: u64, group: u64) -> (u32, bool) {
     let (mut out, mut seen, mut is_denied) = (mode & !0o777, 0_u32, false);
     for entry in entries.iter().filter(|entry| entry.flags & INHERIT_ONLY == 0) {
-        let classes: u32 = match entry.who {
-            Who::Owner => 0o700,
-            Who::User(who) if who == owner => 0o700,
-            Who::Group => 0o070,
-            Who::NamedGroup(who) if who == group => 0o070,
-            Who::Everyone => 0o777,
-            Who::User(_) | Who::NamedGroup(_) => {
+        let classes: u32 = match entry.principal {
+            Principal::Owner => 0o700,
+            Principal::User(who) if who == owner => 0o700,
+            Principal::Group => 0o070,
+            Principal::NamedGroup(who) if who == group => 0o070,
+            Principal::Everyone => 0o777,
+            Principal::User(_) | Principal::NamedGroup(_) => {
                 is_denied |= entry.kind == DENY && entry.mask & EXECUTE != 0;
                 continue;
             }
@@ -85,12 +85,13 @@ pub(crate) fn mode_from_acl(entries: &[Entry], mode: u32, owner: u64, group: u64
 /// Whether an ACL says no more than a mode can.
 pub(crate) fn is_trivial(entries: &[Entry]) -> bool {
     entries.iter().all(|entry| {
-        let who = matches!(entry.who, Who::Owner | Who::Group | Who::Everyone);
+        let who =
+            matches!(entry.principal, Principal::Owner | Principal::Group | Principal::Everyone);
         let deletes = entry.mask & DELETE != 0
             || entry.mask & DELETE_CHILD != 0 && entry.mask & WRITE_DATA == 0;
         // nobody may be denied to see the ACL, and nobody but the owner may change it
         let rights = match entry.kind {
-            ALLOW => entry.who == Who::Owner || entry.mask & OWNER_RIGHTS == 0,
+            ALLOW => entry.principal == Principal::Owner || entry.mask & OWNER_RIGHTS == 0,
             DENY => entry.mask & (READ_ACL | READ_ATTRIBUTES) == 0,
             _ => true,
         };

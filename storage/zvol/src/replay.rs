@@ -25,7 +25,7 @@ pub(crate) fn apply_log(log: &mut LogReader) -> (LogExtents, ReplaySummary) {
         let Ok(entry) = entry else { break }; // the stop tells it
         match &entry.record.body {
             Body::Write(write) => apply_write(&mut data, write, entry.block.as_ref()),
-            Body::WritePlaced { .. } => {}
+            Body::WriteSynced { .. } => {}
             Body::Truncate { offset, length, .. } => {
                 data.insert(*offset, offset.saturating_add(*length), ExtentContent::Zeros);
             }

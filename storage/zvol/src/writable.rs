@@ -263,7 +263,7 @@ impl WritableVolume {
                     at = at.saturating_add(*block_size);
                 }
             }
-            Body::WritePlaced { .. } => {}
+            Body::WriteSynced { .. } => {}
             _ => {
                 return Err(Error::UnexpectedRecord {
                     objset: self.objset.id(),

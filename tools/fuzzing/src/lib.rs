@@ -64,8 +64,8 @@ fn read_structures<T>(
 ) {
     let mut reader = Reader::new("fuzzed", data, order);
     let mut at = usize::MAX;
-    while reader.left() > 0 && reader.at() != at {
-        at = reader.at();
+    while reader.remaining() > 0 && reader.position() != at {
+        at = reader.position();
         if read(&mut reader).is_err() {
             break;
         }

@@ -6,7 +6,7 @@ use ondisk::indirect::{Birth, Condensing, Mapping, MappingHeader, Removing};
 use ondisk::l2arc::{Header, LogBlock};
 use ondisk::label::{BootEnv, Label, LabelConfig, PoolConfig};
 use ondisk::nvlist::{Encoding, Nvlist};
-use ondisk::spacemap::{Entries, SpaceMapHeader, unflushed};
+use ondisk::spacemap::{Entries, SpaceMapHeader, parse_unflushed_txgs};
 use ondisk::uberblock::Uberblock;
 
 use crate::{BYTE_ORDERS, read_structures};
@@ -50,7 +50,7 @@ pub fn label(data: &[u8]) {
 
 /// An uberblock.
 pub fn uberblock(data: &[u8]) {
-    let _ = (Uberblock::parse(data), Uberblock::expect(data));
+    let _ = (Uberblock::parse(data), Uberblock::parse_required(data));
 }
 
 /// What a drive of the read cache says of itself, and of what it holds.
@@ -64,7 +64,7 @@ pub fn l2arc(data: &[u8]) {
 /// A gang header.
 pub fn gang(data: &[u8]) {
     for order in BYTE_ORDERS {
-        let _ = GangHeader::parse(data, order).map(|header| header.present().count());
+        let _ = GangHeader::parse(data, order).map(|header| header.present_pieces().count());
     }
 }
 
@@ -77,7 +77,7 @@ pub fn spacemap(data: &[u8]) {
                 let _ = entry.bytes(shift, u64::MAX / 2);
             }
         }
-        let _ = unflushed(data, order);
+        let _ = parse_unflushed_txgs(data, order);
     }
 }
 

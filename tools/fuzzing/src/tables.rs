@@ -34,7 +34,7 @@ pub fn leaf(data: &[u8]) {
         let chains = [0, 1 << 63, u64::MAX].map(|hash| leaf.chain(hash).flatten());
         for entry in leaf.entries().flatten().chain(chains.into_iter().flatten()) {
             let _ = (leaf.name(&entry), leaf.key(&entry), leaf.value(&entry));
-            let _ = leaf.name_is(&entry, b"name");
+            let _ = leaf.name_matches(&entry, b"name");
         }
     }
 }

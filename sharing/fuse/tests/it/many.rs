@@ -92,9 +92,9 @@ impl MountedPool {
 
     fn run(pool: Pool) -> Self {
         let stop = Arc::new(AtomicBool::new(false));
-        let (pool, ends) = (pool.clone(), Arc::clone(&stop));
+        let (syncing, stopped) = (pool.clone(), Arc::clone(&stop));
         let writing = std::thread::spawn(move || {
-            let _ = pool.run_txg_sync(Duration::from_millis(100), &ends);
+            let _ = syncing.run_txg_sync(Duration::from_millis(100), &stopped);
         });
         while !pool.has_sync_thread() {
             std::thread::yield_now();

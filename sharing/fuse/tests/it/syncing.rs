@@ -48,9 +48,10 @@ impl SyncMount {
         let scratch_dir = fixtures::scratch_dir(&format!("syncing-{name}"));
         let dir = scratch_dir.join("mnt");
         let (mount, _) = fuse::mount_filesystem(&live, &dir, &MountOptions::default()).unwrap();
-        let (stop, pool) = (Arc::new(AtomicBool::new(false)), pool.clone());
-        let ends = Arc::clone(&stop);
-        let writer = std::thread::spawn(move || drop(pool.run_txg_sync(LONG_TXG_TIMEOUT, &ends)));
+        let stop = Arc::new(AtomicBool::new(false));
+        let (syncing, stopped) = (pool.clone(), Arc::clone(&stop));
+        let writer =
+            std::thread::spawn(move || drop(syncing.run_txg_sync(LONG_TXG_TIMEOUT, &stopped)));
         while !pool.has_sync_thread() {
             std::thread::yield_now();
         }

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use device::Device;
 use ondisk::Checksum;
-use ondisk::l2arc::{HEADER_AT, Header};
+use ondisk::l2arc::{HEADER_OFFSET, Header};
 use parking_lot::Mutex;
 use transform::checksum::embedded;
 use units::{Ashift, Guid};
@@ -127,8 +127,8 @@ impl CacheDevice {
     /// The header on it, if one stands there that is whole.
     pub(super) fn read_header(&self) -> Option<Header> {
         let mut bytes = vec![0; usize::try_from(header_size(self.ashift)).ok()?];
-        self.device.read_at(HEADER_AT, &mut bytes).ok()?;
-        let sealed = embedded::verify(&bytes, &[HEADER_AT, 0, 0, 0], Checksum::Label, false);
+        self.device.read_at(HEADER_OFFSET, &mut bytes).ok()?;
+        let sealed = embedded::verify(&bytes, &[HEADER_OFFSET, 0, 0, 0], Checksum::Label, false);
         if sealed { Header::parse(&bytes).ok() } else { None }
     }
 
@@ -137,9 +137,9 @@ impl CacheDevice {
         let mut bytes = vec![0; usize::try_from(header_size(self.ashift)).unwrap_or(0)];
         let fields = header.encode();
         bytes[..fields.len()].copy_from_slice(&fields);
-        let sealed = embedded::seal(&mut bytes, &[HEADER_AT, 0, 0, 0], Checksum::Label, false);
+        let sealed = embedded::seal(&mut bytes, &[HEADER_OFFSET, 0, 0, 0], Checksum::Label, false);
         assert!(sealed.is_some(), "a sector has room for its checksum");
-        self.write(HEADER_AT, &bytes)
+        self.write(HEADER_OFFSET, &bytes)
     }
 
     /// Writes; true if that could be done.

@@ -28,7 +28,7 @@ impl QueuedBlock {
             compression: Some(block.compression),
             metadata,
             protected: !matches!(block.protection, Protection::None | Protection::Indirect { .. }),
-            at: 0,
+            offset: 0,
         };
         let mut copy = buffer::alloc(stored.len());
         copy.copy_from_slice(stored);

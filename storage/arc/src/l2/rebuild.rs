@@ -68,8 +68,8 @@ enum LogLineage {
 /// Whether a header is this drive's, in this pool, as it is now.
 fn is_header_current(header: &Header, pen: &RingWriter, pool: Guid, drive: Guid) -> bool {
     let (ring, log) = (&pen.ring, header.logs[0]);
-    let hand = log.at.saturating_add(log.psize.into());
-    (header.pool, header.drive) == (pool, drive)
+    let hand = log.offset.saturating_add(log.psize.into());
+    (header.pool, header.device) == (pool, drive)
         && header.log_entries == pen.entries_per_log
         && (header.start, header.end) == (ring.start, ring.end)
         && (ring.start..=ring.end).contains(&header.evict)
@@ -79,7 +79,7 @@ fn is_header_current(header: &Header, pen: &RingWriter, pool: Guid, drive: Guid)
 /// Takes up the ring where it was left. False: it cannot have been so.
 fn resume_ring(pen: &mut RingWriter, header: &Header, drive: &CacheDevice) -> bool {
     let log = header.logs[0];
-    let hand = (log.at + u64::from(log.psize)).max(pen.ring.start);
+    let hand = (log.offset + u64::from(log.psize)).max(pen.ring.start);
     if hand != drive.ashift.round_up(hand) || header.evict != drive.ashift.round_up(header.evict) {
         return false;
     }
@@ -106,7 +106,7 @@ fn follow_log(
     // each lies behind all that the one before tells of: so this ends
     let mut last = 0;
     loop {
-        let end = this.at.saturating_add(this.psize.into());
+        let end = this.offset.saturating_add(this.psize.into());
         if !pen.ring.contains(this.payload_start, end) || pen.ring.distance_behind_hand(end) < last
         {
             return LogLineage::Current;
@@ -121,15 +121,15 @@ fn follow_log(
         pen.log_blocks.push_front(this);
         let ring = &pen.ring;
         let told = |entry: &Entry| {
-            let end = entry.at.checked_add(entry.psize.into())?;
-            let named = (BlockKey::new(entry.dva, entry.birth), entry.at, entry.psize);
-            ring.contains(entry.at, end).then_some(named)
+            let end = entry.offset.checked_add(entry.psize.into())?;
+            let named = (BlockKey::new(entry.dva, entry.birth), entry.offset, entry.psize);
+            ring.contains(entry.offset, end).then_some(named)
         };
         let blocks: Vec<LoggedBlock> = block.entries.iter().rev().filter_map(told).collect();
         if !take(&blocks) {
             return LogLineage::Current;
         }
-        (this, next) = (next, block.before);
+        (this, next) = (next, block.previous);
     }
 }
 
@@ -139,7 +139,7 @@ fn read_log_block(drive: &CacheDevice, pointer: &LogPointer, entries: u64) -> Op
         return None;
     }
     let mut stored = vec![0; size];
-    if drive.device.read_at(pointer.at, &mut stored).is_err() {
+    if drive.device.read_at(pointer.offset, &mut stored).is_err() {
         drive.record_read_error();
         return None;
     }

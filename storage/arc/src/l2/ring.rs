@@ -31,7 +31,7 @@ impl Ring {
     /// An empty one on a drive of that many bytes.
     pub(super) fn new(size: u64, ashift: Ashift) -> Option<Self> {
         use ondisk::label;
-        let start = l2arc::HEADER_AT + header_size(ashift);
+        let start = l2arc::HEADER_OFFSET + header_size(ashift);
         let end = label::usable_size(size).checked_sub(2 * label::SIZE)?;
         let fits = end.checked_sub(start)? >= MIN_SIZE;
         fits.then_some(Self { start, end, hand: start, evict_end: start, is_first_sweep: true })

@@ -298,7 +298,7 @@ fn corrupt_device(seed: u64, image: &Bytes) -> Arc<dyn Device> {
         0 => seed.next_u64(),
         1 => seed.next_below(DEVICE_SIZE),
         2 => seed.next_below(DEVICE_SIZE) & !4095,
-        _ => header.logs[0].at,
+        _ => header.logs[0].offset,
     };
     let (first, second) = (anywhere(&mut seed), anywhere(&mut seed));
     let (third, flag) = (anywhere(&mut seed), seed.chance_percent(50));
@@ -306,24 +306,24 @@ fn corrupt_device(seed: u64, image: &Bytes) -> Arc<dyn Device> {
         0 => header.evict = first,
         1 => (header.evict, header.first_sweep) = (first, flag),
         2 => header.logs[0].payload_start = first,
-        3 => (header.logs[1].at, header.logs[1].payload_start) = (first, second),
+        3 => (header.logs[1].offset, header.logs[1].payload_start) = (first, second),
         _ => {
             // a log block that leads anywhere, itself among that, and tells of anything
             let pointer = &mut header.logs[0];
             let mut stored = vec![0; pointer.psize as usize];
-            device.read_at(pointer.at, &mut stored).unwrap();
+            device.read_at(pointer.offset, &mut stored).unwrap();
             let mut plain = vec![0; LogBlock::SIZE];
             let method = pointer.compression.unwrap();
             transform::compress::decompress(method, &stored, &mut plain).unwrap();
             let mut block = LogBlock::parse(&plain, 5).unwrap();
-            (block.before.at, block.before.payload_start) = (first, second);
-            block.entries[2].at = third;
+            (block.previous.offset, block.previous.payload_start) = (first, second);
+            block.entries[2].offset = third;
             block.entries[3].psize = 16 << 20;
             let short = transform::compress::compress(method, 0, &block.encode(), stored.len());
             stored.fill(0);
             let short = short.unwrap();
             stored[..short.len()].copy_from_slice(&short);
-            device.write_at(pointer.at, &stored).unwrap();
+            device.write_at(pointer.offset, &stored).unwrap();
             pointer.sum = super::writer::log_checksum(&stored);
         }
     }
@@ -398,7 +398,7 @@ fn the_header_is_openzfs_s_own() {
     assert_eq!(ours, *real);
     let pen = drive.writer.lock();
     assert_eq!((header.start, header.end), (pen.ring.start, pen.ring.end));
-    assert_eq!(pen.header(header.pool, header.drive), header, "so it begins");
+    assert_eq!(pen.header(header.pool, header.device), header, "so it begins");
 }
 
 #[test]

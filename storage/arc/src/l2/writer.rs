@@ -59,7 +59,7 @@ impl RingWriter {
     pub(super) fn header(&self, pool: Guid, drive: Guid) -> Header {
         Header {
             pool,
-            drive,
+            device: drive,
             log_entries: self.entries_per_log,
             evict: self.ring.evict_end,
             first_sweep: self.ring.is_first_sweep,
@@ -124,7 +124,7 @@ impl RingWriter {
         if next != self.ring {
             gone.into_iter().for_each(evict);
             self.log_blocks
-                .retain(|log| next.contains(log.payload_start, log.at + u64::from(log.psize)));
+                .retain(|log| next.contains(log.payload_start, log.offset + u64::from(log.psize)));
             self.ring = next;
             self.is_header_stale = true;
         }
@@ -145,7 +145,7 @@ impl RingWriter {
         let at = self.ring.hand;
         self.append_bytes(&offer.stored, ashift, out);
         if self.entries_per_log > 0 {
-            self.entries.push(Entry { at, ..offer.entry });
+            self.entries.push(Entry { offset: at, ..offer.entry });
             if self.entries.len() as u64 >= self.entries_per_log {
                 self.write_log_block(ashift, out);
             }
@@ -163,9 +163,9 @@ impl RingWriter {
 
     fn write_log_block(&mut self, ashift: Ashift, out: &mut Vec<u8>) {
         let entries = std::mem::take(&mut self.entries);
-        let start = entries.first().map_or(self.ring.hand, |entry| entry.at);
+        let start = entries.first().map_or(self.ring.hand, |entry| entry.offset);
         let payload = entries.iter().map(|entry| ashift.round_up(entry.psize.into())).sum();
-        let plain = LogBlock { before: self.newest_logs[1], entries }.encode();
+        let plain = LogBlock { previous: self.newest_logs[1], entries }.encode();
         let room = LogBlock::SIZE - usize::try_from(ashift.bytes()).unwrap_or(0);
         let short = compress::compress(Compression::Lz4, 0, &plain, room);
         let method = if short.is_some() { Compression::Lz4 } else { Compression::Off };
@@ -173,7 +173,7 @@ impl RingWriter {
         let size = allocated_size(ashift, &stored);
         stored.resize(usize::try_from(size).unwrap_or(0), 0);
         let pointer = LogPointer {
-            at: self.ring.hand,
+            offset: self.ring.hand,
             payload_size: payload,
             payload_start: start,
             lsize: u32::try_from(LogBlock::SIZE).unwrap_or(0),

@@ -113,10 +113,10 @@ impl EncodingStats {
             self.mismatches.push(format!("{zbookmark}: {chain:?}"));
         }
         let mut reader = Reader::new("log block", records, Order::Little);
-        while reader.left() > 0 {
-            let start = reader.at();
+        while reader.remaining() > 0 {
+            let start = reader.position();
             let record = Record::read(&mut reader).unwrap();
-            let mut wanted = records[start..reader.at()].to_vec();
+            let mut wanted = records[start..reader.position()].to_vec();
             if matches!(&record.body, Body::Write(write) if write.data.is_some()) {
                 // a pointer that is not made
                 wanted[64..192].fill(0);

@@ -43,8 +43,8 @@ fn reencoded_kind(object: &Object) -> Option<&'static str> {
             let micro = Micro::parse(&block, block.order()).unwrap();
             let mut ours =
                 MicroMut::init(&mut made, block.order(), micro.salt, micro.normalization);
-            for (number, entry) in micro.numbered() {
-                ours.put(number, &entry);
+            for (number, entry) in micro.numbered_entries() {
+                ours.set_entry(number, &entry);
             }
             "micro"
         }

@@ -57,16 +57,16 @@ pub fn enable(change: &SyncTaskContext<'_>, feature: &Feature) -> Result<()> {
     if refcount(change.mos, feature)?.is_some() {
         return Ok(());
     }
-    for needed in feature.needs.iter().filter_map(|name| Feature::by_name(name)) {
+    for needed in feature.dependencies.iter().filter_map(|name| Feature::by_name(name)) {
         enable(change, needed)?;
     }
-    let about = [feature.about.as_bytes(), &[0]].concat();
+    let about = [feature.description.as_bytes(), &[0]].concat();
     change.update(
         feature_zap(change, FEATURE_DESCRIPTIONS)?,
         feature.guid,
         &ZapValue::new(1, about),
     )?;
-    set_refcount(change, feature, feature.at_once.into())?;
+    set_refcount(change, feature, feature.active_on_enable.into())?;
     if is_enabled(change, guid::ENABLED_TXG)? {
         let times = match change.lookup_u64(POOL_DIRECTORY, FEATURE_ENABLED_TXG)? {
             Some(times) => ObjectId::new(times),

@@ -109,7 +109,7 @@ fn entry_row(entry: Entry, shift: u32, start: u64) -> Option<Facts> {
             let offset = format!("{offset:#x}");
             Some(json!({ "action": action, "offset": offset, "length": length }))
         }
-        Entry::Note { txg, pass, .. } => {
+        Entry::Debug { txg, pass, .. } => {
             Some(json!({ "action": "in txg", "txg": txg.get(), "pass": pass }))
         }
         Entry::Padding => None,

@@ -138,7 +138,7 @@ impl EncryptionOptions {
         let stretching = Pbkdf2Params { salt, iterations };
         let wrapping =
             format.derive_wrapping_key(secret, stretching).map_err(|error| match error {
-                transform::Error::KeyForm { wanted } => {
+                transform::Error::KeyFormat { expected: wanted } => {
                     Error::InvalidKey { dataset: name.to_owned(), expected: wanted.to_owned() }
                 }
                 error => encryption_error(name, &error.to_string()),

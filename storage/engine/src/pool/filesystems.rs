@@ -149,7 +149,7 @@ pub(super) fn init_filesystem(
 ) -> zpl::Result<()> {
     let flags = ZplAccounting::new(owned, world).objset_flags();
     set.edit_header(tx, move |header| header.flags = flags);
-    let version = version::filesystem(owned.config().version);
+    let version = version::filesystem_version(owned.config().version);
     let new = new_fs_options(
         world.znode_time(),
         naming,

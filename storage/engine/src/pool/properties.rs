@@ -194,7 +194,7 @@ fn with_dependencies(names: &[&str]) -> Vec<&'static Feature> {
     let mut wanted = names.to_vec();
     let mut at = 0;
     while let Some(name) = wanted.get(at) {
-        let needs = Feature::by_name(name).map_or(&[][..], |feature| feature.needs);
+        let needs = Feature::by_name(name).map_or(&[][..], |feature| feature.dependencies);
         wanted.extend(needs);
         at += 1;
         let mut seen = std::collections::BTreeSet::new();

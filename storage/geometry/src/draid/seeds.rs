@@ -7,7 +7,7 @@
 //! Learnt from: `vdev_draid.c` of OpenZFS 2.3.2. Proved by: `every_permutation_has_its_sum`.
 
 /// Children of the first row.
-pub(super) const FEWEST_CHILDREN: u32 = 2;
+pub(super) const MIN_CHILDREN: u32 = 2;
 
 /// Seed and sum for each number of children from [`FEWEST_CHILDREN`] on.
 #[rustfmt::skip]

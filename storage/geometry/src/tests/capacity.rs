@@ -19,21 +19,21 @@ fn raidz(children: u32, parity: u32, shift: u64) -> Layout {
     Layout::Raidz(Raidz::new(children, parity, ashift(shift)).unwrap().into())
 }
 
-fn grown(children: u32, parity: u32, finished: &[Txg], reflow: Option<Reflow>) -> Layout {
+fn expanded_raidz(children: u32, parity: u32, finished: &[Txg], reflow: Option<Reflow>) -> Layout {
     let now = Raidz::new(children, parity, ashift(12)).unwrap();
     Layout::Raidz(Expandable::new(now, finished, reflow).unwrap())
 }
 
 fn draid(children: u32, data: u32, parity: u32, spares: u32) -> Layout {
-    let shape = DraidShape::planned(children, data, parity, spares);
+    let shape = DraidShape::with_fewest_groups(children, data, parity, spares);
     Layout::Draid(Draid::new(shape, ashift(12)).unwrap())
 }
 
 /// One vdev of a fixture: layout, bytes of each drive, and from its label asize and metaslab shift.
-type Given = (Layout, u64, u64, u32);
+type FixtureVdev = (Layout, u64, u64, u32);
 
 /// Vdevs, SIZE, USED + AVAIL.
-fn check(vdevs: &[Given], size: u64, usable: u64) {
+fn check(vdevs: &[FixtureVdev], size: u64, usable: u64) {
     let mut spaces = Vec::new();
     for (layout, drive, asize, shift) in vdevs {
         assert_eq!(vdev_space(layout, leaf_space(*drive).unwrap()), *asize);
@@ -41,11 +41,11 @@ fn check(vdevs: &[Given], size: u64, usable: u64) {
         spaces.push(Vdev::new(layout, *asize, *shift, Class::Normal));
     }
     let pool = Pool::new(&spaces, SlopRule::Since2_1);
-    assert_eq!((pool.size, pool.usable(0, 0)), (size, usable));
+    assert_eq!((pool.size, pool.usable_space(0, 0)), (size, usable));
 }
 
 #[test]
-fn real_pools_hold_what_is_computed() {
+fn real_pools_have_the_computed_capacity() {
     let mib = 1 << 20;
     check(&[(plain(9), 96 * mib, 95944704, 24)], 83886080, 41943040);
     check(&[(plain(12), 128 * mib, 129499136, 24)], 117440512, 58720256);
@@ -73,33 +73,33 @@ fn real_pools_hold_what_is_computed() {
 }
 
 #[test]
-fn a_widened_raidz_counts_as_it_was_made() {
-    let widened = grown(4, 1, &[Txg::new(43)], None);
+fn expanded_raidz_keeps_original_deflate_ratio() {
+    let widened = expanded_raidz(4, 1, &[Txg::new(43)], None);
     check(&[(widened, 96 << 20, 383778816, 25)], 369098752, 122912768);
     let reflow = Some(Reflow { offset: 135790592, scratch: false });
-    check(&[(grown(6, 2, &[], reflow), 96 << 20, 479723520, 25)], 469762048, 143785984);
+    check(&[(expanded_raidz(6, 2, &[], reflow), 96 << 20, 479723520, 25)], 469762048, 143785984);
 }
 
 #[test]
-fn savings_and_holds_change_what_is_usable() {
+fn savings_and_deferred_frees_change_usable_space() {
     let vdev = |asize| Vdev::new(&plain(12), asize, 24, Class::Normal);
     // a pool with 1 MiB of cloned blocks, and one with a checkpoint
     let cloned = Pool::new(&[vdev(129499136)], SlopRule::Since2_1);
-    assert_eq!(cloned.usable(1 << 20, 0), 59768832);
+    assert_eq!(cloned.usable_space(1 << 20, 0), 59768832);
     let checkpoint = Pool::new(&[vdev(95944704)], SlopRule::Since2_1);
-    assert_eq!(checkpoint.usable(0, 1695744), 40247296);
+    assert_eq!(checkpoint.usable_space(0, 1695744), 40247296);
     // one with 28644 bytes of frees put off to the next txg
     let raidz = Vdev::new(&raidz(3, 1, 9), 187170816, 24, Class::Normal);
     let deferred = Pool::new(&[raidz], SlopRule::Since2_1);
-    assert_eq!((deferred.size, deferred.usable(0, 28644)), (184549376, 61427740));
+    assert_eq!((deferred.size, deferred.usable_space(0, 28644)), (184549376, 61427740));
 }
 
 #[test]
-fn special_vdevs_count_in_the_size_only_and_logs_nowhere() {
+fn special_vdevs_add_size_only_logs_nothing() {
     let class = |class| Vdev::new(&plain(12), 62390272, 24, class);
     let vdevs = [Class::Normal, Class::Normal, Class::Special, Class::Log].map(class);
     let pool = Pool::new(&vdevs, SlopRule::Since2_1);
-    assert_eq!((pool.size, pool.usable(0, 0)), (150994944, 50331648));
+    assert_eq!((pool.size, pool.usable_space(0, 0)), (150994944, 50331648));
 }
 
 #[test]
@@ -122,7 +122,7 @@ fn metaslabs_grow_with_the_vdev() {
 }
 
 #[test]
-fn large_pools_keep_back_128_gib_and_give_the_log_a_metaslab() {
+fn large_pools_reserve_slop_and_a_log_metaslab() {
     let tib = 1_u64 << 40;
     let vdev = Vdev::new(&plain(12), 100 * tib, metaslab_shift(100 * tib), Class::Normal);
     assert_eq!((vdev.metaslabs, vdev.log_deflated), (6400, 16 << 30));
@@ -146,7 +146,7 @@ fn metaslabs_of_a_draid_are_whole_rows() {
 }
 
 #[test]
-fn drives_too_small_are_refused() {
+fn too_small_devices_are_refused() {
     assert_eq!(leaf_space((64 << 20) - 1), None);
     assert_eq!(leaf_space((64 << 20) + 5), Some((64 << 20) - (9 << 19)));
 }

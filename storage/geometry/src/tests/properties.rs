@@ -128,7 +128,7 @@ proptest! {
         group in 0_u64..200, rows_left in 1_u64..40, size in 1_usize..600_000,
     ) {
         let children = (data + parity + spares + extra).max(2);
-        let shape = DraidShape::planned(children, data, parity, spares);
+        let shape = DraidShape::with_fewest_groups(children, data, parity, spares);
         let ashift = Ashift::new(12).unwrap();
         let draid = Draid::new(shape, ashift).unwrap();
         // near the end of a group, so that many blocks cross into the next
@@ -159,16 +159,16 @@ proptest! {
         let size = size % (2 * MAX_BLOCK);
         for offset in [offset, offset & !511, offset & !511 & ((1 << 62) - 1)] {
             let _ = moving.map(Block { offset, size }, Txg::new(birth));
-            let _ = moving.now().map(Block { offset, size });
+            let _ = moving.current().map(Block { offset, size });
         }
         let _ = moving.asize(offset, Txg::new(birth));
     }
 }
 
 #[test]
-fn one_whole_slice_of_a_draid_is_covered_once() {
+fn draid_slice_is_covered_exactly_once() {
     let ashift = Ashift::new(16).unwrap();
-    let draid = Draid::new(DraidShape::planned(8, 3, 1, 1), ashift).unwrap();
+    let draid = Draid::new(DraidShape::with_fewest_groups(8, 3, 1, 1), ashift).unwrap();
     assert_eq!(draid.shape().groups, 7);
     let mut seen = BTreeSet::new();
     let mut offset = 0;
@@ -190,7 +190,7 @@ fn one_whole_slice_of_a_draid_is_covered_once() {
 }
 
 #[test]
-fn shapes_that_cannot_be_are_refused() {
+fn invalid_shapes_are_refused() {
     let ashift = Ashift::new(12).unwrap();
     for (children, parity) in [(0, 0), (3, 0), (1, 1), (3, 3), (5, 4), (256, 1)] {
         let refused = Err(Error::RaidzShape { children, parity });
@@ -216,22 +216,22 @@ fn shapes_that_cannot_be_are_refused() {
 }
 
 #[test]
-fn addresses_that_cannot_be_are_refused() {
+fn invalid_addresses_are_refused() {
     let ashift = Ashift::new(12).unwrap();
     let raidz = Raidz::new(5, 2, ashift).unwrap();
     let refused = |offset, size| raidz.map(Block { offset, size }).unwrap_err();
     assert_eq!(refused(512, 512), Error::Unaligned { offset: 512, unit: 4096 });
     assert_eq!(refused(0, 0), Error::Size { size: 0 });
     assert_eq!(refused(0, MAX_BLOCK + 1), Error::Size { size: MAX_BLOCK + 1 });
-    assert_eq!(refused(1 << 63, 512), Error::TooFar { offset: 1 << 63 });
-    let draid = Draid::new(DraidShape::planned(8, 3, 1, 1), ashift).unwrap();
+    assert_eq!(refused(1 << 63, 512), Error::OffsetTooLarge { offset: 1 << 63 });
+    let draid = Draid::new(DraidShape::with_fewest_groups(8, 3, 1, 1), ashift).unwrap();
     let error = draid.map(Block { offset: 4096, size: 512 }).unwrap_err();
     assert_eq!(error, Error::Unaligned { offset: 4096, unit: 4 << 12 });
     assert_eq!(draid.spare_child(1, 0), None);
 }
 
 #[test]
-fn the_word_in_the_uberblock_is_taken_apart() {
+fn uberblock_reflow_word_is_decoded() {
     // as a real pool had it: state 4, offset 135790592
     let word = (4 << 55) | (135790592 >> 9);
     let reflow = Reflow { offset: 135790592, scratch: false };
@@ -241,7 +241,7 @@ fn the_word_in_the_uberblock_is_taken_apart() {
 }
 
 #[test]
-fn scratch_columns_are_in_the_boot_area() {
+fn scratch_columns_lie_in_the_boot_area() {
     let now = Raidz::new(4, 1, Ashift::new(12).unwrap()).unwrap();
     let reflow = Reflow { offset: 4 * (7 << 19), scratch: true };
     let moving = Expandable::new(now, &[], Some(reflow)).unwrap();

@@ -1,7 +1,8 @@
 //! Access control lists to bytes, least significant byte first.
 
 use super::{
-    EVERYONE, Entry, GROUP, IDENTIFIER_GROUP, OWNER, PosixEntry, Who, ZnodeAcl, is_object, is_short,
+    EVERYONE, Entry, GROUP, IDENTIFIER_GROUP, OWNER, PosixEntry, Principal, ZnodeAcl, is_object,
+    is_short,
 };
 use crate::{Order, Reader};
 
@@ -9,24 +10,24 @@ impl Entry {
     /// The flags with the bits that say who.
     const fn all_flags(&self) -> u16 {
         self.flags
-            | match self.who {
-                Who::Owner => OWNER,
-                Who::Group => GROUP | IDENTIFIER_GROUP,
-                Who::Everyone => EVERYONE,
-                Who::User(_) => 0,
-                Who::NamedGroup(_) => IDENTIFIER_GROUP,
+            | match self.principal {
+                Principal::Owner => OWNER,
+                Principal::Group => GROUP | IDENTIFIER_GROUP,
+                Principal::Everyone => EVERYONE,
+                Principal::User(_) => 0,
+                Principal::NamedGroup(_) => IDENTIFIER_GROUP,
             }
     }
 
     /// Whom it names; all ones where that is nobody.
     const fn fuid(&self) -> u64 {
-        match self.who {
-            Who::User(fuid) | Who::NamedGroup(fuid) => fuid,
-            Who::Owner | Who::Group | Who::Everyone => u64::MAX,
+        match self.principal {
+            Principal::User(fuid) | Principal::NamedGroup(fuid) => fuid,
+            Principal::Owner | Principal::Group | Principal::Everyone => u64::MAX,
         }
     }
 
-    fn put(&self, out: &mut Vec<u8>) {
+    fn append_to(&self, out: &mut Vec<u8>) {
         out.extend(self.kind.to_le_bytes());
         out.extend(self.all_flags().to_le_bytes());
         out.extend(self.mask.to_le_bytes());
@@ -43,7 +44,7 @@ impl Entry {
 pub fn encode(entries: &[Entry]) -> Vec<u8> {
     let mut out = Vec::with_capacity(entries.len().saturating_mul(16));
     for entry in entries {
-        entry.put(&mut out);
+        entry.append_to(&mut out);
     }
     out
 }
@@ -64,9 +65,9 @@ pub fn encode_old(entries: &[Entry]) -> Vec<u8> {
 pub(crate) fn to_little(bytes: &[u8]) -> Vec<u8> {
     let mut reader = Reader::new("ACL", bytes, Order::Big);
     let mut out = Vec::with_capacity(bytes.len());
-    while reader.left() > 0 {
+    while reader.remaining() > 0 {
         match Entry::read(&mut reader) {
-            Ok(entry) => entry.put(&mut out),
+            Ok(entry) => entry.append_to(&mut out),
             Err(_) => return bytes.to_vec(),
         }
     }

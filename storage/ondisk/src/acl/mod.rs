@@ -32,7 +32,7 @@ const IDENTIFIER_GROUP: u16 = 0x40;
 const EVERYONE: u16 = 0x4000;
 
 /// No list is longer; a bound for what a damaged count may ask of memory.
-const MOST_ENTRIES: u64 = 65536;
+const MAX_ENTRIES: u64 = 65536;
 
 /// The ACL in a legacy znode.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -89,7 +89,7 @@ impl ZnodeAcl {
 
 /// Of whom an entry speaks.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub enum Who {
+pub enum Principal {
     /// owner@
     Owner,
     /// group@
@@ -106,7 +106,7 @@ pub enum Who {
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Entry {
     /// Of whom it speaks.
-    pub who: Who,
+    pub principal: Principal,
     /// 0 allow, 1 deny, 2 audit, 3 alarm; above: kinds of CIFS.
     pub kind: u16,
     /// Inheritance and the like, without the bits that say who.
@@ -118,17 +118,17 @@ pub struct Entry {
 }
 
 impl Entry {
-    fn who(flags: u16, fuid: u64) -> Who {
+    fn principal_from(flags: u16, fuid: u64) -> Principal {
         match flags & (OWNER | GROUP | EVERYONE | IDENTIFIER_GROUP) {
-            OWNER => Who::Owner,
-            flags if flags == GROUP | IDENTIFIER_GROUP || flags == GROUP => Who::Group,
-            EVERYONE => Who::Everyone,
-            IDENTIFIER_GROUP => Who::NamedGroup(fuid),
-            _ => Who::User(fuid),
+            OWNER => Principal::Owner,
+            flags if flags == GROUP | IDENTIFIER_GROUP || flags == GROUP => Principal::Group,
+            EVERYONE => Principal::Everyone,
+            IDENTIFIER_GROUP => Principal::NamedGroup(fuid),
+            _ => Principal::User(fuid),
         }
     }
 
-    const fn plain(flags: u16) -> u16 {
+    const fn without_principal_flags(flags: u16) -> u16 {
         flags & !(OWNER | GROUP | EVERYONE | IDENTIFIER_GROUP)
     }
 
@@ -137,8 +137,14 @@ impl Entry {
         let mask = reader.u32()?;
         let flags = reader.u16()?;
         let kind = reader.u16()?;
-        let who = Self::who(flags, fuid.into());
-        Ok(Self { who, kind, flags: Self::plain(flags), mask, object: None })
+        let who = Self::principal_from(flags, fuid.into());
+        Ok(Self {
+            principal: who,
+            kind,
+            flags: Self::without_principal_flags(flags),
+            mask,
+            object: None,
+        })
     }
 
     fn read(reader: &mut Reader<'_>) -> Result<Self> {
@@ -147,14 +153,17 @@ impl Entry {
         let mask = reader.u32()?;
         let fuid = if is_short(kind, flags) { 0 } else { reader.u64()? };
         let object = if is_object(kind) { Some([reader.array()?, reader.array()?]) } else { None };
-        let who = Self::who(flags, fuid);
-        Ok(Self { who, kind, flags: Self::plain(flags), mask, object })
+        let who = Self::principal_from(flags, fuid);
+        Ok(Self { principal: who, kind, flags: Self::without_principal_flags(flags), mask, object })
     }
 }
 
 /// Whether an entry names nobody, and so ends with its mask.
 fn is_short(kind: u16, flags: u16) -> bool {
-    let abstract_who = matches!(Entry::who(flags, 0), Who::Owner | Who::Group | Who::Everyone);
+    let abstract_who = matches!(
+        Entry::principal_from(flags, 0),
+        Principal::Owner | Principal::Group | Principal::Everyone
+    );
     matches!(kind, 0 | 1) && abstract_who && flags & (GROUP | IDENTIFIER_GROUP) != GROUP
 }
 
@@ -165,26 +174,26 @@ const fn is_object(kind: u16) -> bool {
 /// `count` entries of the old kind.
 pub fn parse_old(bytes: &[u8], count: u64, order: Order) -> Result<Vec<Entry>> {
     let mut reader = Reader::new("old ACL", bytes, order);
-    bound(count)?;
+    check_count(count)?;
     (0..count).map(|_| Entry::read_old(&mut reader)).collect()
 }
 
 /// `count` entries of the new kind (also what ZPL_DACL_ACES holds).
 pub fn parse(bytes: &[u8], count: u64, order: Order) -> Result<Vec<Entry>> {
     let mut reader = Reader::new("ACL", bytes, order);
-    bound(count)?;
+    check_count(count)?;
     (0..count).map(|_| Entry::read(&mut reader)).collect()
 }
 
-fn bound(count: u64) -> Result<()> {
-    if count <= MOST_ENTRIES {
+fn check_count(count: u64) -> Result<()> {
+    if count <= MAX_ENTRIES {
         return Ok(());
     }
-    Err(Error::Rule { what: "ACL", at: 0, rule: "it has at most 65536 entries", found: count })
+    Err(Error::Rule { structure: "ACL", at: 0, rule: "it has at most 65536 entries", found: count })
 }
 
 /// The letters of the mask, in the order in which the field prints them.
-const LETTERS: [(char, u32); 14] = [
+const MASK_LETTERS: [(char, u32); 14] = [
     ('r', 0x1),
     ('w', 0x2),
     ('x', 0x20),
@@ -206,15 +215,15 @@ const FLAG_LETTERS: [(char, u16); 7] =
 /// As `getfacl` of the BSDs and `ls -V` of illumos print it: `owner@:rwxp--aARWcCos:-------:allow`.
 impl std::fmt::Display for Entry {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self.who {
-            Who::Owner => f.write_str("owner@")?,
-            Who::Group => f.write_str("group@")?,
-            Who::Everyone => f.write_str("everyone@")?,
-            Who::User(fuid) => write!(f, "user:{fuid}")?,
-            Who::NamedGroup(fuid) => write!(f, "group:{fuid}")?,
+        match self.principal {
+            Principal::Owner => f.write_str("owner@")?,
+            Principal::Group => f.write_str("group@")?,
+            Principal::Everyone => f.write_str("everyone@")?,
+            Principal::User(fuid) => write!(f, "user:{fuid}")?,
+            Principal::NamedGroup(fuid) => write!(f, "group:{fuid}")?,
         }
         let or_dash = |(letter, has): (char, bool)| if has { letter } else { '-' };
-        let mask = LETTERS.map(|(letter, bit)| or_dash((letter, self.mask & bit != 0)));
+        let mask = MASK_LETTERS.map(|(letter, bit)| or_dash((letter, self.mask & bit != 0)));
         let flags = FLAG_LETTERS.map(|(letter, bit)| or_dash((letter, self.flags & bit != 0)));
         let kind = match self.kind {
             0 | 5 | 9 | 11 => "allow",
@@ -244,10 +253,10 @@ pub fn parse_posix(bytes: &[u8]) -> Result<Vec<PosixEntry>> {
     let version = reader.u32()?;
     if version != 2 {
         let found = version.into();
-        return Err(Error::Unknown { what: "POSIX ACL", field: "version", found });
+        return Err(Error::Unknown { structure: "POSIX ACL", field: "version", found });
     }
     let mut out = Vec::new();
-    while reader.left() > 0 {
+    while reader.remaining() > 0 {
         let (tag, permissions, id) = (reader.u16()?, reader.u16()?, reader.u32()?);
         out.push(PosixEntry { tag, permissions, id });
     }

@@ -1,7 +1,7 @@
 //! Lists by hand.
 
 use super::{
-    Entry, PosixEntry, Who, ZnodeAcl, encode, encode_old, encode_posix, parse, parse_old,
+    Entry, PosixEntry, Principal, ZnodeAcl, encode, encode_old, encode_posix, parse, parse_old,
     parse_posix, to_little,
 };
 use crate::{Order, Reader};
@@ -21,9 +21,12 @@ fn entries_of_every_size() {
     bytes.extend([7; 32]);
     bytes.extend(short(0, 0x4000, 0x8));
     let entries = parse(&bytes, 5, Order::Little).expect("entries");
-    let whos: Vec<_> = entries.iter().map(|entry| entry.who).collect();
-    let cifs = Who::NamedGroup((2 << 32) + 513);
-    assert_eq!(whos, [Who::Owner, Who::Group, Who::User(1001), cifs, Who::Everyone]);
+    let whos: Vec<_> = entries.iter().map(|entry| entry.principal).collect();
+    let cifs = Principal::NamedGroup((2 << 32) + 513);
+    assert_eq!(
+        whos,
+        [Principal::Owner, Principal::Group, Principal::User(1001), cifs, Principal::Everyone]
+    );
     assert_eq!(entries[3].object, Some([[7; 16]; 2]));
     assert_eq!(entries[0].to_string(), "owner@:rwxp--aARWcCos:-------:allow");
     assert_eq!(entries[2].to_string(), "user:1001:-w------------:fd-----:deny");
@@ -37,12 +40,13 @@ fn old_entries() {
     bytes.extend(3_u32.to_be_bytes());
     bytes.extend(0x40_u16.to_be_bytes());
     bytes.extend(1_u16.to_be_bytes());
-    let expected = Entry { who: Who::NamedGroup(500), kind: 1, flags: 0, mask: 3, object: None };
+    let expected =
+        Entry { principal: Principal::NamedGroup(500), kind: 1, flags: 0, mask: 3, object: None };
     assert_eq!(parse_old(&bytes, 1, Order::Big), Ok(vec![expected]));
 }
 
 #[test]
-fn the_count_of_a_znode_depends_on_its_version() {
+fn znode_acl_count_depends_on_version() {
     let mut bytes = [0; 88];
     bytes[8] = 6;
     bytes[14] = 3;
@@ -62,7 +66,7 @@ fn posix_entries() {
 }
 
 #[test]
-fn what_was_read_is_encoded_again() {
+fn entries_survive_encoding() {
     let mut bytes = short(0, 0x1000, 0x1e_01bf);
     bytes.extend(short(0, 0x2040, 0x1));
     bytes.extend(short(1, 0x3, 0x2));
@@ -82,13 +86,13 @@ fn what_was_read_is_encoded_again() {
 }
 
 #[test]
-fn entries_of_the_other_order_become_ours() {
+fn big_endian_entries_become_little_endian() {
     let big = [&0_u16.to_be_bytes()[..], &0x1003_u16.to_be_bytes(), &9_u32.to_be_bytes()].concat();
     assert_eq!(to_little(&big), short(0, 0x1003, 9));
 }
 
 #[test]
-fn a_znode_part_is_encoded_again() {
+fn znode_acl_survives_encoding() {
     let mut bytes = [5; 88];
     bytes[12..16].copy_from_slice(&[1, 0, 3, 0]);
     let acl = ZnodeAcl::read(&mut Reader::new("acl", &bytes, Order::Little)).expect("acl");

@@ -7,7 +7,7 @@ const EMBEDDED: u64 = 1 << 39;
 const REDACTED: u64 = 2 << 40;
 const CRYPT: u64 = 1 << 61;
 const DEDUP: u64 = 1 << 62;
-const LITTLE: u64 = 1 << 63;
+const LITTLE_ENDIAN: u64 = 1 << 63;
 
 impl Blkptr {
     /// The bytes as they stand in a little-endian block.
@@ -66,35 +66,35 @@ fn regular_words(block: &Regular) -> [u64; 16] {
         | (u64::from(block.level.get() & 0x1f) << 56)
         | flag(block.protection != Protection::None, CRYPT)
         | flag(block.dedup, DEDUP)
-        | flag(block.order == Order::Little, LITTLE);
+        | flag(block.order == Order::Little, LITTLE_ENDIAN);
     if block.birth_physical != block.birth {
         words[9] = block.birth_physical.get();
     }
     words[10] = block.birth.get();
     words[11] = block.fill;
     [words[12], words[13], words[14], words[15]] = block.sum;
-    protect(&mut words, block);
+    write_protection(&mut words, block);
     words
 }
 
 /// Lays salt, nonce and code where a block of an encrypted dataset has them.
-fn protect(words: &mut [u64; 16], block: &Regular) {
+fn write_protection(words: &mut [u64; 16], block: &Regular) {
     let order = block.order;
     match block.protection {
         Protection::None | Protection::Objset => {}
         Protection::Authenticated { mac } | Protection::Indirect { mac } => {
-            [words[14], words[15]] = halves(mac, order);
+            [words[14], words[15]] = mac_words(mac, order);
         }
         Protection::Encrypted { salt, iv, mac } => {
             let [a, b, c, d, e, f, g, h, rest @ ..] = iv;
-            words[4] = laid(salt, order);
-            words[5] = laid([a, b, c, d, e, f, g, h], order);
+            words[4] = word_from_bytes(salt, order);
+            words[5] = word_from_bytes([a, b, c, d, e, f, g, h], order);
             let rest = match order {
                 Order::Little => u32::from_le_bytes(rest),
                 Order::Big => u32::from_be_bytes(rest),
             };
             words[11] = (block.fill & u64::from(u32::MAX)) | (u64::from(rest) << 32);
-            [words[14], words[15]] = halves(mac, order);
+            [words[14], words[15]] = mac_words(mac, order);
         }
     }
 }
@@ -114,19 +114,19 @@ fn embedded_words(block: &Embedded) -> [u64; 16] {
         | EMBEDDED
         | (u64::from(block.kind.0) << 48)
         | (u64::from(block.level.get() & 0x1f) << 56)
-        | flag(block.order == Order::Little, LITTLE);
+        | flag(block.order == Order::Little, LITTLE_ENDIAN);
     words[10] = block.birth.get();
     words
 }
 
 /// The two words of a code.
-fn halves(mac: [u8; 16], order: Order) -> [u64; 2] {
+fn mac_words(mac: [u8; 16], order: Order) -> [u64; 2] {
     let [a, b, c, d, e, f, g, h, rest @ ..] = mac;
-    [laid([a, b, c, d, e, f, g, h], order), laid(rest, order)]
+    [word_from_bytes([a, b, c, d, e, f, g, h], order), word_from_bytes(rest, order)]
 }
 
 /// Bytes as a machine of that order takes them for a word.
-const fn laid(bytes: [u8; 8], order: Order) -> u64 {
+const fn word_from_bytes(bytes: [u8; 8], order: Order) -> u64 {
     match order {
         Order::Little => u64::from_le_bytes(bytes),
         Order::Big => u64::from_be_bytes(bytes),

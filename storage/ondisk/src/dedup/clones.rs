@@ -23,7 +23,7 @@
 
 use units::{ObjectId, VdevId};
 
-use crate::words::Room;
+use crate::writer::FixedWriter;
 use crate::{Order, Reader, Result};
 
 /// The table of cloned blocks of one vdev.
@@ -56,7 +56,7 @@ impl CloneTable {
         let counts_order = match reader.u64()? {
             0 => Order::Little,
             1 => Order::Big,
-            found => return Err(reader.broken(8, "the byte order is 0 or 1", found)),
+            found => return Err(reader.corrupt_field(8, "the byte order is 0 or 1", found)),
         };
         let total = reader.u64()?;
         let range_size = reader.u64()?;
@@ -68,7 +68,7 @@ impl CloneTable {
     /// The bonus, little-endian.
     pub fn encode(&self) -> [u8; Self::SIZE] {
         let mut bytes = [0; Self::SIZE];
-        Room::new(&mut bytes)
+        FixedWriter::new(&mut bytes)
             .u64(self.entries.get())
             .u64(self.ranges)
             .u64(u64::from(self.counts_order == Order::Big))
@@ -89,7 +89,7 @@ pub fn clone_table_name(vdev: VdevId) -> String {
 pub fn clone_count(value: &[u8], order: Order) -> Result<u64> {
     let mut reader = Reader::new("clone entry", value, order);
     let count = reader.u64()?;
-    reader.all()?;
+    reader.expect_end()?;
     Ok(count)
 }
 
@@ -99,7 +99,7 @@ mod tests {
     use crate::{Order, Reader};
 
     #[test]
-    fn a_table_knows_the_order_of_its_counts() {
+    fn clone_table_stores_byte_order_of_counts() {
         // of fixture `holes-and-clones`, whose table holds 4 blocks, 512K used and 1M saved
         let mut words = [150_u64, 7, 0, 4, 16 << 20, 512 << 10, 1 << 20];
         let bytes = |words: &[u64]| words.iter().flat_map(|w| w.to_le_bytes()).collect::<Vec<_>>();

@@ -21,10 +21,10 @@
 use units::Txg;
 
 use super::{Class, DedupKey, DedupValue, Shape};
-use crate::words::Room;
+use crate::writer::FixedWriter;
 use crate::{Error, Order, Reader, Result};
 
-const WHAT: &str = "dedup log";
+const STRUCTURE: &str = "dedup log";
 
 /// The head of a log.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -49,7 +49,7 @@ impl LogHeader {
         let [version, flags, ..] = info.to_le_bytes();
         if version != 1 {
             let found = u64::from(version);
-            return Err(Error::Unknown { what: WHAT, field: "version", found });
+            return Err(Error::Unknown { structure: STRUCTURE, field: "version", found });
         }
         let length = reader.u64()?;
         let first_txg = Txg::new(reader.u64()?);
@@ -62,7 +62,7 @@ impl LogHeader {
     pub fn encode(&self) -> [u8; Self::SIZE] {
         let flags = u64::from(self.flushing) | (u64::from(self.checkpoint.is_some()) << 1);
         let mut bytes = [0; Self::SIZE];
-        let mut room = Room::new(&mut bytes);
+        let mut room = FixedWriter::new(&mut bytes);
         room.u64(1 | (flags << 8)).u64(self.length).u64(self.first_txg.get());
         for word in self.checkpoint.unwrap_or_default() {
             room.u64(word);
@@ -92,11 +92,11 @@ pub struct Records<'a> {
 impl<'a> Records<'a> {
     /// Over a block of the log.
     pub const fn new(block: &'a [u8], order: Order, shape: Shape) -> Self {
-        Self { reader: Reader::new(WHAT, block, order), shape }
+        Self { reader: Reader::new(STRUCTURE, block, order), shape }
     }
 
     fn record(&mut self) -> Result<Option<LogEntry>> {
-        if self.reader.left() < 8 {
+        if self.reader.remaining() < 8 {
             return Ok(None);
         }
         let [kind, low, high, _, _, _, _, class] = self.reader.u64()?.to_le_bytes();
@@ -105,14 +105,18 @@ impl<'a> Records<'a> {
             1 => {}
             _ => {
                 let found = u64::from(kind);
-                return Err(Error::Unknown { what: WHAT, field: "record type", found });
+                return Err(Error::Unknown { structure: STRUCTURE, field: "record type", found });
             }
         }
         let length = u16::from_le_bytes([low, high]);
         let Some(content) = usize::from(length).checked_sub(8) else {
-            return Err(self.reader.broken(8, "a record holds its own head", u64::from(length)));
+            return Err(self.reader.corrupt_field(
+                8,
+                "a record holds its own head",
+                u64::from(length),
+            ));
         };
-        let mut inner = Reader::new(WHAT, self.reader.take(content)?, self.reader.order());
+        let mut inner = Reader::new(STRUCTURE, self.reader.bytes(content)?, self.reader.order());
         let key = DedupKey::read(&mut inner)?;
         let value = DedupValue::read(&mut inner, self.shape)?;
         Ok(Some(LogEntry { key, value, class: Class::from_number(class) }))
@@ -147,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn records_until_the_first_empty_one() {
+    fn records_end_at_first_empty_record() {
         let mut block = [record(1, 120), record(1, 120)].concat();
         block.resize(4096, 0);
         let all: Vec<_> = Records::new(&block, Order::Little, Shape::Flat).collect();
@@ -158,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn wrong_records_are_errors_and_the_end() {
+    fn invalid_record_ends_the_log() {
         for (kind, length) in [(2, 120), (1, 4), (1, 0xffff), (1, 40)] {
             let block = record(kind, length);
             let mut all = Records::new(&block, Order::Little, Shape::Flat);
@@ -168,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn a_header_has_a_checkpoint_if_its_flag_says_so() {
+    fn header_checkpoint_follows_its_flag() {
         let words = [0x0301_u64, 4096, 7, 1, 2, 3, 4, 5];
         let raw: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
         let header = LogHeader::read(&mut Reader::new("h", &raw, Order::Little)).unwrap();

@@ -168,7 +168,7 @@ impl DedupKey {
         let number = form & 0x7f;
         let Some(compression) = Compression::from_number(number) else {
             let found = u64::from(number);
-            return Err(Error::Unknown { what: "dedup key", field: "compression", found });
+            return Err(Error::Unknown { structure: "dedup key", field: "compression", found });
         };
         Ok(Self {
             sum: [a, b, c, d],
@@ -182,7 +182,7 @@ impl DedupKey {
 
 impl DedupKey {
     /// That of a block.
-    pub fn of(block: &Regular) -> Self {
+    pub fn from_block(block: &Regular) -> Self {
         let words = Blkptr::Regular(Box::new(*block)).words();
         Self {
             sum: [words[12], words[13], words[14], words[15]],
@@ -207,7 +207,7 @@ impl DedupKey {
         let [a, b, c, d, form] = self.to_words();
         let [first, second] = [copies.dvas[0], copies.dvas[1]];
         let [first, second] = [first, second].map(|dva| dva.map_or([0; 2], Dva::to_words));
-        let [third, fourth] = copies.third;
+        let [third, fourth] = copies.third_dva_words;
         let sizes = form & 0x7f_ffff_ffff;
         let kind = u64::from(ObjectType::PLAIN_FILE.0);
         // deduplicated, little-endian
@@ -308,7 +308,7 @@ mod tests {
     use crate::blkptr::{Checksum, Compression};
 
     #[test]
-    fn names_and_back() {
+    fn table_names_survive_parsing() {
         for name in [
             "DDT-sha256",
             "DDT-skein-zap-unique",
@@ -326,7 +326,7 @@ mod tests {
     }
 
     #[test]
-    fn a_key_has_sizes_and_form() {
+    fn dedup_key_encodes_sizes_and_compression() {
         let key = DedupKey::from_words(&[1, 2, 3, 4, (0x8f << 32) | (7 << 16) | 255]).unwrap();
         assert_eq!(key.to_words(), [1, 2, 3, 4, (0x8f << 32) | (7 << 16) | 255]);
         assert_eq!((key.lsize, key.psize), (131_072, 4096));
@@ -335,7 +335,7 @@ mod tests {
     }
 
     #[test]
-    fn a_histogram_is_whole_or_an_error() {
+    fn truncated_histogram_is_an_error() {
         let mut raw = vec![0; 64 * 64];
         raw[64 + 7] = 9;
         let read = histogram(&raw, Order::Big).unwrap();

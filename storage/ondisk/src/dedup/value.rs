@@ -31,7 +31,7 @@ pub struct Copies {
     /// Where they are. With encryption the third is salt and IV, not a place.
     pub dvas: [Option<Dva>; 3],
     /// The third address as it stands.
-    pub third: [u64; 2],
+    pub third_dva_words: [u64; 2],
     /// How many pointers there are to it.
     pub references: u64,
     /// The txg that wrote it; 0: there is no such set.
@@ -57,18 +57,23 @@ impl Copies {
         let (first, second) = (Dva::read(reader)?, Dva::read(reader)?);
         let third = reader.words()?;
         let dvas = [first, second, Dva::from_words(third[0], third[1])];
-        Ok(Self { dvas, third, references: reader.u64()?, birth: Txg::new(reader.u64()?) })
+        Ok(Self {
+            dvas,
+            third_dva_words: third,
+            references: reader.u64()?,
+            birth: Txg::new(reader.u64()?),
+        })
     }
 
     /// Copies of a block that is not encrypted.
     pub fn new(dvas: [Option<Dva>; 3], references: u64, birth: Txg) -> Self {
-        let third = dvas[2].map_or([0; 2], Dva::to_words);
-        Self { dvas, third, references, birth }
+        let third_dva_words = dvas[2].map_or([0; 2], Dva::to_words);
+        Self { dvas, third_dva_words, references, birth }
     }
 
     fn words(&self) -> [u64; 8] {
         let [first, second, _] = self.dvas.map(|dva| dva.map_or([0; 2], Dva::to_words));
-        let [third, fourth] = self.third;
+        let [third, fourth] = self.third_dva_words;
         let (references, birth) = (self.references, self.birth.get());
         [first[0], first[1], second[0], second[1], third, fourth, references, birth]
     }
@@ -92,7 +97,7 @@ impl DedupValue {
     /// Reads a packed value, as it stands in a table.
     pub fn parse(packed: &[u8], shape: Shape) -> Result<Self> {
         let (bytes, order) = unpack(packed, shape.size())?;
-        Self::read(&mut Reader::new(WHAT, &bytes, order), shape)
+        Self::read(&mut Reader::new(STRUCTURE, &bytes, order), shape)
     }
 
     /// The value as it stands in a log, little-endian.
@@ -113,7 +118,7 @@ impl DedupValue {
             Some(packed) => (ZLE, packed),
             None => (OFF, bytes),
         };
-        let mut out = vec![number | LITTLE];
+        let mut out = vec![number | LITTLE_ENDIAN];
         out.extend(content);
         out
     }
@@ -130,7 +135,7 @@ impl DedupValue {
     }
 
     /// Takes out the sets that nobody refers to any more: their copies are still to be freed.
-    pub fn take_unreferenced(&mut self) -> Vec<Copies> {
+    pub fn remove_unreferenced(&mut self) -> Vec<Copies> {
         let all: &mut [Copies] = match self {
             Self::Traditional(sets) => sets.as_mut_slice(),
             Self::Flat { copies, .. } => std::slice::from_mut(copies),
@@ -145,23 +150,23 @@ impl DedupValue {
     }
 }
 
-const WHAT: &str = "dedup value";
+const STRUCTURE: &str = "dedup value";
 /// The numbers of the compressions in a packed value, and the bit that tells the byte order.
 const OFF: u8 = 2;
 const ZLE: u8 = 14;
-const LITTLE: u8 = 0x80;
+const LITTLE_ENDIAN: u8 = 0x80;
 
 /// Unpacks a value of a table: `size` bytes, and the order of their words.
 pub fn unpack(packed: &[u8], size: usize) -> Result<(Vec<u8>, Order)> {
-    let mut reader = Reader::new(WHAT, packed, Order::Little);
+    let mut reader = Reader::new(STRUCTURE, packed, Order::Little);
     let head = reader.u8()?;
-    let order = if head & LITTLE == 0 { Order::Big } else { Order::Little };
-    let bytes = match head & !LITTLE {
-        OFF => reader.take(size)?.to_vec(),
-        ZLE => zle(&mut reader, size)?,
+    let order = if head & LITTLE_ENDIAN == 0 { Order::Big } else { Order::Little };
+    let bytes = match head & !LITTLE_ENDIAN {
+        OFF => reader.bytes(size)?.to_vec(),
+        ZLE => unpack_zle(&mut reader, size)?,
         found => {
             let found = u64::from(found);
-            return Err(Error::Unknown { what: WHAT, field: "compression", found });
+            return Err(Error::Unknown { structure: STRUCTURE, field: "compression", found });
         }
     };
     Ok((bytes, order))
@@ -169,19 +174,19 @@ pub fn unpack(packed: &[u8], size: usize) -> Result<(Vec<u8>, Order)> {
 
 /// The zle of tables: a byte up to 63 stands before that many bytes plus one as they are, a
 /// greater one for that many zeros less 63.
-fn zle(reader: &mut Reader<'_>, size: usize) -> Result<Vec<u8>> {
+fn unpack_zle(reader: &mut Reader<'_>, size: usize) -> Result<Vec<u8>> {
     let mut out = Vec::with_capacity(size);
     while out.len() < size {
         let head = reader.u8()?;
         match usize::from(head).checked_sub(63) {
             None | Some(0) => {
-                out.extend_from_slice(reader.take(usize::from(head).saturating_add(1))?);
+                out.extend_from_slice(reader.bytes(usize::from(head).saturating_add(1))?);
             }
             Some(zeros) => out.resize(out.len().saturating_add(zeros), 0),
         }
     }
     if out.len() > size {
-        return Err(reader.broken(1, "it unpacks to its size", u64::MAX));
+        return Err(reader.corrupt_field(1, "it unpacks to its size", u64::MAX));
     }
     Ok(out)
 }
@@ -258,7 +263,7 @@ mod tests {
     }
 
     #[test]
-    fn both_shapes() {
+    fn both_value_shapes_survive_encoding() {
         let mut raw = vec![0; 257];
         raw[0] = 0x82;
         // the set for one copy: address, references, birth
@@ -302,7 +307,7 @@ mod tests {
                     Dva::from_words(8, second).filter(|_| second % 3 > 0),
                     Dva::from_words(salt, !salt),
                 ],
-                third: [salt, !salt],
+                third_dva_words: [salt, !salt],
                 references,
                 birth: Txg::new(references * 7),
             });

@@ -2,7 +2,7 @@
 
 use super::Dnode;
 use crate::Blkptr;
-use crate::words::Room;
+use crate::writer::FixedWriter;
 
 impl Dnode {
     /// Fills the slots at the start of `bytes`, which are [`Self::size`] or more; what follows
@@ -14,17 +14,17 @@ impl Dnode {
     pub fn encode(&self, bytes: &mut [u8]) {
         let whole = bytes.get_mut(..self.size()).unwrap_or_default();
         assert!(whole.len() == self.size(), "a dnode is written into all of its slots");
-        assert!(self.bonus.len() <= self.bonus_room(), "a bonus fits its dnode");
+        assert!(self.bonus.len() <= self.bonus_space(), "a bonus fits its dnode");
         assert!(
             self.order == crate::Order::Little || self.bonus.is_empty(),
             "a bonus is little-endian before it is written"
         );
-        let mut room = Room::new(whole);
+        let mut room = FixedWriter::new(whole);
         let used = if self.flags.used_in_bytes() { self.used_bytes } else { self.used_bytes >> 9 };
         room.u8(self.kind.0)
             .u8(self.indirect_shift)
             .u8(self.levels)
-            .u8(count(&self.pointers))
+            .u8(pointer_count(&self.pointers))
             .u8(self.bonus_kind.0)
             .u8(self.checksum)
             .u8(self.compression)
@@ -40,24 +40,24 @@ impl Dnode {
             room.bytes(&pointer.encode());
         }
         room.bytes(&self.bonus);
-        let free = room.left();
+        let free = room.remaining();
         room.zeros(free);
         if let Some(spill) = &self.spill {
             // it may overlap pointers that are not used
             let at = self.size().saturating_sub(Blkptr::SIZE);
-            Room::new(whole.get_mut(at..).unwrap_or_default()).bytes(&spill.encode());
+            FixedWriter::new(whole.get_mut(at..).unwrap_or_default()).bytes(&spill.encode());
         }
     }
 
     /// Bytes that a bonus may have: from the last pointer to the end, or to the spill pointer.
-    pub fn bonus_room(&self) -> usize {
+    pub fn bonus_space(&self) -> usize {
         let pointers = self.pointers.len().saturating_mul(Blkptr::SIZE);
         let spill = if self.spill.is_some() { Blkptr::SIZE } else { 0 };
         self.size().saturating_sub(Self::CORE).saturating_sub(pointers).saturating_sub(spill)
     }
 }
 
-fn count(pointers: &[Blkptr]) -> u8 {
+fn pointer_count(pointers: &[Blkptr]) -> u8 {
     u8::try_from(pointers.len()).unwrap_or(0)
 }
 
@@ -69,7 +69,7 @@ mod tests {
     const REAL: &[u8] = include_bytes!("../../tests/golden/objset-names.bin");
 
     #[test]
-    fn a_real_one_is_written_as_it_was_read() {
+    fn golden_dnode_survives_encoding() {
         let dnode = Dnode::parse(REAL, Order::Little).unwrap().unwrap();
         let mut bytes = [0xff; 600];
         dnode.encode(&mut bytes);
@@ -92,7 +92,7 @@ mod tests {
                 (pointer[52], pointer[53]) = (2, 7);
             }
             if let Ok(Some(dnode)) = Dnode::parse(&bytes, Order::Little)
-                && dnode.bonus.len() <= dnode.bonus_room()
+                && dnode.bonus.len() <= dnode.bonus_space()
             {
                 let mut again = vec![0; dnode.size()];
                 dnode.encode(&mut again);

@@ -94,7 +94,7 @@ impl Bookmark {
             creation_time: reader.u64()?,
             ..Self::default()
         };
-        if reader.left() == 0 {
+        if reader.remaining() == 0 {
             return Ok(mark);
         }
         mark.redaction = ObjectId::new(reader.u64()?);
@@ -175,10 +175,10 @@ impl RedactionList {
         let last_block = reader.u64()?;
         let count = reader.u64()?;
         let number = reader.u64()?;
-        let room = reader.left() / 8;
+        let room = reader.remaining() / 8;
         let number = usize::try_from(number).ok().filter(|number| *number <= room);
-        let number =
-            number.ok_or_else(|| reader.broken(8, "the guids must fit the block", u64::MAX))?;
+        let number = number
+            .ok_or_else(|| reader.corrupt_field(8, "the guids must fit the block", u64::MAX))?;
         let snaps = (0..number).map(|_| reader.u64().map(Guid::new)).collect::<Result<_>>()?;
         Ok(Self { last_object, last_block, count, snaps })
     }
@@ -219,7 +219,7 @@ impl RedactedBlocks {
     pub fn parse(bytes: &[u8], order: Order) -> Result<Self> {
         let mut reader = Reader::new("redacted blocks", bytes, order);
         let run = Self::read(&mut reader)?;
-        reader.all()?;
+        reader.expect_end()?;
         Ok(run)
     }
 }

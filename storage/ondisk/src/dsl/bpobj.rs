@@ -46,7 +46,7 @@
 
 use units::{ObjectId, Txg};
 
-use super::dir::{laid_out, object};
+use super::dir::{encode_words, object};
 use crate::{Blkptr, Order, Reader, Result};
 
 /// Header of a list of block pointers (`bpobj_phys_t`).
@@ -81,15 +81,15 @@ impl Bpobj {
     /// Reads what there is; fields that an older form lacks are 0.
     pub fn read(reader: &mut Reader<'_>) -> Result<Self> {
         let mut header = Self { count: reader.u64()?, bytes: reader.u64()?, ..Self::default() };
-        if reader.left() >= 16 {
+        if reader.remaining() >= 16 {
             header.compressed = reader.u64()?;
             header.uncompressed = reader.u64()?;
         }
-        if reader.left() >= 16 {
+        if reader.remaining() >= 16 {
             header.sublists = object(reader)?;
             header.sublist_count = reader.u64()?;
         }
-        if reader.left() >= 8 {
+        if reader.remaining() >= 8 {
             header.freed = reader.u64()?;
         }
         Ok(header)
@@ -111,7 +111,7 @@ impl Bpobj {
             self.sublist_count,
             self.freed,
         ];
-        laid_out(&words, size)
+        encode_words(&words, size)
     }
 
     /// The bytes of a pointer as a list keeps it: a checksum only where dedup needs it to find
@@ -178,7 +178,7 @@ impl Bptree {
     /// The bytes of one, as it lies in a bonus buffer.
     pub fn encode(&self) -> Vec<u8> {
         let words = [self.begin, self.end, self.bytes, self.compressed, self.uncompressed];
-        laid_out(&words, Self::SIZE)
+        encode_words(&words, Self::SIZE)
     }
 }
 
@@ -211,7 +211,7 @@ impl BptreeEntry {
     pub fn parse(bytes: &[u8], order: Order) -> Result<Self> {
         let mut reader = Reader::new("bptree entry", bytes, order);
         let entry = Self::read(&mut reader)?;
-        reader.all()?;
+        reader.expect_end()?;
         Ok(entry)
     }
 
@@ -219,7 +219,7 @@ impl BptreeEntry {
     pub fn encode(&self) -> Vec<u8> {
         let [objset, object, level, block] = self.resume;
         let mut bytes = self.root.encode().to_vec();
-        bytes.extend(laid_out(&[self.birth.get(), objset, object, level, block], 40));
+        bytes.extend(encode_words(&[self.birth.get(), objset, object, level, block], 40));
         bytes
     }
 }

@@ -38,7 +38,7 @@
 
 use units::{Guid, ObjectId, Txg};
 
-use super::dir::{laid_out, object};
+use super::dir::{encode_words, object};
 use crate::{Blkptr, Order, Reader, Result};
 
 /// A dataset (`dsl_dataset_phys_t`).
@@ -132,7 +132,7 @@ impl Dataset {
 
     /// Reads one.
     pub fn read(reader: &mut Reader<'_>) -> Result<Self> {
-        let start = reader.at();
+        let start = reader.position();
         let dataset = Self {
             dir: object(reader)?,
             previous: object(reader)?,
@@ -186,9 +186,9 @@ impl Dataset {
             self.flags,
         ];
         let after = [self.next_clones.get(), self.properties.get(), self.holds.get()];
-        let mut bytes = laid_out(&before, 128);
+        let mut bytes = encode_words(&before, 128);
         bytes.extend_from_slice(&self.root.encode());
-        bytes.extend(laid_out(&after, 64));
+        bytes.extend(encode_words(&after, 64));
         bytes
     }
 

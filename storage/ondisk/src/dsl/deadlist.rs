@@ -18,7 +18,7 @@
 //!
 //! Learnt from: `zdb -dddd` of the fixtures' MOS. Proved by: `golden_lists`.
 
-use super::dir::laid_out;
+use super::dir::encode_words;
 use crate::{Order, Reader, Result};
 
 /// Header of a deadlist (`dsl_deadlist_phys_t`).
@@ -48,6 +48,6 @@ impl Deadlist {
 
     /// The bytes of one, as it lies in a bonus buffer.
     pub fn encode(&self) -> Vec<u8> {
-        laid_out(&[self.used, self.compressed, self.uncompressed], Self::SIZE)
+        encode_words(&[self.used, self.compressed, self.uncompressed], Self::SIZE)
     }
 }

@@ -98,7 +98,7 @@ impl Dir {
 
     /// Reads one.
     pub fn read(reader: &mut Reader<'_>) -> Result<Self> {
-        let start = reader.at();
+        let start = reader.position();
         let dir = Self {
             creation_time: reader.u64()?,
             head: object(reader)?,
@@ -156,7 +156,7 @@ impl Dir {
             breakdown.refreservation,
             self.clones.get(),
         ];
-        laid_out(&words, Self::SIZE)
+        encode_words(&words, Self::SIZE)
     }
 
     /// Whether the breakdown of the used bytes is kept.
@@ -170,7 +170,7 @@ pub(super) fn object(reader: &mut Reader<'_>) -> Result<ObjectId> {
 }
 
 /// Words one after the other, and zeros up to a size.
-pub(super) fn laid_out(words: &[u64], size: usize) -> Vec<u8> {
+pub(super) fn encode_words(words: &[u64], size: usize) -> Vec<u8> {
     let mut bytes: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
     bytes.resize(size, 0);
     bytes

@@ -4,7 +4,7 @@ use super::{Bookmark, Bpobj, Bptree, BptreeEntry, Dataset, Deadlist, Dir};
 use super::{RedactedBlocks, RedactionList};
 use crate::{Blkptr, Order};
 
-fn laid(words: &[u64], order: Order) -> Vec<u8> {
+fn encode_in_order(words: &[u64], order: Order) -> Vec<u8> {
     let bytes = |w: &u64| match order {
         Order::Little => w.to_le_bytes(),
         Order::Big => w.to_be_bytes(),
@@ -12,41 +12,41 @@ fn laid(words: &[u64], order: Order) -> Vec<u8> {
     words.iter().flat_map(bytes).collect()
 }
 
-fn counted(words: u64) -> Vec<u64> {
+fn numbered_words(words: u64) -> Vec<u64> {
     (0..words).map(|word| 1000 + word).collect()
 }
 
 #[test]
 fn golden_dir() {
     for order in [Order::Little, Order::Big] {
-        let dir = Dir::parse(&laid(&counted(32), order), order).unwrap();
+        let dir = Dir::parse(&encode_in_order(&numbered_words(32), order), order).unwrap();
         assert_eq!((dir.head.get(), dir.children.get()), (1001, 1004));
         assert_eq!((dir.used, dir.reserved, dir.properties.get()), (1005, 1009, 1010));
         assert_eq!((dir.breakdown.head, dir.breakdown.refreservation), (1013, 1017));
         assert_eq!(dir.clones.get(), 1018);
         assert!(!dir.has_breakdown());
-        assert!(Dir::parse(&laid(&counted(31), order), order).is_err());
+        assert!(Dir::parse(&encode_in_order(&numbered_words(31), order), order).is_err());
     }
 }
 
 #[test]
 fn golden_dataset() {
-    let mut words = counted(40);
+    let mut words = numbered_words(40);
     words[15] = 0b1101;
     words[16..32].fill(0);
-    let dataset = Dataset::parse(&laid(&words, Order::Big), Order::Big).unwrap();
+    let dataset = Dataset::parse(&encode_in_order(&words, Order::Big), Order::Big).unwrap();
     assert_eq!((dataset.dir.get(), dataset.previous.get()), (1000, 1001));
     assert_eq!((dataset.creation_time, dataset.deadlist.get()), (1006, 1008));
     assert_eq!((dataset.unique, dataset.guid.get()), (1012, 1014));
     assert_eq!((dataset.next_clones.get(), dataset.holds.get()), (1032, 1034));
     assert!(dataset.is_inconsistent() && dataset.is_unique_accurate());
     assert!(dataset.is_defer_destroy() && dataset.root.is_hole());
-    assert!(Dataset::parse(&laid(&counted(39), Order::Big), Order::Big).is_err());
+    assert!(Dataset::parse(&encode_in_order(&numbered_words(39), Order::Big), Order::Big).is_err());
 }
 
 #[test]
 fn golden_lists() {
-    let bytes = laid(&counted(40), Order::Little);
+    let bytes = encode_in_order(&numbered_words(40), Order::Little);
     assert_eq!(Deadlist::parse(&bytes, Order::Little).unwrap().uncompressed, 1002);
     let forms = [(16, 0, 0, 0), (32, 1003, 0, 0), (48, 1003, 1005, 0), (56, 1003, 1005, 1006)];
     for (size, uncompressed, sublists, freed) in forms {
@@ -59,13 +59,13 @@ fn golden_lists() {
     assert_eq!(Bptree::parse(&bytes, Order::Little).unwrap().end, 1001);
     let mut entry = vec![0; 16];
     entry.extend([7, 54, 9, 2, u64::MAX]);
-    let entry = BptreeEntry::parse(&laid(&entry[..21], Order::Big), Order::Big).unwrap();
+    let entry = BptreeEntry::parse(&encode_in_order(&entry[..21], Order::Big), Order::Big).unwrap();
     assert_eq!((entry.birth.get(), entry.resume), (7, [54, 9, 2, u64::MAX]));
 }
 
 #[test]
 fn golden_bookmarks() {
-    let words = counted(12);
+    let words = numbered_words(12);
     let short = Bookmark::from_words(&words[..3]).unwrap();
     assert_eq!((short.guid.get(), short.creation_time, short.flags), (1000, 1002, 0));
     let long = Bookmark::from_words(&words).unwrap();
@@ -75,22 +75,22 @@ fn golden_bookmarks() {
     assert!(Bookmark::from_words(&words[..8]).is_err());
 
     let list = [u64::MAX, u64::MAX, 5, 2, 77, 78, 0];
-    let list = RedactionList::parse(&laid(&list, Order::Big), Order::Big).unwrap();
+    let list = RedactionList::parse(&encode_in_order(&list, Order::Big), Order::Big).unwrap();
     assert_eq!(list.snaps.iter().map(|guid| guid.get()).collect::<Vec<_>>(), [77, 78]);
-    let cut = laid(&[0, 0, 5, 3, 77, 78], Order::Big);
+    let cut = encode_in_order(&[0, 0, 5, 3, 77, 78], Order::Big);
     assert!(RedactionList::parse(&cut, Order::Big).is_err());
 
     let run = [9, 4, (256 << 48) | 3, 0];
-    let run = RedactedBlocks::parse(&laid(&run, Order::Little), Order::Little).unwrap();
+    let run = RedactedBlocks::parse(&encode_in_order(&run, Order::Little), Order::Little).unwrap();
     assert_eq!((run.count, run.block_size), (3, 131_072));
 }
 
 #[test]
-fn records_find_back_to_their_bytes() {
+fn records_survive_encoding() {
     let little = |words: u64, zeros: std::ops::Range<usize>| {
-        let mut words = counted(words);
+        let mut words = numbered_words(words);
         words[zeros].fill(0);
-        laid(&words, Order::Little)
+        encode_in_order(&words, Order::Little)
     };
     let dir = little(32, 19..32);
     assert_eq!(Dir::parse(&dir, Order::Little).unwrap().encode(), dir);
@@ -107,17 +107,18 @@ fn records_find_back_to_their_bytes() {
     assert_eq!(Bptree::parse(&tree, Order::Little).unwrap().encode(), tree);
     let entry = little(21, 0..16);
     assert_eq!(BptreeEntry::parse(&entry, Order::Little).unwrap().encode(), entry);
-    let mut long = counted(12);
+    let mut long = numbered_words(12);
     long[4] = Bookmark::HAS_SIZES;
-    for words in [long, counted(3)] {
+    for words in [long, numbered_words(3)] {
         assert_eq!(Bookmark::from_words(&words).unwrap().to_words(), words);
     }
 }
 
 #[test]
-fn a_list_keeps_of_a_pointer_what_frees_its_block() {
-    let read =
-        |words: &[u64; 16]| Blkptr::parse(&laid(words, Order::Little), Order::Little).unwrap();
+fn bpobj_pointer_keeps_fields_needed_to_free() {
+    let read = |words: &[u64; 16]| {
+        Blkptr::parse(&encode_in_order(words, Order::Little), Order::Little).unwrap()
+    };
     let kept = |pointer: &Blkptr, freed| {
         let bytes = Bpobj::encode_pointer(pointer, freed);
         let word = |bytes: &[u8; 8]| u64::from_le_bytes(*bytes);
@@ -138,7 +139,7 @@ fn a_list_keeps_of_a_pointer_what_frees_its_block() {
     words[6] |= 1 << 62;
     assert_eq!(kept(&read(&words), false)[12..], [7, 8, 9, 10]);
     // of one that holds its block no more than its sizes and birth
-    let mut embedded = counted(16);
+    let mut embedded = numbered_words(16);
     (embedded[6], embedded[10]) = ((1 << 63) | (19 << 48) | (2 << 32) | (1 << 39) | (49 << 25), 5);
     let found = kept(&read(&embedded.clone().try_into().unwrap()), false);
     let mut expected = vec![0; 16];

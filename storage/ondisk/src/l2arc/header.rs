@@ -29,14 +29,14 @@ use units::Guid;
 
 use super::LogPointer;
 use crate::Result;
-use crate::words::Room;
+use crate::writer::FixedWriter;
 
 const MAGIC: u64 = 0x5a46_5343_4143_4845;
 const VERSION: u64 = 1;
 const FIRST_SWEEP: u64 = 1;
-const WHAT: &str = "header of a cache drive";
+const STRUCTURE: &str = "header of a cache drive";
 /// Bytes without the checksum.
-const FIELDS: usize = 232;
+const FIELDS_SIZE: usize = 232;
 
 /// The header of a cache drive. Addresses are bytes from the drive's start.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -44,7 +44,7 @@ pub struct Header {
     /// The pool.
     pub pool: Guid,
     /// The drive.
-    pub drive: Guid,
+    pub device: Guid,
     /// How many entries each log block has; 0: there is no log.
     pub log_entries: u64,
     /// Blocks from the hand up to here are not there any more.
@@ -69,14 +69,14 @@ impl Header {
 
     /// Reads a header; whether its checksum is right is the reader's to check.
     pub fn parse(bytes: &[u8]) -> Result<Self> {
-        let mut reader = super::behind_magic(WHAT, bytes, MAGIC)?;
+        let mut reader = super::read_magic(STRUCTURE, bytes, MAGIC)?;
         let version = reader.u64()?;
         if version != VERSION {
-            return Err(reader.broken(8, "the version is 1", version));
+            return Err(reader.corrupt_field(8, "the version is 1", version));
         }
         Ok(Self {
             pool: Guid::new(reader.u64()?),
-            drive: Guid::new(reader.u64()?),
+            device: Guid::new(reader.u64()?),
             log_entries: reader.u64()?,
             evict: reader.u64()?,
             first_sweep: reader.u64()? & FIRST_SWEEP != 0,
@@ -89,10 +89,10 @@ impl Header {
     }
 
     /// The fields as bytes; zeros follow up to the checksum at the end of the sector.
-    pub fn encode(&self) -> [u8; FIELDS] {
-        let mut bytes = [0; FIELDS];
-        let mut room = Room::new(&mut bytes);
-        room.u64(MAGIC).u64(VERSION).u64(self.pool.get()).u64(self.drive.get());
+    pub fn encode(&self) -> [u8; FIELDS_SIZE] {
+        let mut bytes = [0; FIELDS_SIZE];
+        let mut room = FixedWriter::new(&mut bytes);
+        room.u64(MAGIC).u64(VERSION).u64(self.pool.get()).u64(self.device.get());
         room.u64(self.log_entries).u64(self.evict).u64(u64::from(self.first_sweep));
         room.u64(self.start).u64(self.end);
         for log in &self.logs {

@@ -43,21 +43,21 @@
 
 use units::Txg;
 
-use super::{size_at, size_bits};
-use crate::words::Room;
+use super::{size_bits, size_from_bits};
+use crate::writer::FixedWriter;
 use crate::{Checksum, Compression, Dva, Reader, Result};
 
 const MAGIC: u64 = 0x4c4f_4742_4c4b_4844;
-const WHAT: &str = "log block of a cache drive";
+const STRUCTURE: &str = "log block of a cache drive";
 const COMPRESSION_MASK: u64 = 0x7f;
 /// The part of the cache for blocks that were seen once lately.
-const RECENT: u64 = 1;
+const MRU_STATE: u64 = 1;
 
 /// Where a log block is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct LogPointer {
     /// Bytes from the drive's start.
-    pub at: u64,
+    pub offset: u64,
     /// Bytes of the blocks that it tells of, whole sectors.
     pub payload_size: u64,
     /// Where the first of these is.
@@ -77,7 +77,7 @@ impl LogPointer {
     pub const SIZE: usize = 64;
     /// The one that leads nowhere: no log block is at the start of a drive.
     pub const NONE: Self = Self {
-        at: 0,
+        offset: 0,
         payload_size: 0,
         payload_start: 0,
         lsize: 512,
@@ -91,11 +91,11 @@ impl LogPointer {
         let prop = reader.u64()?;
         let method = u8::try_from((prop >> 32) & COMPRESSION_MASK).unwrap_or(0);
         Ok(Self {
-            at,
+            offset: at,
             payload_size,
             payload_start,
-            lsize: size_at(prop, 0),
-            psize: size_at(prop, 16),
+            lsize: size_from_bits(prop, 0),
+            psize: size_from_bits(prop, 16),
             compression: Compression::from_number(method)
                 .filter(|method| matches!(method, Compression::Off | Compression::Lz4)),
             sum: [reader.u64()?, reader.u64()?, reader.u64()?, reader.u64()?],
@@ -110,8 +110,8 @@ impl LogPointer {
             | size_bits(self.psize, 16)
             | u64::from(compression.number()) << 32
             | u64::from(Checksum::Fletcher4.number()) << 40;
-        let mut room = Room::new(&mut bytes);
-        room.u64(self.at).u64(self.payload_size).u64(self.payload_start).u64(prop);
+        let mut room = FixedWriter::new(&mut bytes);
+        room.u64(self.offset).u64(self.payload_size).u64(self.payload_start).u64(prop);
         for word in self.sum {
             room.u64(word);
         }
@@ -137,7 +137,7 @@ pub struct Entry {
     /// Whether it is encrypted or has a MAC.
     pub protected: bool,
     /// Where it is on this drive, bytes from its start.
-    pub at: u64,
+    pub offset: u64,
 }
 
 impl Entry {
@@ -153,16 +153,16 @@ impl Entry {
         Ok(dva.map(|dva| Self {
             dva,
             birth,
-            lsize: size_at(prop, 0),
-            psize: size_at(prop, 16),
+            lsize: size_from_bits(prop, 0),
+            psize: size_from_bits(prop, 16),
             compression: Compression::from_number(method),
             metadata: (prop >> 48) & 0xff == 2,
             protected: (prop >> 56) & 1 == 1,
-            at,
+            offset: at,
         }))
     }
 
-    fn put(&self, room: &mut Room<'_>) {
+    fn encode_into(&self, room: &mut FixedWriter<'_>) {
         let [first, second] = self.dva.to_words();
         let method = self.compression.unwrap_or(Compression::Off);
         let prop = size_bits(self.lsize, 0)
@@ -170,8 +170,8 @@ impl Entry {
             | u64::from(method.number()) << 32
             | if self.metadata { 2 } else { 1 } << 48
             | u64::from(self.protected) << 56
-            | RECENT << 57;
-        room.u64(first).u64(second).u64(self.birth.get()).u64(prop).u64(self.at).zeros(24);
+            | MRU_STATE << 57;
+        room.u64(first).u64(second).u64(self.birth.get()).u64(prop).u64(self.offset).zeros(24);
     }
 }
 
@@ -179,7 +179,7 @@ impl Entry {
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct LogBlock {
     /// The one before the one before it.
-    pub before: LogPointer,
+    pub previous: LogPointer,
     /// The blocks that it tells of, in the order in which they were written.
     pub entries: Vec<Entry>,
 }
@@ -187,27 +187,27 @@ pub struct LogBlock {
 impl LogBlock {
     /// Bytes before compression.
     pub const SIZE: usize = 64 << 10;
-    const HEAD: usize = 128;
+    const HEADER_SIZE: usize = 128;
 
     /// Reads a log block of which the first `count` entries count.
     pub fn parse(bytes: &[u8], count: u64) -> Result<Self> {
-        let mut reader = super::behind_magic(WHAT, bytes, MAGIC)?;
+        let mut reader = super::read_magic(STRUCTURE, bytes, MAGIC)?;
         let before = LogPointer::read(&mut reader)?;
-        reader.seek(Self::HEAD);
+        reader.seek(Self::HEADER_SIZE);
         let mut entries = Vec::new();
-        for _ in 0..count.min(super::MOST_ENTRIES) {
+        for _ in 0..count.min(super::MAX_ENTRIES) {
             entries.extend(Entry::read(&mut reader)?);
         }
-        Ok(Self { before, entries })
+        Ok(Self { previous: before, entries })
     }
 
     /// Its bytes before compression.
     pub fn encode(&self) -> Vec<u8> {
         let mut bytes = vec![0; Self::SIZE];
-        let mut room = Room::new(&mut bytes);
-        room.u64(MAGIC).bytes(&self.before.encode()).zeros(56);
+        let mut room = FixedWriter::new(&mut bytes);
+        room.u64(MAGIC).bytes(&self.previous.encode()).zeros(56);
         for entry in &self.entries {
-            entry.put(&mut room);
+            entry.encode_into(&mut room);
         }
         bytes
     }

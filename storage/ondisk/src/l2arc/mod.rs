@@ -30,39 +30,39 @@ pub use log::{Entry, LogBlock, LogPointer};
 use crate::{Order, Reader, Result};
 
 /// Where the header stands on a drive, bytes: where on other drives the data begin.
-pub const HEADER_AT: u64 = crate::label::DATA_START;
+pub const HEADER_OFFSET: u64 = crate::label::DATA_START;
 /// No log block has more entries.
-pub const MOST_ENTRIES: u64 = 1022;
+pub const MAX_ENTRIES: u64 = 1022;
 /// Drives that end before have no log.
-const SMALLEST_LOGGED: u64 = 1 << 30;
+const MIN_LOGGED_SIZE: u64 = 1 << 30;
 /// log2 of the largest block of a pool: what a log block tells of is to fit on the drive.
-const LARGEST_SHIFT: u32 = 24;
+const MAX_BLOCK_SHIFT: u32 = 24;
 /// Bits of a word of sizes that say how many sectors of 512 bytes, less one.
 const SIZE_MASK: u64 = 0xffff;
 
 /// How many entries a log block has on a drive whose ring is from `start` to `end` (bytes); 0: there
 /// is no log.
 pub fn entries_per_log(start: u64, end: u64) -> u64 {
-    if end < SMALLEST_LOGGED {
+    if end < MIN_LOGGED_SIZE {
         return 0;
     }
-    (end.saturating_sub(start) >> LARGEST_SHIFT).min(MOST_ENTRIES)
+    (end.saturating_sub(start) >> MAX_BLOCK_SHIFT).min(MAX_ENTRIES)
 }
 
 /// A reader behind the magic number, which also says in which byte order all is.
-fn behind_magic<'a>(what: &'static str, bytes: &'a [u8], wanted: u64) -> Result<Reader<'a>> {
+fn read_magic<'a>(what: &'static str, bytes: &'a [u8], wanted: u64) -> Result<Reader<'a>> {
     let first = Reader::new(what, bytes, Order::Little).u64()?;
     let order = if first.swap_bytes() == wanted { Order::Big } else { Order::Little };
     let mut reader = Reader::new(what, bytes, order);
     let magic = reader.u64()?;
     if magic != wanted {
-        return Err(reader.broken(8, "the magic number is there", magic));
+        return Err(reader.corrupt_field(8, "the magic number is there", magic));
     }
     Ok(reader)
 }
 
 /// A size in bytes, from the bits of a word.
-const fn size_at(word: u64, shift: u32) -> u32 {
+const fn size_from_bits(word: u64, shift: u32) -> u32 {
     let sectors = (word.wrapping_shr(shift) & SIZE_MASK) as u32;
     sectors.wrapping_add(1).wrapping_mul(512)
 }

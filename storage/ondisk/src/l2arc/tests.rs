@@ -2,12 +2,12 @@
 
 use units::{Guid, Txg, VdevId};
 
-use super::{Entry, Header, LogBlock, LogPointer, MOST_ENTRIES, entries_per_log};
+use super::{Entry, Header, LogBlock, LogPointer, MAX_ENTRIES, entries_per_log};
 use crate::{Compression, Dva};
 
 fn pointer(at: u64) -> LogPointer {
     LogPointer {
-        at,
+        offset: at,
         payload_size: 3 << 20,
         payload_start: at - (3 << 20),
         lsize: 64 << 10,
@@ -31,15 +31,15 @@ fn entry(number: u64) -> Entry {
         compression: Some(Compression::Zstd),
         metadata: number.is_multiple_of(2),
         protected: number.is_multiple_of(3),
-        at: number << 20,
+        offset: number << 20,
     }
 }
 
 #[test]
-fn a_header_comes_back() {
+fn header_survives_encoding() {
     let header = Header {
         pool: Guid::new(11),
-        drive: Guid::new(12),
+        device: Guid::new(12),
         log_entries: 63,
         evict: 1 << 29,
         first_sweep: true,
@@ -62,8 +62,8 @@ fn a_header_comes_back() {
 }
 
 #[test]
-fn a_log_block_comes_back() {
-    let block = LogBlock { before: pointer(5 << 20), entries: (0..63).map(entry).collect() };
+fn log_block_survives_encoding() {
+    let block = LogBlock { previous: pointer(5 << 20), entries: (0..63).map(entry).collect() };
     let bytes = block.encode();
     assert_eq!((bytes.len(), &bytes[..8]), (LogBlock::SIZE, &b"DHKLBGOL"[..]));
     assert_eq!(LogBlock::parse(&bytes, 63).unwrap(), block);
@@ -75,8 +75,8 @@ fn a_log_block_comes_back() {
 }
 
 #[test]
-fn what_a_log_block_tells_of_fits_on_the_drive() {
+fn entries_per_log_fit_the_device() {
     assert_eq!(entries_per_log(5 << 20, (1 << 30) - 1), 0);
     assert_eq!(entries_per_log(5 << 20, 1 << 30), 63);
-    assert_eq!(entries_per_log(5 << 20, 1 << 50), MOST_ENTRIES);
+    assert_eq!(entries_per_log(5 << 20, 1 << 50), MAX_ENTRIES);
 }

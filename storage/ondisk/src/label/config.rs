@@ -127,7 +127,7 @@ pub struct LabelConfig {
     pub nvlist: Nvlist,
 }
 
-const WHAT: &str = "pool configuration";
+const STRUCTURE: &str = "pool configuration";
 
 impl PoolConfig {
     /// From the list that the pool itself holds, or a label's.
@@ -194,5 +194,5 @@ fn names(list: Option<&Nvlist>) -> Vec<String> {
 }
 
 fn required(list: &Nvlist, name: &str, rule: &'static str) -> Result<u64> {
-    list.u64(name).ok_or(Error::Rule { what: WHAT, at: 0, rule, found: 0 })
+    list.u64(name).ok_or(Error::Rule { structure: STRUCTURE, at: 0, rule, found: 0 })
 }

@@ -2,7 +2,7 @@
 //!
 //! Learnt from: labels of the fixtures. Proved by: `a_label_finds_back_to_its_bytes`.
 
-use super::list::{Holder, number, text};
+use super::list::{ConfigTarget, push_number, string_value};
 use super::{CONFIG_SIZE, LabelConfig, PoolConfig, PoolState, field_size};
 use crate::gang::EMBEDDED_CHECKSUM_SIZE;
 use crate::nvlist::{Encoding, Nvlist, Value};
@@ -26,30 +26,30 @@ impl PoolConfig {
     fn push_head(&self, list: &mut Nvlist) {
         list.push("version", Value::U64(self.version));
         if let Some(name) = &self.name {
-            list.push("name", text(name));
+            list.push("name", string_value(name));
         }
         list.push("state", Value::U64(self.state.number()));
         list.push("txg", Value::U64(self.txg.get()));
-        number(list, "pool_guid", self.pool_guid.map(units::Guid::get));
+        push_number(list, "pool_guid", self.pool_guid.map(units::Guid::get));
         list.push("errata", Value::U64(self.errata));
         let texts = [("comment", &self.comment), ("compatibility", &self.compatibility)];
         for (name, value) in texts {
             if let Some(value) = value {
-                list.push(name, text(value));
+                list.push(name, string_value(value));
             }
         }
-        number(list, "hostid", self.host_id);
+        push_number(list, "hostid", self.host_id);
         if let Some(name) = &self.host_name {
-            list.push("hostname", text(name));
+            list.push("hostname", string_value(name));
         }
     }
 
     /// The pairs that come after them.
-    fn push_rest(&self, list: &mut Nvlist, holder: Holder) {
+    fn push_rest(&self, list: &mut Nvlist, holder: ConfigTarget) {
         if !self.holes.is_empty() {
             list.push("hole_array", Value::U64s(self.holes.clone()));
         }
-        number(list, "vdev_children", self.vdev_children);
+        push_number(list, "vdev_children", self.vdev_children);
         if let Some(tree) = &self.tree {
             list.push("vdev_tree", Value::List(tree.to_list(holder)));
         }
@@ -67,14 +67,14 @@ impl PoolConfig {
         if self.has_vdev_zaps {
             list.push("com.delphix:has_per_vdev_zaps", Value::Flag);
         }
-        self.push_rest(&mut list, Holder::Pool);
+        self.push_rest(&mut list, ConfigTarget::Pool);
         list
     }
 }
 
 impl LabelConfig {
     /// The label of the leaf `guid`, of which `pool.tree` is the top-level vdev.
-    pub fn of_leaf(pool: PoolConfig, guid: units::Guid, is_spare: bool) -> Self {
+    pub fn for_leaf(pool: PoolConfig, guid: units::Guid, is_spare: bool) -> Self {
         let top = pool.tree.as_ref();
         let top_guid = top.map(|top| top.guid);
         // the sides of a log that is a mirror do not say it
@@ -99,11 +99,11 @@ impl LabelConfig {
     pub fn to_list(&self) -> Nvlist {
         let mut list = Nvlist::new();
         self.pool.push_head(&mut list);
-        number(&mut list, "top_guid", self.top_guid.map(units::Guid::get));
+        push_number(&mut list, "top_guid", self.top_guid.map(units::Guid::get));
         list.push("guid", Value::U64(self.guid.get()));
-        number(&mut list, "is_spare", self.is_spare.then_some(1));
-        number(&mut list, "is_log", self.is_log.then_some(1));
-        self.pool.push_rest(&mut list, Holder::Label);
+        push_number(&mut list, "is_spare", self.is_spare.then_some(1));
+        push_number(&mut list, "is_log", self.is_log.then_some(1));
+        self.pool.push_rest(&mut list, ConfigTarget::Label);
         list
     }
 }

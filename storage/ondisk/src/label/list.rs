@@ -12,7 +12,7 @@ use crate::nvlist::{Nvlist, Value};
 
 /// Who holds the list.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Holder {
+pub enum ConfigTarget {
     /// A label: it names no ZAPs, which only an open pool can read.
     Label,
     /// The pool itself.
@@ -22,24 +22,24 @@ pub enum Holder {
 impl VdevConfig {
     /// The list from which [`VdevConfig::parse`] makes the same. What a vdev is kept for
     /// (`bias`) is not in it: on disk that stands in the vdev's ZAP.
-    pub fn to_list(&self, holder: Holder) -> Nvlist {
+    pub fn to_list(&self, holder: ConfigTarget) -> Nvlist {
         let mut list = Nvlist::new();
-        list.push("type", text(self.kind.name()));
+        list.push("type", string_value(self.kind.name()));
         list.push("id", Value::U64(u64::from(self.id.get())));
         list.push("guid", Value::U64(self.guid.get()));
         self.push_names(&mut list);
         self.push_shape(&mut list);
-        number(&mut list, "whole_disk", self.whole_disk.map(u64::from));
-        mark(&mut list, "not_present", self.state.not_present);
-        mark(&mut list, "is_spare", self.is_spare);
+        push_number(&mut list, "whole_disk", self.whole_disk.map(u64::from));
+        push_flag(&mut list, "not_present", self.state.not_present);
+        push_flag(&mut list, "is_spare", self.is_spare);
         self.push_top(&mut list);
-        number(&mut list, "DTL", self.dtl.map(ObjectId::get));
+        push_number(&mut list, "DTL", self.dtl.map(ObjectId::get));
         if let Some(indirect) = &self.indirect {
             indirect.push(&mut list);
         }
-        number(&mut list, "create_txg", self.create_txg.map(units::Txg::get));
-        number(&mut list, "expansion_time", self.expansion_time);
-        if holder == Holder::Pool {
+        push_number(&mut list, "create_txg", self.create_txg.map(units::Txg::get));
+        push_number(&mut list, "expansion_time", self.expansion_time);
+        if holder == ConfigTarget::Pool {
             self.push_zaps(&mut list);
         }
         if !self.children.is_empty() {
@@ -59,13 +59,13 @@ impl VdevConfig {
         ];
         for (name, value) in names {
             if let Some(value) = value {
-                list.push(name, text(value));
+                list.push(name, string_value(value));
             }
         }
     }
 
     fn push_shape(&self, list: &mut Nvlist) {
-        number(list, "nparity", self.nparity);
+        push_number(list, "nparity", self.nparity);
         if let Some(draid) = &self.draid {
             draid.push(list);
         }
@@ -76,29 +76,29 @@ impl VdevConfig {
             let txgs = self.raidz_expand_txgs.iter().map(|txg| txg.get()).collect();
             list.push("raidz_expand_txgs", Value::U64s(txgs));
         }
-        number(list, "top_guid", self.top_guid.map(units::Guid::get));
-        number(list, "spareid", self.spare_id);
+        push_number(list, "top_guid", self.top_guid.map(units::Guid::get));
+        push_number(list, "spareid", self.spare_id);
     }
 
     /// What only top-level vdevs have, and those wholly.
     fn push_top(&self, list: &mut Nvlist) {
         if self.metaslab_shift.is_none() {
-            return number(list, "ashift", self.ashift);
+            return push_number(list, "ashift", self.ashift);
         }
         let array = self.metaslab_array.map_or(0, ObjectId::get);
         list.push("metaslab_array", Value::U64(array));
-        number(list, "metaslab_shift", self.metaslab_shift);
-        number(list, "ashift", self.ashift);
-        number(list, "asize", self.asize);
+        push_number(list, "metaslab_shift", self.metaslab_shift);
+        push_number(list, "ashift", self.ashift);
+        push_number(list, "asize", self.asize);
         list.push("is_log", Value::U64(u64::from(self.is_log)));
-        mark(list, "non_allocating", self.non_allocating);
-        mark(list, "removing", self.removing);
+        push_flag(list, "non_allocating", self.non_allocating);
+        push_flag(list, "removing", self.removing);
     }
 
     fn push_zaps(&self, list: &mut Nvlist) {
-        number(list, "com.delphix:vdev_zap_leaf", self.leaf_zap.map(ObjectId::get));
-        number(list, "com.delphix:vdev_zap_top", self.top_zap.map(ObjectId::get));
-        number(list, "com.klarasystems:vdev_zap_root", self.root_zap.map(ObjectId::get));
+        push_number(list, "com.delphix:vdev_zap_leaf", self.leaf_zap.map(ObjectId::get));
+        push_number(list, "com.delphix:vdev_zap_top", self.top_zap.map(ObjectId::get));
+        push_number(list, "com.klarasystems:vdev_zap_root", self.root_zap.map(ObjectId::get));
         if self.state.resilver_deferred {
             list.push("com.datto:resilver_defer", Value::Flag);
         }
@@ -106,18 +106,18 @@ impl VdevConfig {
 
     fn push_state(&self, list: &mut Nvlist) {
         let VdevState { offline, faulted, degraded, removed, unspare, .. } = self.state;
-        mark(list, "offline", offline);
-        number(list, "resilver_txg", self.resilver_txg.map(units::Txg::get));
-        number(list, "rebuild_txg", self.rebuild_txg.map(units::Txg::get));
-        mark(list, "faulted", faulted);
-        mark(list, "degraded", degraded);
-        mark(list, "removed", removed);
-        mark(list, "unspare", unspare);
-        mark(list, "is_hole", self.is_hole);
+        push_flag(list, "offline", offline);
+        push_number(list, "resilver_txg", self.resilver_txg.map(units::Txg::get));
+        push_number(list, "rebuild_txg", self.rebuild_txg.map(units::Txg::get));
+        push_flag(list, "faulted", faulted);
+        push_flag(list, "degraded", degraded);
+        push_flag(list, "removed", removed);
+        push_flag(list, "unspare", unspare);
+        push_flag(list, "is_hole", self.is_hole);
         if let Some(reason) = &self.state.reason {
-            list.push("aux_state", text(reason));
+            list.push("aux_state", string_value(reason));
         }
-        number(list, "orig_guid", self.original_guid.map(units::Guid::get));
+        push_number(list, "orig_guid", self.original_guid.map(units::Guid::get));
     }
 }
 
@@ -132,23 +132,23 @@ impl Draid {
 impl Indirect {
     fn push(&self, list: &mut Nvlist) {
         list.push("com.delphix:indirect_object", Value::U64(self.mapping.get()));
-        number(list, "com.delphix:indirect_births", self.births.map(ObjectId::get));
+        push_number(list, "com.delphix:indirect_births", self.births.map(ObjectId::get));
         let previous = self.previous.map(|vdev| u64::from(vdev.get()));
-        number(list, "com.delphix:prev_indirect_vdev", previous);
+        push_number(list, "com.delphix:prev_indirect_vdev", previous);
     }
 }
 
-pub(super) fn text(text: &str) -> Value {
+pub(super) fn string_value(text: &str) -> Value {
     Value::Str(text.as_bytes().to_vec())
 }
 
-pub(super) fn number(list: &mut Nvlist, name: &str, value: Option<u64>) {
+pub(super) fn push_number(list: &mut Nvlist, name: &str, value: Option<u64>) {
     if let Some(value) = value {
         list.push(name, Value::U64(value));
     }
 }
 
-fn mark(list: &mut Nvlist, name: &str, set: bool) {
+fn push_flag(list: &mut Nvlist, name: &str, set: bool) {
     if set {
         list.push(name, Value::U64(1));
     }

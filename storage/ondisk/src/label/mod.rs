@@ -25,7 +25,7 @@ mod vdev;
 
 pub use config::{LabelConfig, PoolConfig, PoolState, Split};
 pub use encode::config_field;
-pub use list::Holder;
+pub use list::ConfigTarget;
 pub use vdev::{Bias, Draid, Indirect, VdevConfig, VdevKind, VdevState};
 
 use crate::gang::EMBEDDED_CHECKSUM_SIZE;
@@ -101,7 +101,7 @@ pub fn slot_offset(ashift: u64, txg: units::Txg, multihost: bool) -> u64 {
 }
 
 /// Bytes from a label's start to the slot in which signs of life stand: the last.
-pub fn sign_offset(ashift: u64) -> u64 {
+pub fn heartbeat_offset(ashift: u64) -> u64 {
     let last = slot_count(ashift).saturating_sub(1);
     RING_OFFSET.saturating_add(last.saturating_mul(slot_size(ashift)))
 }
@@ -117,7 +117,7 @@ impl<'a> Label<'a> {
     pub fn new(bytes: &'a [u8]) -> Result<Self> {
         let want = field_size(SIZE);
         if bytes.len() < want {
-            return Err(Error::Short { what: "label", at: 0, need: want, have: bytes.len() });
+            return Err(Error::Short { structure: "label", at: 0, need: want, have: bytes.len() });
         }
         Ok(Self { bytes })
     }
@@ -193,7 +193,7 @@ impl BootEnv {
             0 if text.is_empty() => Ok(Self::Empty),
             0 => Ok(Self::Raw(text.to_vec())),
             1 => Nvlist::decode(content).map(Self::List),
-            found => Err(Error::Unknown { what: "boot settings", field: "version", found }),
+            found => Err(Error::Unknown { structure: "boot settings", field: "version", found }),
         }
     }
 }

@@ -17,7 +17,7 @@ fn slots_follow_the_sector() {
 }
 
 #[test]
-fn a_boot_environment_is_empty_text_or_a_list() {
+fn boot_environment_is_empty_raw_or_list() {
     let mut field = vec![0; 8192];
     assert_eq!(BootEnv::parse(&field), Ok(BootEnv::Empty));
     field[8..12].copy_from_slice(b"once");

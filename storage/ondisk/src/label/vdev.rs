@@ -365,14 +365,14 @@ impl Indirect {
 }
 
 const MISSING_TYPE: Error =
-    Error::Rule { what: "vdev configuration", at: 0, rule: "a vdev has a type", found: 0 };
+    Error::Rule { structure: "vdev configuration", at: 0, rule: "a vdev has a type", found: 0 };
 
 /// DVAs have 24 bits for it.
 fn index(number: u64) -> Result<VdevId> {
     match u32::try_from(number) {
         Ok(small) if small < 1 << 24 => Ok(VdevId::new(small)),
         _ => Err(Error::Rule {
-            what: "vdev configuration",
+            structure: "vdev configuration",
             at: 0,
             rule: "a vdev's index fits 24 bits",
             found: number,

@@ -28,7 +28,7 @@ use crate::{Error, Order, Reader, Result};
 /// How deep lists may be nested.
 pub const MAX_DEPTH: u32 = 32;
 
-const WHAT: &str = "name/value list";
+const STRUCTURE: &str = "name/value list";
 
 /// The two ways in which a list is laid out.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
@@ -197,21 +197,27 @@ impl Nvlist {
 
     /// Reads a packed list; what follows it is left alone, as labels and objects pad it.
     pub fn decode(bytes: &[u8]) -> Result<Self> {
-        let mut reader = Reader::new(WHAT, bytes, Order::Big);
+        let mut reader = Reader::new(STRUCTURE, bytes, Order::Big);
         let [encoding, endian, ..] = reader.array::<4>()?;
         let order = match endian {
             0 => Order::Big,
             1 => Order::Little,
-            found => return Err(reader.broken(3, "the byte order is 0 or 1", u64::from(found))),
+            found => {
+                return Err(reader.corrupt_field(3, "the byte order is 0 or 1", u64::from(found)));
+            }
         };
         match encoding {
             0 => {
-                let mut reader = Reader::new(WHAT, bytes, order);
+                let mut reader = Reader::new(STRUCTURE, bytes, order);
                 reader.skip(4)?;
                 native::read(&mut reader)
             }
             1 => xdr::read(&mut reader, 0),
-            found => Err(Error::Unknown { what: WHAT, field: "encoding", found: u64::from(found) }),
+            found => Err(Error::Unknown {
+                structure: STRUCTURE,
+                field: "encoding",
+                found: u64::from(found),
+            }),
         }
     }
 
@@ -236,7 +242,7 @@ impl Nvlist {
 
     /// The same with a name that may be no text: those of extended attributes can be any bytes.
     pub fn push_bytes(&mut self, name: &[u8], value: Value) {
-        self.pairs.push((Name::of(name), value));
+        self.pairs.push((Name::from_bytes(name), value));
     }
 
     /// The pairs in their order.
@@ -318,34 +324,34 @@ struct Name {
     /// What is not UTF-8 in it is replaced: it will not be looked up.
     text: String,
     /// As it is stored, where that is no text.
-    stored: Option<Vec<u8>>,
+    raw: Option<Vec<u8>>,
 }
 
 impl Name {
-    fn of(bytes: &[u8]) -> Self {
+    fn from_bytes(bytes: &[u8]) -> Self {
         let text = String::from_utf8_lossy(bytes).into_owned();
-        let stored = (text.as_bytes() != bytes).then(|| bytes.to_vec());
-        Self { text, stored }
+        let raw = (text.as_bytes() != bytes).then(|| bytes.to_vec());
+        Self { text, raw }
     }
 
     fn bytes(&self) -> &[u8] {
-        self.stored.as_deref().unwrap_or(self.text.as_bytes())
+        self.raw.as_deref().unwrap_or(self.text.as_bytes())
     }
 }
 
 /// One level deeper, or an error where nothing honest goes.
-fn deeper(depth: u32, reader: &Reader<'_>) -> Result<u32> {
+fn next_depth(depth: u32, reader: &Reader<'_>) -> Result<u32> {
     match depth.checked_add(1) {
         Some(next) if next <= MAX_DEPTH => Ok(next),
-        _ => Err(reader.broken(0, "lists nest at most 32 deep", u64::from(depth))),
+        _ => Err(reader.corrupt_field(0, "lists nest at most 32 deep", u64::from(depth))),
     }
 }
 
 /// Refuses a count of elements, of `width` bytes or more each, that the bytes left cannot hold.
-fn counted(reader: &Reader<'_>, count: u32, width: usize) -> Result<usize> {
+fn checked_count(reader: &Reader<'_>, count: u32, width: usize) -> Result<usize> {
     let wanted = usize::try_from(count).ok().and_then(|count| count.checked_mul(width));
     match (wanted, usize::try_from(count)) {
-        (Some(wanted), Ok(count)) if wanted <= reader.left() => Ok(count),
-        _ => Err(reader.broken(4, "an array fits its list", u64::from(count))),
+        (Some(wanted), Ok(count)) if wanted <= reader.remaining() => Ok(count),
+        _ => Err(reader.corrupt_field(4, "an array fits its list", u64::from(count))),
     }
 }

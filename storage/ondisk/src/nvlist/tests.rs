@@ -8,7 +8,7 @@ use crate::Order;
 const ENCODINGS: [Encoding; 3] =
     [Encoding::Xdr, Encoding::Native(Order::Little), Encoding::Native(Order::Big)];
 
-fn of_every_type() -> Nvlist {
+fn list_of_every_type() -> Nvlist {
     let mut inner = Nvlist::new();
     inner.push("deep", Value::U64(7));
     let mut list = Nvlist { flags: 2, ..Nvlist::default() };
@@ -52,7 +52,7 @@ fn of_every_type() -> Nvlist {
 
 #[test]
 fn every_type_survives_every_encoding() {
-    let list = of_every_type();
+    let list = list_of_every_type();
     for encoding in ENCODINGS {
         let packed = list.encode(encoding);
         assert_eq!(Nvlist::decode(&packed).unwrap(), list, "{encoding:?}");
@@ -63,7 +63,7 @@ fn every_type_survives_every_encoding() {
 
 #[test]
 fn values_are_found_by_name_and_type() {
-    let list = of_every_type();
+    let list = list_of_every_type();
     assert_eq!(list.u64("u64"), Some(u64::MAX), "the first of a name counts");
     assert_eq!(list.u64("u16"), Some(65000));
     assert_eq!(list.u64("string"), None);
@@ -79,7 +79,7 @@ fn values_are_found_by_name_and_type() {
 
 /// A pair of the XDR form as its bytes are drawn, by hand.
 #[test]
-fn xdr_as_drawn() {
+fn xdr_matches_the_drawing() {
     let bytes = [
         1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, // head, version, flags
         0, 0, 0, 28, 0, 0, 0, 32, 0, 0, 0, 1, b'v', 0, 0, 0, 0, 0, 0, 8, 0, 0, 0, 1, //
@@ -93,7 +93,7 @@ fn xdr_as_drawn() {
 }
 
 #[test]
-fn counts_that_cannot_be_are_refused_before_they_are_believed() {
+fn impossible_counts_are_refused_before_allocation() {
     for kind in [10_u32, 16, 17, 20, 26] {
         let mut bytes = vec![1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 9, 0, 0, 0, 9];
         bytes.extend([0, 0, 0, 0]);
@@ -104,7 +104,7 @@ fn counts_that_cannot_be_are_refused_before_they_are_believed() {
 }
 
 #[test]
-fn nesting_has_an_end() {
+fn nesting_depth_is_limited() {
     let mut list = Nvlist::new();
     for depth in 0..=MAX_DEPTH {
         for encoding in ENCODINGS {
@@ -120,7 +120,7 @@ fn nesting_has_an_end() {
 }
 
 #[test]
-fn a_name_that_is_no_text_stays_as_it_is_stored() {
+fn non_utf8_names_are_preserved() {
     let mut list = Nvlist::new();
     list.push("user.?", Value::Bytes(vec![1]));
     for encoding in ENCODINGS {
@@ -134,7 +134,7 @@ fn a_name_that_is_no_text_stays_as_it_is_stored() {
 }
 
 #[test]
-fn lists_read_like_those_of_the_fields_tools() {
+fn display_matches_zdb_format() {
     let mut vdev = Nvlist::new();
     vdev.push("type", Value::Str(b"file".to_vec()));
     let mut list = Nvlist::new();
@@ -160,7 +160,7 @@ proptest! {
         which in 0_usize..3,
         damage in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..6),
     ) {
-        let mut bytes = of_every_type().encode(ENCODINGS[which]);
+        let mut bytes = list_of_every_type().encode(ENCODINGS[which]);
         for (place, byte) in damage {
             let place = place.index(bytes.len());
             bytes[place] = byte;

@@ -17,18 +17,18 @@
 //!
 //! Learnt from: labels of the fixtures. Proved by: `packing_gives_the_same_bytes`.
 
-use super::{Name, Nvlist, Value, counted, deeper, kind};
+use super::{Name, Nvlist, Value, checked_count, kind, next_depth};
 use crate::{Error, Reader, Result};
 
 /// A pair takes no less than this.
-const LEAST_LIST: usize = 16;
+const MIN_LIST_SIZE: usize = 16;
 
 /// Reads version, flags and pairs.
 pub(super) fn read(reader: &mut Reader<'_>, depth: u32) -> Result<Nvlist> {
     let version = reader.u32()?;
     if version != 0 {
         let found = u64::from(version);
-        return Err(Error::Unknown { what: reader.what(), field: "list version", found });
+        return Err(Error::Unknown { structure: reader.structure(), field: "list version", found });
     }
     let flags = reader.u32()?;
     let mut list = Nvlist { flags, pairs: Vec::new() };
@@ -38,7 +38,7 @@ pub(super) fn read(reader: &mut Reader<'_>, depth: u32) -> Result<Nvlist> {
         if encoded == 0 && decoded == 0 {
             return Ok(list);
         }
-        let title = Name::of(string(reader)?);
+        let title = Name::from_bytes(string(reader)?);
         let kind = reader.u32()?;
         let elements = reader.u32()?;
         list.pairs.push((title, value(reader, kind, elements, depth)?));
@@ -47,8 +47,8 @@ pub(super) fn read(reader: &mut Reader<'_>, depth: u32) -> Result<Nvlist> {
 
 fn string<'a>(reader: &mut Reader<'a>) -> Result<&'a [u8]> {
     let length = reader.u32()?;
-    let length = counted(reader, length, 1)?;
-    let bytes = reader.take(length)?;
+    let length = checked_count(reader, length, 1)?;
+    let bytes = reader.bytes(length)?;
     pad(reader, length)?;
     Ok(bytes)
 }
@@ -58,7 +58,7 @@ fn pad(reader: &mut Reader<'_>, length: usize) -> Result<()> {
 }
 
 /// A number of up to 32 bits: the low bytes of a word.
-fn small<const N: usize>(reader: &mut Reader<'_>) -> Result<[u8; N]> {
+fn small_number<const N: usize>(reader: &mut Reader<'_>) -> Result<[u8; N]> {
     let word = reader.array::<4>()?;
     let mut out = [0; N];
     for (to, from) in out.iter_mut().rev().zip(word.iter().rev()) {
@@ -68,68 +68,78 @@ fn small<const N: usize>(reader: &mut Reader<'_>) -> Result<[u8; N]> {
 }
 
 /// An array with its count in front, its elements `width` bytes each.
-fn many<'a, T>(
+fn read_array<'a, T>(
     reader: &mut Reader<'a>,
     width: usize,
     one: impl Fn(&mut Reader<'a>) -> Result<T>,
 ) -> Result<Vec<T>> {
     let count = reader.u32()?;
-    let count = counted(reader, count, width)?;
+    let count = checked_count(reader, count, width)?;
     (0..count).map(|_| one(reader)).collect()
 }
 
 fn value(reader: &mut Reader<'_>, kind: u32, elements: u32, depth: u32) -> Result<Value> {
     if elements == 0 {
-        return empty(kind, reader);
+        return empty_value(kind, reader);
     }
     Ok(match kind {
         kind::BOOLEAN => Value::Flag,
-        kind::BYTE => Value::Byte(u8::from_be_bytes(small(reader)?)),
-        kind::INT16 => Value::I16(i16::from_be_bytes(small(reader)?)),
-        kind::UINT16 => Value::U16(u16::from_be_bytes(small(reader)?)),
-        kind::INT32 => Value::I32(i32::from_be_bytes(small(reader)?)),
+        kind::BYTE => Value::Byte(u8::from_be_bytes(small_number(reader)?)),
+        kind::INT16 => Value::I16(i16::from_be_bytes(small_number(reader)?)),
+        kind::UINT16 => Value::U16(u16::from_be_bytes(small_number(reader)?)),
+        kind::INT32 => Value::I32(i32::from_be_bytes(small_number(reader)?)),
         kind::UINT32 => Value::U32(reader.u32()?),
         kind::INT64 => Value::I64(reader.i64()?),
         kind::UINT64 => Value::U64(reader.u64()?),
         kind::STRING => Value::Str(string(reader)?.to_vec()),
         kind::BYTE_ARRAY => {
-            let length = counted(reader, elements, 1)?;
-            let bytes = reader.take(length)?.to_vec();
+            let length = checked_count(reader, elements, 1)?;
+            let bytes = reader.bytes(length)?.to_vec();
             pad(reader, length)?;
             Value::Bytes(bytes)
         }
-        kind::INT16_ARRAY => Value::I16s(many(reader, 4, |r| Ok(i16::from_be_bytes(small(r)?)))?),
-        kind::UINT16_ARRAY => Value::U16s(many(reader, 4, |r| Ok(u16::from_be_bytes(small(r)?)))?),
-        kind::INT32_ARRAY => Value::I32s(many(reader, 4, |r| Ok(i32::from_be_bytes(small(r)?)))?),
-        kind::UINT32_ARRAY => Value::U32s(many(reader, 4, Reader::u32)?),
-        kind::INT64_ARRAY => Value::I64s(many(reader, 8, Reader::i64)?),
-        kind::UINT64_ARRAY => Value::U64s(many(reader, 8, Reader::u64)?),
+        kind::INT16_ARRAY => {
+            Value::I16s(read_array(reader, 4, |r| Ok(i16::from_be_bytes(small_number(r)?)))?)
+        }
+        kind::UINT16_ARRAY => {
+            Value::U16s(read_array(reader, 4, |r| Ok(u16::from_be_bytes(small_number(r)?)))?)
+        }
+        kind::INT32_ARRAY => {
+            Value::I32s(read_array(reader, 4, |r| Ok(i32::from_be_bytes(small_number(r)?)))?)
+        }
+        kind::UINT32_ARRAY => Value::U32s(read_array(reader, 4, Reader::u32)?),
+        kind::INT64_ARRAY => Value::I64s(read_array(reader, 8, Reader::i64)?),
+        kind::UINT64_ARRAY => Value::U64s(read_array(reader, 8, Reader::u64)?),
         kind::STRING_ARRAY => {
-            let count = counted(reader, elements, 4)?;
+            let count = checked_count(reader, elements, 4)?;
             let all: Result<Vec<_>> = (0..count).map(|_| Ok(string(reader)?.to_vec())).collect();
             Value::Strs(all?)
         }
         kind::HRTIME => Value::HrTime(reader.i64()?),
-        kind::NVLIST => Value::List(read(reader, deeper(depth, reader)?)?),
+        kind::NVLIST => Value::List(read(reader, next_depth(depth, reader)?)?),
         kind::NVLIST_ARRAY => {
-            let depth = deeper(depth, reader)?;
-            let count = counted(reader, elements, LEAST_LIST)?;
+            let depth = next_depth(depth, reader)?;
+            let count = checked_count(reader, elements, MIN_LIST_SIZE)?;
             let all: Result<Vec<_>> = (0..count).map(|_| read(reader, depth)).collect();
             Value::Lists(all?)
         }
         kind::BOOLEAN_VALUE => Value::Bool(reader.u32()? != 0),
-        kind::INT8 => Value::I8(i8::from_be_bytes(small(reader)?)),
-        kind::UINT8 => Value::U8(u8::from_be_bytes(small(reader)?)),
-        kind::BOOLEAN_ARRAY => Value::Bools(many(reader, 4, |r| Ok(r.u32()? != 0))?),
-        kind::INT8_ARRAY => Value::I8s(many(reader, 4, |r| Ok(i8::from_be_bytes(small(r)?)))?),
-        kind::UINT8_ARRAY => Value::U8s(many(reader, 4, |r| Ok(u8::from_be_bytes(small(r)?)))?),
+        kind::INT8 => Value::I8(i8::from_be_bytes(small_number(reader)?)),
+        kind::UINT8 => Value::U8(u8::from_be_bytes(small_number(reader)?)),
+        kind::BOOLEAN_ARRAY => Value::Bools(read_array(reader, 4, |r| Ok(r.u32()? != 0))?),
+        kind::INT8_ARRAY => {
+            Value::I8s(read_array(reader, 4, |r| Ok(i8::from_be_bytes(small_number(r)?)))?)
+        }
+        kind::UINT8_ARRAY => {
+            Value::U8s(read_array(reader, 4, |r| Ok(u8::from_be_bytes(small_number(r)?)))?)
+        }
         kind::DOUBLE => Value::Double(f64::from_bits(reader.u64()?)),
-        _ => return unknown(kind, reader),
+        _ => return unknown_type(kind, reader),
     })
 }
 
 /// A pair without elements has no value: an empty array, or a flag.
-fn empty(kind: u32, reader: &Reader<'_>) -> Result<Value> {
+fn empty_value(kind: u32, reader: &Reader<'_>) -> Result<Value> {
     Ok(match kind {
         kind::BOOLEAN => Value::Flag,
         kind::BYTE_ARRAY => Value::Bytes(Vec::new()),
@@ -144,13 +154,17 @@ fn empty(kind: u32, reader: &Reader<'_>) -> Result<Value> {
         kind::BOOLEAN_ARRAY => Value::Bools(Vec::new()),
         kind::INT8_ARRAY => Value::I8s(Vec::new()),
         kind::UINT8_ARRAY => Value::U8s(Vec::new()),
-        _ if kind == 0 || kind > kind::DOUBLE => return unknown(kind, reader),
-        _ => return Err(reader.broken(4, "a single value counts as one element", 0)),
+        _ if kind == 0 || kind > kind::DOUBLE => return unknown_type(kind, reader),
+        _ => return Err(reader.corrupt_field(4, "a single value counts as one element", 0)),
     })
 }
 
-fn unknown(kind: u32, reader: &Reader<'_>) -> Result<Value> {
-    Err(Error::Unknown { what: reader.what(), field: "value type", found: u64::from(kind) })
+fn unknown_type(kind: u32, reader: &Reader<'_>) -> Result<Value> {
+    Err(Error::Unknown {
+        structure: reader.structure(),
+        field: "value type",
+        found: u64::from(kind),
+    })
 }
 
 /// Writes version, flags and pairs.

@@ -2,7 +2,7 @@
 
 use super::{Kind, LogHeader, ObjsetHeader};
 use crate::dnode::Dnode;
-use crate::words::Room;
+use crate::writer::FixedWriter;
 
 impl Kind {
     /// The number on disk.
@@ -21,7 +21,7 @@ impl LogHeader {
     /// The bytes as they stand in a little-endian block.
     pub fn encode(&self) -> [u8; Self::SIZE] {
         let mut bytes = [0; Self::SIZE];
-        let mut room = Room::new(&mut bytes);
+        let mut room = FixedWriter::new(&mut bytes);
         room.u64(self.claim_txg.get())
             .u64(self.replay_seq)
             .bytes(&self.chain.encode())
@@ -44,8 +44,8 @@ impl ObjsetHeader {
     /// The block, of `size` bytes: one of the three that there are.
     pub fn encode(&self, size: usize) -> Vec<u8> {
         let mut bytes = vec![0; size];
-        let mut room = Room::new(&mut bytes);
-        put(&mut room, self.meta.as_ref());
+        let mut room = FixedWriter::new(&mut bytes);
+        write_dnode(&mut room, self.meta.as_ref());
         room.bytes(&self.log.encode())
             .u64(self.kind.number())
             .u64(self.flags.0)
@@ -53,15 +53,15 @@ impl ObjsetHeader {
             .bytes(&self.local_mac)
             .zeros(240);
         for used in [&self.user_used, &self.group_used, &self.project_used] {
-            put(&mut room, used.as_ref());
+            write_dnode(&mut room, used.as_ref());
         }
         bytes
     }
 }
 
 /// A dnode of one slot, if there is room for it.
-fn put(room: &mut Room<'_>, dnode: Option<&Dnode>) {
-    let slot = room.next(Dnode::SLOT);
+fn write_dnode(room: &mut FixedWriter<'_>, dnode: Option<&Dnode>) {
+    let slot = room.next_slice(Dnode::SLOT);
     if let Some(dnode) = dnode
         && slot.len() == Dnode::SLOT
     {
@@ -77,7 +77,7 @@ mod tests {
     const REAL: &[u8] = include_bytes!("../../tests/golden/objset-names.bin");
 
     #[test]
-    fn a_real_one_is_written_as_it_was_read() {
+    fn golden_objset_survives_encoding() {
         for size in [ObjsetHeader::OLDEST_SIZE, ObjsetHeader::OLD_SIZE, ObjsetHeader::SIZE] {
             let mut bytes = REAL.to_vec();
             bytes.resize(size, 0);

@@ -9,11 +9,11 @@ fn header_size(variable: usize) -> usize {
 }
 
 /// How many of the values, from the first on, fit a buffer of `space` bytes with its header.
-pub fn fitting(values: &[Value], space: usize) -> usize {
+pub fn count_fitting(values: &[Value], space: usize) -> usize {
     let (mut bytes, mut variable) = (0_usize, 0_usize);
     let fits = |value: &Value| {
         bytes = bytes.next_multiple_of(8).saturating_add(value.bytes.len());
-        variable = variable.saturating_add(usize::from(value.registered.length == 0));
+        variable = variable.saturating_add(usize::from(value.registration.length == 0));
         bytes.saturating_add(header_size(variable)) <= space
     };
     values.iter().map(fits).take_while(|fits| *fits).count()
@@ -22,7 +22,7 @@ pub fn fitting(values: &[Value], space: usize) -> usize {
 /// The buffer of a layout with these values, in its order. A value whose length does not vary is
 /// cut or filled to it.
 pub fn encode(layout: u16, values: &[Value]) -> Vec<u8> {
-    let varies = |value: &&Value| value.registered.length == 0;
+    let varies = |value: &&Value| value.registration.length == 0;
     let size = header_size(values.iter().filter(varies).count());
     let mut out = Vec::with_capacity(512);
     out.extend(MAGIC.to_le_bytes());
@@ -36,15 +36,15 @@ pub fn encode(layout: u16, values: &[Value]) -> Vec<u8> {
         out.resize(out.len().next_multiple_of(8), 0);
         let start = out.len();
         out.extend_from_slice(&value.bytes);
-        if value.registered.length != 0 {
-            out.resize(start.saturating_add(value.registered.length.into()), 0);
+        if value.registration.length != 0 {
+            out.resize(start.saturating_add(value.registration.length.into()), 0);
         }
     }
     out
 }
 
 /// A value with its numbers least significant byte first.
-pub(super) fn little(swap: u8, bytes: &[u8], order: Order) -> Vec<u8> {
+pub(super) fn to_little(swap: u8, bytes: &[u8], order: Order) -> Vec<u8> {
     let width = match (order, swap) {
         (Order::Little, _) | (_, 3) => return bytes.to_vec(),
         (Order::Big, 4) => return acl::to_little(bytes),

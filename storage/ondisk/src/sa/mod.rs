@@ -19,12 +19,12 @@
 
 mod build;
 
-pub use build::{encode, fitting};
+pub use build::{count_fitting, encode};
 
 use crate::{Error, Order, Reader, Result};
 
 const MAGIC: u32 = 0x2f505a;
-const WHAT: &str = "system attributes";
+const STRUCTURE: &str = "system attributes";
 
 macro_rules! attributes {
     ($($name:ident = $field:literal, $length:literal, $swap:literal;)*) => {
@@ -83,8 +83,8 @@ attributes! {
 
 impl Attribute {
     /// As it is registered under a number.
-    pub const fn registered(self, number: u16) -> Registered {
-        Registered { number, length: self.length(), swap: self.swap() }
+    pub const fn registration(self, number: u16) -> Registration {
+        Registration { number, length: self.length(), swap: self.swap() }
     }
 }
 
@@ -92,7 +92,7 @@ const COUNT: usize = Attribute::ALL.len();
 
 /// One attribute as a dataset's registry knows it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Registered {
+pub struct Registration {
     /// Its number in layouts.
     pub number: u16,
     /// Its size in bytes; 0 if each file's differs.
@@ -101,7 +101,7 @@ pub struct Registered {
     pub swap: u8,
 }
 
-impl Registered {
+impl Registration {
     /// From the word in the registry.
     pub const fn from_word(word: u64) -> Self {
         let [low, high, swap, length_low, length_high, ..] = word.to_le_bytes();
@@ -119,9 +119,9 @@ impl Registered {
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Value {
     /// Which it is, if file systems use it.
-    pub known: Option<Attribute>,
+    pub attribute: Option<Attribute>,
     /// What the dataset's registry says of it.
-    pub registered: Registered,
+    pub registration: Registration,
     /// Its bytes: as many as are registered, or any number where that varies.
     pub bytes: Vec<u8>,
 }
@@ -129,7 +129,7 @@ pub struct Value {
 /// A dataset's registry: what its attribute numbers mean.
 #[derive(Clone, Debug, Default)]
 pub struct Registry {
-    by_number: Vec<Option<(Registered, Option<Attribute>)>>,
+    by_number: Vec<Option<(Registration, Option<Attribute>)>>,
 }
 
 impl Registry {
@@ -137,7 +137,7 @@ impl Registry {
     pub fn standard() -> Self {
         let mut out = Self::default();
         for (number, attribute) in (0..).zip(Attribute::ALL) {
-            out.put(attribute.registered(number), Some(*attribute));
+            out.insert(attribute.registration(number), Some(*attribute));
         }
         out
     }
@@ -149,18 +149,18 @@ impl Registry {
     }
 
     /// What is registered under a number.
-    pub fn registered(&self, number: u16) -> Option<Registered> {
+    pub fn registration(&self, number: u16) -> Option<Registration> {
         self.by_number.get(usize::from(number)).copied().flatten().map(|slot| slot.0)
     }
 
     /// Gives every attribute that has no number the next free one; gives those that are new.
-    pub fn complete(&mut self) -> Vec<(Attribute, Registered)> {
+    pub fn register_missing(&mut self) -> Vec<(Attribute, Registration)> {
         let mut new = Vec::new();
         for attribute in Attribute::ALL {
             let free = u16::try_from(self.by_number.len());
             if let (None, Ok(free)) = (self.number(*attribute), free) {
-                let registered = attribute.registered(free);
-                self.put(registered, Some(*attribute));
+                let registered = attribute.registration(free);
+                self.insert(registered, Some(*attribute));
                 new.push((*attribute, registered));
             }
         }
@@ -170,10 +170,10 @@ impl Registry {
     /// Adds an entry of the registry's table.
     pub fn register(&mut self, name: &[u8], word: u64) {
         let known = Attribute::ALL.iter().find(|known| known.name().as_bytes() == name);
-        self.put(Registered::from_word(word), known.copied());
+        self.insert(Registration::from_word(word), known.copied());
     }
 
-    fn put(&mut self, registered: Registered, known: Option<Attribute>) {
+    fn insert(&mut self, registered: Registration, known: Option<Attribute>) {
         let at = usize::from(registered.number);
         if self.by_number.len() <= at {
             self.by_number.resize(at.saturating_add(1), None);
@@ -191,16 +191,16 @@ impl Registry {
             let slot = self.by_number.get(usize::from(*number)).copied().flatten();
             let Some((registered, known)) = slot else {
                 let found = u64::from(*number);
-                return Err(Error::Unknown { what: "layout", field: "attribute", found });
+                return Err(Error::Unknown { structure: "layout", field: "attribute", found });
             };
             let slot = known.and_then(|known| layout.fixed.get_mut(usize::from(known as u8)));
             if let Some(slot) = slot {
                 *slot = match (offset, registered.length) {
-                    (Some(offset), length @ 1..) => Where::Fixed { offset, length },
-                    _ => Where::Search,
+                    (Some(offset), length @ 1..) => Location::Fixed { offset, length },
+                    _ => Location::Variable,
                 };
             }
-            let step = Step { known, registered };
+            let step = Step { attribute: known, registration: registered };
             offset = match registered.length {
                 0 => None,
                 length => offset.and_then(|at| at.checked_add(length)?.checked_next_multiple_of(8)),
@@ -213,33 +213,37 @@ impl Registry {
 
 #[derive(Clone, Copy, Debug)]
 struct Step {
-    known: Option<Attribute>,
-    registered: Registered,
+    attribute: Option<Attribute>,
+    registration: Registration,
 }
 
 /// Where an attribute stands in a layout.
 #[derive(Clone, Copy, Debug, Default)]
-enum Where {
+enum Location {
     #[default]
     Absent,
     /// At the same place in every buffer: bytes after the header, and size.
     Fixed { offset: u16, length: u16 },
     /// It varies, or stands behind one that does.
-    Search,
+    Variable,
 }
 
 /// Which attributes stand in a buffer, in which order.
 #[derive(Clone, Debug, Default)]
 pub struct Layout {
     steps: Vec<Step>,
-    fixed: [Where; COUNT],
+    fixed: [Location; COUNT],
 }
 
 impl Layout {
     /// Whether it has just these attributes, in this order.
-    pub fn is(&self, numbers: impl ExactSizeIterator<Item = u16>) -> bool {
+    pub fn has_numbers(&self, numbers: impl ExactSizeIterator<Item = u16>) -> bool {
         self.steps.len() == numbers.len()
-            && self.steps.iter().zip(numbers).all(|(step, number)| step.registered.number == number)
+            && self
+                .steps
+                .iter()
+                .zip(numbers)
+                .all(|(step, number)| step.registration.number == number)
     }
 }
 
@@ -260,15 +264,15 @@ impl Header {
         // a machine of the other order leaves as they are those that it does not change
         let is_big = bytes.starts_with(&MAGIC.to_be_bytes());
         let order = if is_big { Order::Big } else { Order::Little };
-        let mut reader = Reader::new(WHAT, bytes, order);
+        let mut reader = Reader::new(STRUCTURE, bytes, order);
         let magic = reader.u32()?;
         if magic != MAGIC {
-            return Err(reader.broken(4, "the magic number is 0x2f505a", magic.into()));
+            return Err(reader.corrupt_field(4, "the magic number is 0x2f505a", magic.into()));
         }
         let info = reader.u16()?;
         let size = usize::from(info >> 10).saturating_mul(8);
         if size < 8 {
-            return Err(reader.broken(2, "a header has 8 bytes at least", info.into()));
+            return Err(reader.corrupt_field(2, "a header has 8 bytes at least", info.into()));
         }
         let layout = match info & 0x3ff {
             0 => 1,
@@ -295,12 +299,12 @@ impl<'a> Attributes<'a> {
     /// The bytes of an attribute, if the layout has it.
     pub fn bytes(&self, attribute: Attribute) -> Result<Option<&'a [u8]>> {
         match self.layout.fixed.get(usize::from(attribute as u8)) {
-            None | Some(Where::Absent) => Ok(None),
-            Some(Where::Fixed { offset, length }) => {
+            None | Some(Location::Absent) => Ok(None),
+            Some(Location::Fixed { offset, length }) => {
                 let at = self.header.size.saturating_add(usize::from(*offset));
                 self.slice(at, usize::from(*length)).map(Some)
             }
-            Some(Where::Search) => self.search(attribute),
+            Some(Location::Variable) => self.find_variable(attribute),
         }
     }
 
@@ -326,15 +330,15 @@ impl<'a> Attributes<'a> {
     }
 
     fn slice(&self, at: usize, length: usize) -> Result<&'a [u8]> {
-        let mut reader = Reader::new(WHAT, self.bytes, self.header.order);
+        let mut reader = Reader::new(STRUCTURE, self.bytes, self.header.order);
         reader.seek(at);
-        reader.take(length)
+        reader.bytes(length)
     }
 
-    fn search(&self, wanted: Attribute) -> Result<Option<&'a [u8]>> {
+    fn find_variable(&self, wanted: Attribute) -> Result<Option<&'a [u8]>> {
         let mut found = None;
-        self.each(&mut |step, bytes| {
-            found = if step.known == Some(wanted) { Some(bytes) } else { None };
+        self.visit_each(&mut |step, bytes| {
+            found = if step.attribute == Some(wanted) { Some(bytes) } else { None };
             found.is_none()
         })?;
         Ok(found)
@@ -344,24 +348,24 @@ impl<'a> Attributes<'a> {
     /// first.
     pub fn values(&self) -> Result<Vec<Value>> {
         let mut out = Vec::with_capacity(self.layout.steps.len());
-        self.each(&mut |step, bytes| {
-            let bytes = build::little(step.registered.swap, bytes, self.header.order);
-            out.push(Value { known: step.known, registered: step.registered, bytes });
+        self.visit_each(&mut |step, bytes| {
+            let bytes = build::to_little(step.registration.swap, bytes, self.header.order);
+            out.push(Value { attribute: step.attribute, registration: step.registration, bytes });
             true
         })?;
         Ok(out)
     }
 
     /// Shows the attributes to `visit` until it says false.
-    fn each(&self, visit: &mut dyn FnMut(&Step, &'a [u8]) -> bool) -> Result<()> {
+    fn visit_each(&self, visit: &mut dyn FnMut(&Step, &'a [u8]) -> bool) -> Result<()> {
         let mut at = self.header.size;
-        let mut lengths = Reader::new(WHAT, self.bytes, self.header.order);
+        let mut lengths = Reader::new(STRUCTURE, self.bytes, self.header.order);
         lengths.seek(6);
         for step in &self.layout.steps {
-            let length = match step.registered.length {
-                0 if lengths.at() >= self.header.size => {
-                    let found = u64::try_from(lengths.at()).unwrap_or(u64::MAX);
-                    return Err(lengths.broken(0, "the header holds every length", found));
+            let length = match step.registration.length {
+                0 if lengths.position() >= self.header.size => {
+                    let found = u64::try_from(lengths.position()).unwrap_or(u64::MAX);
+                    return Err(lengths.corrupt_field(0, "the header holds every length", found));
                 }
                 0 => usize::from(lengths.u16()?),
                 fixed => usize::from(fixed),

@@ -1,6 +1,6 @@
 //! Buffers by hand.
 
-use super::{Attribute, Attributes, Header, Registered, Registry, Value, encode, fitting};
+use super::{Attribute, Attributes, Header, Registration, Registry, Value, count_fitting, encode};
 use crate::Order;
 
 fn buffer(info: u16, lengths: &[u16], values: &[&[u8]]) -> Vec<u8> {
@@ -18,13 +18,13 @@ fn buffer(info: u16, lengths: &[u16], values: &[&[u8]]) -> Vec<u8> {
 }
 
 #[test]
-fn words_of_the_registry_split_into_their_fields() {
-    let registered = Registered::from_word(0x5803_000f);
-    assert_eq!(registered, Registered { number: 15, length: 88, swap: 3 });
+fn registration_words_split_into_fields() {
+    let registered = Registration::from_word(0x5803_000f);
+    assert_eq!(registered, Registration { number: 15, length: 88, swap: 3 });
 }
 
 #[test]
-fn attributes_behind_variable_ones_are_found() {
+fn attributes_after_variable_ones_are_found() {
     let layout = Registry::standard().layout(&[5, 17, 6, 20]).expect("layout");
     let word = 7_u64.to_le_bytes();
     let bytes = buffer(2 | (2 << 10), &[5, 3], &[&word, b"there", &word, b"nvl"]);
@@ -51,7 +51,7 @@ fn lengths_beyond_the_buffer_or_the_header_are_refused() {
 }
 
 #[test]
-fn the_other_order_reads_the_same() {
+fn both_byte_orders_read_the_same() {
     let layout = Registry::standard().layout(&[6]).expect("layout");
     let mut bytes = 0x2f505a_u32.to_be_bytes().to_vec();
     bytes.extend((3_u16 | (1 << 10)).to_be_bytes());
@@ -64,34 +64,34 @@ fn the_other_order_reads_the_same() {
 }
 
 #[test]
-fn words_of_the_registry_are_those_of_openzfs() {
+fn registration_words_match_openzfs() {
     let mut registry = Registry::standard();
-    assert!(registry.complete().is_empty());
-    let word = |attribute: Attribute| attribute.registered(attribute as u16).to_word();
+    assert!(registry.register_missing().is_empty());
+    let word = |attribute: Attribute| attribute.registration(attribute as u16).to_word();
     assert_eq!(word(Attribute::ZnodeAcl), 0x5803_000f);
     assert_eq!(word(Attribute::Atime), 0x1000_0000);
     assert_eq!(word(Attribute::DaclAces), 0x4_0013);
-    assert_eq!(Registered::from_word(0x4_0013).to_word(), 0x4_0013);
+    assert_eq!(Registration::from_word(0x4_0013).to_word(), 0x4_0013);
 }
 
 #[test]
-fn what_was_not_registered_gets_the_next_number() {
+fn missing_attributes_get_the_next_number() {
     let mut registry = Registry::default();
     for attribute in Attribute::ALL.iter().filter(|one| **one != Attribute::Projid) {
         registry.register(
             attribute.name().as_bytes(),
-            attribute.registered(*attribute as u16).to_word(),
+            attribute.registration(*attribute as u16).to_word(),
         );
     }
     registry.register(b"OTHERS", 0x15 | 0x18 << 24);
-    let new = registry.complete();
-    assert_eq!(new, [(Attribute::Projid, Registered { number: 22, length: 8, swap: 0 })]);
+    let new = registry.register_missing();
+    assert_eq!(new, [(Attribute::Projid, Registration { number: 22, length: 8, swap: 0 })]);
     assert_eq!(registry.number(Attribute::Projid), Some(22));
 }
 
 fn value(known: Attribute, length: usize, byte: u8) -> Value {
-    let registered = known.registered(known as u16);
-    Value { known: Some(known), registered, bytes: vec![byte; length] }
+    let registered = known.registration(known as u16);
+    Value { attribute: Some(known), registration: registered, bytes: vec![byte; length] }
 }
 
 #[test]
@@ -104,7 +104,7 @@ fn the_longest_run_that_fits_is_found() {
         (Attribute::Dxattr, 1),
     ];
     let all: Vec<Value> = sizes.iter().map(|(known, length)| value(*known, *length, 0)).collect();
-    let fit = |space| fitting(&all, space);
+    let fit = |space| count_fitting(&all, space);
     // header 8: 8, 13, 24, then header 16 (two lengths): 33, and 41
     assert_eq!((fit(15), fit(16), fit(20), fit(21), fit(32)), (0, 1, 1, 2, 3));
     assert_eq!((fit(48), fit(49), fit(56), fit(57)), (3, 4, 4, 5));
@@ -124,7 +124,7 @@ proptest::proptest! {
         let pairs = order.iter().zip(lengths);
         let values: Vec<Value> =
             pairs.map(|(one, drawn)| value(*one, length(one, drawn), byte)).collect();
-        let numbers: Vec<u16> = values.iter().map(|value| value.registered.number).collect();
+        let numbers: Vec<u16> = values.iter().map(|value| value.registration.number).collect();
         let known = Registry::standard().layout(&numbers).expect("layout");
         let bytes = encode(layout, &values);
         let header = Header::parse(&bytes).expect("header");
@@ -134,6 +134,6 @@ proptest::proptest! {
         for (one, value) in order.iter().zip(&values) {
             assert_eq!(read.bytes(*one), Ok(Some(value.bytes.as_slice())));
         }
-        assert!(known.is(numbers.iter().copied()) && !known.is([1_u16].into_iter()));
+        assert!(known.has_numbers(numbers.iter().copied()) && !known.has_numbers([1_u16].into_iter()));
     }
 }

@@ -8,11 +8,11 @@ use super::{Action, Entry, SpaceMapHeader, VDEV_MASK};
 use crate::{Error, Result};
 
 /// Units that an entry of one word can speak of at most.
-const ONE_WORD_LENGTH: u64 = 1 << 15;
+const ONE_WORD_MAX_LENGTH: u64 = 1 << 15;
 /// Where an entry of one word can begin at most.
-const ONE_WORD_OFFSET: u64 = 1 << 47;
+const ONE_WORD_MAX_OFFSET: u64 = 1 << 47;
 /// Units that an entry of two words can speak of at most.
-const TWO_WORDS_LENGTH: u64 = 1 << 36;
+const TWO_WORDS_MAX_LENGTH: u64 = 1 << 36;
 /// A note with nothing in it.
 const PADDING: u64 = 2 << 62;
 
@@ -53,17 +53,17 @@ impl Entry {
         let mut put = |word: u64| into.extend(word.to_le_bytes());
         match *self {
             Self::Padding => put(PADDING),
-            Self::Note { action, txg, pass } => put(note(action, txg, pass)),
+            Self::Debug { action, txg, pass } => put(debug_word(action, txg, pass)),
             Self::Range { action, vdev: None, offset, length } => {
-                fits("a space map's offset is below 2^47", offset, ONE_WORD_OFFSET - 1)?;
-                let less = less_one(length, ONE_WORD_LENGTH)?;
+                check_limit("a space map's offset is below 2^47", offset, ONE_WORD_MAX_OFFSET - 1)?;
+                let less = encoded_length(length, ONE_WORD_MAX_LENGTH)?;
                 put((offset << 16) | (action.bit() << 15) | less);
             }
             Self::Range { action, vdev: Some(vdev), offset, length } => {
                 let vdev = u64::from(vdev.get());
-                fits("a vdev's number is below 2^24", vdev, VDEV_MASK)?;
-                fits("a space map's offset is below 2^63", offset, u64::MAX >> 1)?;
-                put((3 << 62) | (less_one(length, TWO_WORDS_LENGTH)? << 24) | vdev);
+                check_limit("a vdev's number is below 2^24", vdev, VDEV_MASK)?;
+                check_limit("a space map's offset is below 2^63", offset, u64::MAX >> 1)?;
+                put((3 << 62) | (encoded_length(length, TWO_WORDS_MAX_LENGTH)? << 24) | vdev);
                 put((action.bit() << 63) | offset);
             }
         }
@@ -71,28 +71,28 @@ impl Entry {
     }
 }
 
-fn note(action: Action, txg: Txg, pass: u16) -> u64 {
+fn debug_word(action: Action, txg: Txg, pass: u16) -> u64 {
     let pass = u64::from(pass) & 0x3ff;
     PADDING | (action.bit() << 60) | (pass << 50) | (txg.get() & ((1 << 50) - 1))
 }
 
-fn less_one(length: u64, most: u64) -> Result<u64> {
+fn encoded_length(length: u64, most: u64) -> Result<u64> {
     let rule = "an entry's length is at least 1, and fits its form";
     let less = length.checked_sub(1).unwrap_or(u64::MAX);
-    fits(rule, less, most.saturating_sub(1)).map(|()| less)
+    check_limit(rule, less, most.saturating_sub(1)).map(|()| less)
 }
 
-fn fits(rule: &'static str, found: u64, most: u64) -> Result<()> {
+fn check_limit(rule: &'static str, found: u64, most: u64) -> Result<()> {
     if found <= most {
         return Ok(());
     }
-    Err(Error::Rule { what: "space map", at: 0, rule, found })
+    Err(Error::Rule { structure: "space map", at: 0, rule, found })
 }
 
 /// What is appended to a space map: entries whose form is chosen by what they say, and which do
 /// not straddle blocks.
 #[derive(Clone, Debug)]
-pub struct Appendix {
+pub struct SpaceMapAppender {
     bytes: Vec<u8>,
     /// Bytes of the map before.
     length: u64,
@@ -100,7 +100,7 @@ pub struct Appendix {
     two_words: bool,
 }
 
-impl Appendix {
+impl SpaceMapAppender {
     /// To a map of `header`, in blocks of so many bytes; entries of two words are for pools with
     /// the feature spacemap_v2.
     pub const fn new(header: &SpaceMapHeader, block_size: u32, two_words: bool) -> Self {
@@ -110,7 +110,7 @@ impl Appendix {
 
     /// Ranges that changed hands in a pass of a txg's sync, in units of the map: with a note before
     /// them, if there are any. The vdev is for logs of changes.
-    pub fn ranges(
+    pub fn push_ranges(
         &mut self,
         (action, txg, pass): (Action, Txg, u16),
         vdev: Option<VdevId>,
@@ -119,23 +119,28 @@ impl Appendix {
         let mut noted = false;
         for range in ranges {
             if !noted {
-                Entry::Note { action, txg, pass }.encode(&mut self.bytes)?;
+                Entry::Debug { action, txg, pass }.encode(&mut self.bytes)?;
                 noted = true;
             }
-            self.range(action, vdev, range)?;
+            self.push_range(action, vdev, range)?;
         }
         Ok(())
     }
 
-    fn range(&mut self, action: Action, vdev: Option<VdevId>, range: Range<u64>) -> Result<()> {
-        let long = range.end.saturating_sub(range.start) > ONE_WORD_LENGTH
-            || range.start >= ONE_WORD_OFFSET;
+    fn push_range(
+        &mut self,
+        action: Action,
+        vdev: Option<VdevId>,
+        range: Range<u64>,
+    ) -> Result<()> {
+        let long = range.end.saturating_sub(range.start) > ONE_WORD_MAX_LENGTH
+            || range.start >= ONE_WORD_MAX_OFFSET;
         let own = (self.two_words && long).then_some(VdevId::new(0));
         let vdev = vdev.or(own);
-        let most = if vdev.is_some() { TWO_WORDS_LENGTH } else { ONE_WORD_LENGTH };
+        let most = if vdev.is_some() { TWO_WORDS_MAX_LENGTH } else { ONE_WORD_MAX_LENGTH };
         let mut offset = range.start;
         while offset < range.end {
-            if vdev.is_some() && self.left_in_block() == 8 {
+            if vdev.is_some() && self.remaining_in_block() == 8 {
                 Entry::Padding.encode(&mut self.bytes)?;
             }
             let length = range.end.saturating_sub(offset).min(most);
@@ -146,7 +151,7 @@ impl Appendix {
     }
 
     /// Bytes up to the end of the block in which the next entry begins.
-    fn left_in_block(&self) -> u64 {
+    fn remaining_in_block(&self) -> u64 {
         let at = self.end().checked_rem(self.block_size).unwrap_or(0);
         self.block_size.saturating_sub(at)
     }
@@ -167,7 +172,7 @@ mod tests {
     use proptest::prelude::*;
     use units::{Txg, VdevId};
 
-    use super::{Action, Appendix, Entry, SpaceMapHeader};
+    use super::{Action, Entry, SpaceMapAppender, SpaceMapHeader};
     use crate::spacemap::Entries;
     use crate::{Order, Reader};
 
@@ -192,7 +197,7 @@ mod tests {
                 offset,
                 length
             }),
-            note.prop_map(|(action, txg, pass)| Entry::Note { action, txg: Txg::new(txg), pass }),
+            note.prop_map(|(action, txg, pass)| Entry::Debug { action, txg: Txg::new(txg), pass }),
             Just(Entry::Padding),
         ]
     }
@@ -225,10 +230,10 @@ mod tests {
         ) {
             let header = SpaceMapHeader { length: before * 8, ..SpaceMapHeader::empty(true) };
             let vdev = vdev.map(|id| VdevId::new(id.into()));
-            let mut appendix = Appendix::new(&header, 512, two_words);
+            let mut appendix = SpaceMapAppender::new(&header, 512, two_words);
             let meant: Vec<_> = ranges.iter().map(|(start, length)| *start..start + length).collect();
             let what = (Action::Freed, Txg::new(9), 1);
-            appendix.ranges(what, vdev, meant.iter().cloned()).unwrap();
+            appendix.push_ranges(what, vdev, meant.iter().cloned()).unwrap();
             prop_assert_eq!(appendix.end(), before * 8 + appendix.bytes().len() as u64);
             // read block by block: so no entry straddles two
             let (first, rest) = appendix.bytes().split_at(
@@ -258,7 +263,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_fit_is_refused() {
+    fn out_of_range_entries_are_refused() {
         for (vdev, offset, length) in [
             (None, 1 << 47, 1),
             (None, 0, (1 << 15) + 1),

@@ -24,7 +24,7 @@
 
 use units::BlockId;
 
-use super::{HEADER, Normalization, put};
+use super::{HEADER, Normalization, write};
 use crate::{Error, Order, Reader, Result};
 
 /// What kind of keys and hashes a table has (zap_flags).
@@ -107,15 +107,15 @@ impl Header {
         let mut reader = Reader::new("fat zap header", bytes, order);
         let kind = reader.u64()?;
         if kind != HEADER {
-            return Err(reader.broken(8, "the block says that it is a fat zap", kind));
+            return Err(reader.corrupt_field(8, "the block says that it is a fat zap", kind));
         }
         let magic = reader.u64()?;
         if magic != Self::MAGIC {
-            return Err(reader.broken(8, "the magic number is 0x2f52ab2ab", magic));
+            return Err(reader.corrupt_field(8, "the magic number is 0x2f52ab2ab", magic));
         }
         if !bytes.len().is_power_of_two() {
             let found = u64::try_from(bytes.len()).unwrap_or(u64::MAX);
-            return Err(reader.broken(0, "a block's size is a power of two", found));
+            return Err(reader.corrupt_field(0, "a block's size is a power of two", found));
         }
         let block_shift = bytes.len().ilog2().saturating_sub(3);
         let table = RawTable::read(&mut reader)?;
@@ -126,9 +126,13 @@ impl Header {
         let normalization = Normalization(reader.u64()?);
         let flags = Flags(reader.u64()?);
         if flags.0 > 7 {
-            return Err(Error::Unknown { what: "fat zap header", field: "flags", found: flags.0 });
+            return Err(Error::Unknown {
+                structure: "fat zap header",
+                field: "flags",
+                found: flags.0,
+            });
         }
-        let (table, table_shift) = table.check(&mut reader, block_shift)?;
+        let (table, table_shift) = table.validate(&mut reader, block_shift)?;
         Ok(Self {
             table,
             table_shift,
@@ -182,12 +186,12 @@ impl Header {
             self.flags.0,
         ];
         for (number, word) in words.into_iter().enumerate() {
-            put::u64(bytes, number.saturating_mul(8), order, word);
+            write::u64(bytes, number.saturating_mul(8), order, word);
         }
     }
 
     /// The word of the header's block in which an embedded table begins.
-    pub fn embedded_at(&self) -> usize {
+    pub fn embedded_start(&self) -> usize {
         1_usize.checked_shl(self.table_shift).unwrap_or(0)
     }
 
@@ -218,19 +222,19 @@ impl RawTable {
     }
 
     /// An embedded table is half a block, an external one as many as its shift says.
-    fn check(&self, reader: &mut Reader<'_>, block_shift: u32) -> Result<(Table, u32)> {
+    fn validate(&self, reader: &mut Reader<'_>, block_shift: u32) -> Result<(Table, u32)> {
         let shift = u32::try_from(self.shift).unwrap_or(u32::MAX);
         if self.blocks == 0 {
             if shift != block_shift.saturating_sub(1) {
                 let rule = "an embedded pointer table fills half the block";
-                return Err(reader.broken(0, rule, self.shift));
+                return Err(reader.corrupt_field(0, rule, self.shift));
             }
             return Ok((Table::Embedded, shift));
         }
         let blocks = shift.checked_sub(block_shift).and_then(|bits| 1_u64.checked_shl(bits));
         if blocks != Some(self.blocks) {
             let rule = "a pointer table is as long as its shift says";
-            return Err(reader.broken(0, rule, self.blocks));
+            return Err(reader.corrupt_field(0, rule, self.blocks));
         }
         let next = (self.next_block != 0)
             .then_some((BlockId::new(self.next_block), self.next_copied.min(self.blocks)));
@@ -244,7 +248,7 @@ mod tests {
     use super::{Flags, Header, Normalization, Table};
     use crate::Order;
     use crate::zap::HEADER;
-    use crate::zap::pointers::pointer;
+    use crate::zap::pointers::read_pointer;
 
     /// A header of 1 KiB with an external table of 2^`shift` pointers in `blocks` blocks.
     fn header(blocks: u64, shift: u64, next: u64) -> Vec<u8> {
@@ -256,7 +260,7 @@ mod tests {
     }
 
     #[test]
-    fn an_external_table_and_its_successor_are_told() {
+    fn external_table_and_its_successor_are_parsed() {
         let read = Header::parse(&header(4, 9, 30), Order::Big).unwrap();
         let Table::External { first, blocks, next } = read.table else { panic!("{read:?}") };
         assert_eq!((first.get(), blocks), (5, 4));
@@ -267,9 +271,9 @@ mod tests {
     }
 
     #[test]
-    fn what_is_read_is_written_again() {
+    fn header_survives_writing() {
         let table = Flags(7);
-        assert_eq!(Header::new(1024, 9, Normalization(2), table).embedded_at(), 64);
+        assert_eq!(Header::new(1024, 9, Normalization(2), table).embedded_start(), 64);
         for (blocks, shift, next) in [(4, 9, 30), (4, 9, 0), (0, 6, 0)] {
             let bytes = header(blocks, shift, next);
             let mut read = Header::parse(&bytes, Order::Big).unwrap();
@@ -294,7 +298,7 @@ mod tests {
     fn an_embedded_table_is_the_second_half() {
         let read = Header::parse(&header(0, 6, 0), Order::Big).unwrap();
         assert_eq!((read.table.clone(), read.table_len()), (Table::Embedded, 64));
-        let last = pointer(&header(0, 6, 0), Order::Big, read.embedded_at() + 63).unwrap();
+        let last = read_pointer(&header(0, 6, 0), Order::Big, read.embedded_start() + 63).unwrap();
         assert_eq!(last.get(), 8);
         assert!(Header::parse(&header(0, 7, 0), Order::Big).is_err());
     }

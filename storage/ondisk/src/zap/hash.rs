@@ -41,12 +41,12 @@ fn step(crc: u64, byte: u8) -> u64 {
 }
 
 /// The hash of a name of bytes, without its NUL, and normalized if the table wants it.
-pub fn of_name(salt: u64, flags: Flags, name: &[u8]) -> u64 {
+pub fn hash_name(salt: u64, flags: Flags, name: &[u8]) -> u64 {
     flags.hash_mask() & name.iter().fold(salt, |crc, byte| step(crc, *byte))
 }
 
 /// The hash of a key of 64-bit words.
-pub fn of_words(salt: u64, flags: Flags, words: &[u64]) -> u64 {
+pub fn hash_words(salt: u64, flags: Flags, words: &[u64]) -> u64 {
     let hash = if flags.pre_hashed() {
         words.first().copied().unwrap_or(0)
     } else {
@@ -66,26 +66,29 @@ pub const fn index(hash: u64, shift: u32) -> u64 {
 
 #[cfg(test)]
 mod tests {
-    use super::{index, of_name, of_words};
+    use super::{hash_name, hash_words, index};
     use crate::zap::fat::Flags;
 
     #[test]
-    fn the_checksum_is_that_of_the_catalogue() {
+    fn crc_matches_the_published_value() {
         // CRC-64/XZ of "123456789", which begins with and inverts all ones
         let all = Flags(1);
         let crc = "123456789".bytes().fold(u64::MAX, super::step);
         assert_eq!(!crc, 0x995d_c9bb_df19_39fa);
-        assert_eq!(of_name(u64::MAX, all, b"123456789"), crc & !0xffff);
-        assert_eq!(of_name(u64::MAX, Flags(0), b"123456789"), crc >> 36 << 36);
+        assert_eq!(hash_name(u64::MAX, all, b"123456789"), crc & !0xffff);
+        assert_eq!(hash_name(u64::MAX, Flags(0), b"123456789"), crc >> 36 << 36);
     }
 
     #[test]
     fn words_are_hashed_from_their_low_end() {
         let bytes = [8, 7, 6, 5, 4, 3, 2, 1];
         let (salt, flags) = (0x1234_5678_9abc_def1, Flags(0));
-        assert_eq!(of_words(salt, flags, &[0x0102_0304_0506_0708]), of_name(salt, flags, &bytes));
-        assert_eq!(of_words(salt, Flags(7), &[0x0102_0304_0506_0708, 5]), 0x0102_0304_0506_0000);
-        assert_eq!(of_words(salt, Flags(7), &[]), 0);
+        assert_eq!(
+            hash_words(salt, flags, &[0x0102_0304_0506_0708]),
+            hash_name(salt, flags, &bytes)
+        );
+        assert_eq!(hash_words(salt, Flags(7), &[0x0102_0304_0506_0708, 5]), 0x0102_0304_0506_0000);
+        assert_eq!(hash_words(salt, Flags(7), &[]), 0);
     }
 
     #[test]

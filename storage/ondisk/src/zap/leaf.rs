@@ -40,7 +40,7 @@
 
 mod edit;
 
-pub use edit::{Fit, LeafMut};
+pub use edit::{LeafMut, LeafUpdate};
 
 use super::{LEAF, hash};
 use crate::{Order, Reader, Result};
@@ -103,7 +103,7 @@ impl LeafEntry {
     }
 }
 
-const WHAT: &str = "zap leaf";
+const STRUCTURE: &str = "zap leaf";
 const CHUNK: usize = 24;
 /// What an array chunk holds.
 const ARRAY: usize = 21;
@@ -119,31 +119,35 @@ impl<'a> Leaf<'a> {
 
     /// Takes the whole block.
     pub fn parse(bytes: &'a [u8], order: Order) -> Result<Self> {
-        let mut reader = Reader::new(WHAT, bytes, order);
+        let mut reader = Reader::new(STRUCTURE, bytes, order);
         let kind = reader.u64()?;
         if kind != LEAF {
-            return Err(reader.broken(8, "the block says that it is a zap leaf", kind));
+            return Err(reader.corrupt_field(8, "the block says that it is a zap leaf", kind));
         }
         reader.skip(8)?;
         let prefix = reader.u64()?;
         let magic = reader.u32()?;
         if magic != Self::MAGIC {
-            return Err(reader.broken(4, "the magic number is 0x2ab1eaf", magic.into()));
+            return Err(reader.corrupt_field(4, "the magic number is 0x2ab1eaf", magic.into()));
         }
         let free_chunks = reader.u16()?;
         let entry_count = reader.u16()?;
         let prefix_bits = u32::from(reader.u16()?);
         if prefix_bits > 63 {
-            return Err(reader.broken(2, "a prefix is shorter than a hash", prefix_bits.into()));
+            return Err(reader.corrupt_field(
+                2,
+                "a prefix is shorter than a hash",
+                prefix_bits.into(),
+            ));
         }
         reader.skip(2)?;
         let sorted = reader.u8()? & 1 != 0;
         reader.seek(Self::HEADER);
         if !bytes.len().is_power_of_two() {
             let found = u64::try_from(bytes.len()).unwrap_or(u64::MAX);
-            return Err(reader.broken(0, "a block's size is a power of two", found));
+            return Err(reader.corrupt_field(0, "a block's size is a power of two", found));
         }
-        let heads = reader.take(bytes.len() / 16)?;
+        let heads = reader.bytes(bytes.len() / 16)?;
         let chunks = reader.rest();
         Ok(Self { prefix, prefix_bits, entry_count, free_chunks, sorted, heads, chunks, order })
     }
@@ -164,7 +168,11 @@ impl<'a> Leaf<'a> {
         let mut reader = Reader::new("zap chunk", slice.unwrap_or(&[]), self.order);
         let kind = reader.u8()?;
         if kind != wanted {
-            return Err(reader.broken(1, "a chunk is of the type that its link says", kind.into()));
+            return Err(reader.corrupt_field(
+                1,
+                "a chunk is of the type that its link says",
+                kind.into(),
+            ));
         }
         Ok(reader)
     }
@@ -174,7 +182,7 @@ impl<'a> Leaf<'a> {
         let int_size = reader.u8()?;
         if !matches!(int_size, 1 | 2 | 4 | 8) {
             let rule = "an integer has 1, 2, 4 or 8 bytes";
-            return Err(reader.broken(1, rule, int_size.into()));
+            return Err(reader.corrupt_field(1, rule, int_size.into()));
         }
         Ok(LeafEntry {
             number,
@@ -201,7 +209,7 @@ impl<'a> Leaf<'a> {
                 next = leaf.head(head)?;
                 head = head.saturating_add(1);
             }
-            let found = leaf.step(next, &mut steps);
+            let found = leaf.chain_entry(next, &mut steps);
             next = found.as_ref().map_or(END, |entry| entry.next);
             Some(found)
         })
@@ -216,17 +224,17 @@ impl<'a> Leaf<'a> {
             if next == END {
                 return None;
             }
-            let found = leaf.step(next, &mut steps);
+            let found = leaf.chain_entry(next, &mut steps);
             next = found.as_ref().map_or(END, |entry| entry.next);
             Some(found)
         })
     }
 
     /// An entry, if there have not been more of them than there are chunks.
-    fn step(&self, number: u16, steps: &mut usize) -> Result<LeafEntry> {
+    fn chain_entry(&self, number: u16, steps: &mut usize) -> Result<LeafEntry> {
         let Some(less) = steps.checked_sub(1) else {
-            let place = Reader::new(WHAT, &[], self.order);
-            return Err(place.broken(0, "a chain has an end", number.into()));
+            let place = Reader::new(STRUCTURE, &[], self.order);
+            return Err(place.corrupt_field(0, "a chain has an end", number.into()));
         };
         *steps = less;
         self.entry(number)
@@ -235,7 +243,7 @@ impl<'a> Leaf<'a> {
     fn head(&self, index: usize) -> Option<u16> {
         let at = index.checked_mul(2)?;
         let bytes = self.heads.get(at..)?;
-        Reader::new(WHAT, bytes, self.order).u16().ok()
+        Reader::new(STRUCTURE, bytes, self.order).u16().ok()
     }
 
     /// The place in the hash table: the bits that follow the prefix.
@@ -255,7 +263,7 @@ impl<'a> Leaf<'a> {
     pub fn key(&self, entry: &LeafEntry) -> Result<Vec<u64>> {
         let bytes =
             self.array(entry.name_chunk, usize::from(entry.name_count).saturating_mul(8))?;
-        let mut reader = Reader::new(WHAT, &bytes, Order::Big);
+        let mut reader = Reader::new(STRUCTURE, &bytes, Order::Big);
         (0..entry.name_count).map(|_| reader.u64()).collect()
     }
 
@@ -275,7 +283,7 @@ impl<'a> Leaf<'a> {
             return Ok(None);
         }
         let mut reader = self.chunk(entry.value_chunk, ARRAY_CHUNK)?;
-        let bytes = reader.take(entry.int_size.into())?;
+        let bytes = reader.bytes(entry.int_size.into())?;
         Ok(Some(bytes.iter().fold(0, |number, byte| (number << 8) | u64::from(*byte))))
     }
 
@@ -285,7 +293,7 @@ impl<'a> Leaf<'a> {
             let entry = entry?;
             if entry.hash == key.hash
                 && entry.name_count == key.count
-                && self.begins_with(&entry, key.bytes)?
+                && self.name_starts_with(&entry, key.bytes)?
             {
                 return Ok(Some(entry));
             }
@@ -294,19 +302,19 @@ impl<'a> Leaf<'a> {
     }
 
     /// Whether the name is this one, of `name.len()` bytes on disk.
-    pub fn name_is(&self, entry: &LeafEntry, name: &[u8]) -> Result<bool> {
+    pub fn name_matches(&self, entry: &LeafEntry, name: &[u8]) -> Result<bool> {
         if usize::from(entry.name_count) != name.len() {
             return Ok(false);
         }
-        self.begins_with(entry, name)
+        self.name_starts_with(entry, name)
     }
 
     /// Whether the first bytes of the name, or of the key's words, are these.
-    fn begins_with(&self, entry: &LeafEntry, bytes: &[u8]) -> Result<bool> {
+    fn name_starts_with(&self, entry: &LeafEntry, bytes: &[u8]) -> Result<bool> {
         let mut number = entry.name_chunk;
         for piece in bytes.chunks(ARRAY) {
             let mut reader = self.chunk(number, ARRAY_CHUNK)?;
-            if reader.take(ARRAY)?.get(..piece.len()) != Some(piece) {
+            if reader.bytes(ARRAY)?.get(..piece.len()) != Some(piece) {
                 return Ok(false);
             }
             number = reader.u16()?;
@@ -323,15 +331,15 @@ impl<'a> Leaf<'a> {
     fn read_array(&self, first: u16, size: usize, bytes: &mut Vec<u8>) -> Result<()> {
         bytes.clear();
         if size > self.chunk_count().saturating_mul(ARRAY) {
-            let place = Reader::new(WHAT, &[], self.order);
+            let place = Reader::new(STRUCTURE, &[], self.order);
             let found = u64::try_from(size).unwrap_or(u64::MAX);
-            return Err(place.broken(0, "an array fits the leaf", found));
+            return Err(place.corrupt_field(0, "an array fits the leaf", found));
         }
         bytes.reserve(size);
         let mut number = first;
         while bytes.len() < size {
             let mut reader = self.chunk(number, ARRAY_CHUNK)?;
-            let piece = reader.take(ARRAY)?;
+            let piece = reader.bytes(ARRAY)?;
             let left = size.saturating_sub(bytes.len()).min(ARRAY);
             bytes.extend_from_slice(piece.get(..left).unwrap_or(piece));
             number = reader.u16()?;

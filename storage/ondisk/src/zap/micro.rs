@@ -21,7 +21,7 @@
 //! Learnt from: `zdb -dddd` of the fixtures, zap_impl.h. Proved by: the tests below,
 //! `a_real_micro_table_is_made_again`.
 
-use super::{MICRO, Normalization, put};
+use super::{MICRO, Normalization, write};
 use crate::{Order, Reader, Result};
 
 /// A micro table.
@@ -57,7 +57,7 @@ impl<'a> Micro<'a> {
         let mut reader = Reader::new("micro zap", bytes, order);
         let kind = reader.u64()?;
         if kind != MICRO {
-            return Err(reader.broken(8, "the block says that it is a micro zap", kind));
+            return Err(reader.corrupt_field(8, "the block says that it is a micro zap", kind));
         }
         let salt = reader.u64()?;
         let normalization = Normalization(reader.u64()?);
@@ -67,11 +67,11 @@ impl<'a> Micro<'a> {
 
     /// The entries, in the order in which they stand.
     pub fn entries(&self) -> impl Iterator<Item = MicroEntry<'a>> + use<'a> {
-        self.numbered().map(|(_, entry)| entry)
+        self.numbered_entries().map(|(_, entry)| entry)
     }
 
     /// The entries, each with the number that [`Micro::entry`] takes.
-    pub fn numbered(&self) -> impl Iterator<Item = (usize, MicroEntry<'a>)> + use<'a> {
+    pub fn numbered_entries(&self) -> impl Iterator<Item = (usize, MicroEntry<'a>)> + use<'a> {
         let order = self.order;
         let all = self.entries.chunks_exact(Self::ENTRY).enumerate();
         all.filter_map(move |(number, bytes)| Some((number, entry(bytes, order)?)))
@@ -105,9 +105,9 @@ impl<'a> MicroMut<'a> {
         normalization: Normalization,
     ) -> Self {
         bytes.fill(0);
-        put::u64(bytes, 0, order, MICRO);
-        put::u64(bytes, 8, order, salt);
-        put::u64(bytes, 16, order, normalization.0);
+        write::u64(bytes, 0, order, MICRO);
+        write::u64(bytes, 8, order, salt);
+        write::u64(bytes, 16, order, normalization.0);
         Self { bytes, order }
     }
 
@@ -118,33 +118,35 @@ impl<'a> MicroMut<'a> {
     }
 
     /// Puts an entry, whose name has at most [`Micro::MAX_NAME`] bytes, into the place of a number.
-    pub fn put(&mut self, number: usize, entry: &MicroEntry<'_>) {
-        self.clear(number);
-        let at = place(number);
-        put::u64(self.bytes, at, self.order, entry.value);
-        put::u32(self.bytes, at.saturating_add(8), self.order, entry.collision);
+    pub fn set_entry(&mut self, number: usize, entry: &MicroEntry<'_>) {
+        self.clear_entry(number);
+        let at = entry_offset(number);
+        write::u64(self.bytes, at, self.order, entry.value);
+        write::u32(self.bytes, at.saturating_add(8), self.order, entry.collision);
         let name = entry.name.get(..Micro::MAX_NAME).unwrap_or(entry.name);
-        put::slice(self.bytes, at.saturating_add(14), name);
+        write::slice(self.bytes, at.saturating_add(14), name);
     }
 
     /// Gives every entry the same number as its value.
     pub fn set_all_numbers(&mut self, value: u64) {
-        let taken = Micro::parse(self.bytes, self.order).map(|table| table.numbered().collect());
+        let taken =
+            Micro::parse(self.bytes, self.order).map(|table| table.numbered_entries().collect());
         let taken: Vec<(usize, MicroEntry<'_>)> = taken.unwrap_or_default();
-        let places: Vec<usize> = taken.into_iter().map(|(number, _)| place(number)).collect();
+        let places: Vec<usize> =
+            taken.into_iter().map(|(number, _)| entry_offset(number)).collect();
         for at in places {
-            put::u64(self.bytes, at, self.order, value);
+            write::u64(self.bytes, at, self.order, value);
         }
     }
 
     /// Makes the place of a number free.
-    pub fn clear(&mut self, number: usize) {
-        put::slice(self.bytes, place(number), &[0; Micro::ENTRY]);
+    pub fn clear_entry(&mut self, number: usize) {
+        write::slice(self.bytes, entry_offset(number), &[0; Micro::ENTRY]);
     }
 }
 
 /// Where the entry of a number stands in the block.
-const fn place(number: usize) -> usize {
+const fn entry_offset(number: usize) -> usize {
     number.saturating_add(1).saturating_mul(Micro::ENTRY)
 }
 
@@ -165,7 +167,7 @@ mod tests {
     use crate::Order;
 
     #[test]
-    fn entries_are_read_and_free_ones_passed() {
+    fn free_entries_are_skipped() {
         let mut bytes = vec![0; 256];
         bytes[..8].copy_from_slice(&MICRO.to_be_bytes());
         bytes[8..16].copy_from_slice(&7_u64.to_be_bytes());
@@ -174,7 +176,7 @@ mod tests {
         bytes[142..146].copy_from_slice(b"name");
         bytes[206..256].fill(b'x');
         let micro = Micro::parse(&bytes, Order::Big).unwrap();
-        let all: Vec<_> = micro.numbered().collect();
+        let all: Vec<_> = micro.numbered_entries().collect();
         assert_eq!((micro.salt, all.len(), all[0].0), (7, 2, 1));
         assert_eq!((all[0].1.name, all[0].1.value, all[0].1.collision), (&b"name"[..], 99, 3));
         assert_eq!(all[1].1.name, [b'x'; 50]);
@@ -183,24 +185,24 @@ mod tests {
     }
 
     #[test]
-    fn entries_are_put_and_cleared() {
+    fn entries_are_set_and_cleared() {
         for order in [Order::Little, Order::Big] {
             let mut bytes = vec![0xff; 256];
             let mut table = MicroMut::init(&mut bytes, order, 5, Normalization::NFC);
             let one = MicroEntry { name: b"one", value: 1, collision: 0 };
             let two = MicroEntry { name: &[b'x'; 49], value: u64::MAX, collision: 0xffff };
-            table.put(0, &one);
-            table.put(2, &two);
-            table.put(3, &two);
+            table.set_entry(0, &one);
+            table.set_entry(2, &two);
+            table.set_entry(3, &two);
             let read = Micro::parse(&bytes, order).unwrap();
             assert_eq!(
                 (read.salt, read.normalization, read.capacity()),
                 (5, Normalization::NFC, 3)
             );
-            assert_eq!(read.numbered().collect::<Vec<_>>(), [(0, one), (2, two)]);
-            MicroMut::open(&mut bytes, order).unwrap().clear(0);
+            assert_eq!(read.numbered_entries().collect::<Vec<_>>(), [(0, one), (2, two)]);
+            MicroMut::open(&mut bytes, order).unwrap().clear_entry(0);
             let read = Micro::parse(&bytes, order).unwrap();
-            assert_eq!(read.numbered().collect::<Vec<_>>(), [(2, two)]);
+            assert_eq!(read.numbered_entries().collect::<Vec<_>>(), [(2, two)]);
         }
     }
 

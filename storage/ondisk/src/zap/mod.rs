@@ -11,7 +11,7 @@ pub mod hash;
 pub mod leaf;
 pub mod micro;
 pub mod pointers;
-mod put;
+mod write;
 
 use crate::{Order, Reader, Result};
 
@@ -61,7 +61,7 @@ impl Normalization {
 
     /// The same without the folding of case.
     #[must_use]
-    pub const fn with_case(self) -> Self {
+    pub const fn without_case_folding(self) -> Self {
         Self(self.0 & !Self::UPPER.0)
     }
 }

@@ -9,26 +9,26 @@ use std::ops::Range;
 
 use units::BlockId;
 
-use super::put;
+use super::write;
 use crate::{Order, Reader, Result};
 
 /// The pointer in a word of a block.
-pub fn pointer(bytes: &[u8], order: Order, word: usize) -> Result<BlockId> {
+pub fn read_pointer(bytes: &[u8], order: Order, word: usize) -> Result<BlockId> {
     let mut reader = Reader::new("zap pointer table", bytes, order);
     reader.seek(word.saturating_mul(8));
     reader.u64().map(BlockId::new)
 }
 
 /// Makes words of a block point to a leaf.
-pub fn point(bytes: &mut [u8], order: Order, words: Range<usize>, leaf: BlockId) {
+pub fn write_pointers(bytes: &mut [u8], order: Order, words: Range<usize>, leaf: BlockId) {
     for word in words {
-        put::u64(bytes, word.saturating_mul(8), order, leaf.get());
+        write::u64(bytes, word.saturating_mul(8), order, leaf.get());
     }
 }
 
 /// The pointers in some words of a block, each of them twice, as a block of a larger table has
 /// them, in the byte order of that one.
-pub fn doubled(bytes: &[u8], order: Order, words: Range<usize>, into: Order) -> Vec<u8> {
+pub fn double_pointers(bytes: &[u8], order: Order, words: Range<usize>, into: Order) -> Vec<u8> {
     let from = bytes.get(words.start.saturating_mul(8)..words.end.saturating_mul(8));
     let twice = |word: &[u8]| {
         let mut word = word.to_vec();
@@ -42,22 +42,22 @@ pub fn doubled(bytes: &[u8], order: Order, words: Range<usize>, into: Order) -> 
 
 #[cfg(test)]
 mod tests {
-    use super::{doubled, point, pointer};
+    use super::{double_pointers, read_pointer, write_pointers};
     use crate::Order;
     use units::BlockId;
 
     #[test]
-    fn pointers_are_set_read_and_doubled() {
+    fn pointers_are_written_read_and_doubled() {
         for order in [Order::Little, Order::Big] {
             let mut bytes = vec![0; 64];
-            point(&mut bytes, order, 2..5, BlockId::new(0x1234));
-            point(&mut bytes, order, 7..9, BlockId::new(9));
-            let read = |bytes: &[u8], word| pointer(bytes, order, word).unwrap().get();
+            write_pointers(&mut bytes, order, 2..5, BlockId::new(0x1234));
+            write_pointers(&mut bytes, order, 7..9, BlockId::new(9));
+            let read = |bytes: &[u8], word| read_pointer(bytes, order, word).unwrap().get();
             let all: Vec<u64> = (0..8).map(|word| read(&bytes, word)).collect();
             assert_eq!(all, [0, 0, 0x1234, 0x1234, 0x1234, 0, 0, 9]);
-            assert!(pointer(&bytes, order, 8).is_err());
-            let twice = doubled(&bytes, order, 4..8, Order::Big);
-            let read = |word| pointer(&twice, Order::Big, word).unwrap().get();
+            assert!(read_pointer(&bytes, order, 8).is_err());
+            let twice = double_pointers(&bytes, order, 4..8, Order::Big);
+            let read = |word| read_pointer(&twice, Order::Big, word).unwrap().get();
             let all: Vec<u64> = (0..8).map(read).collect();
             assert_eq!(all, [0x1234, 0x1234, 0, 0, 0, 0, 9, 9]);
         }

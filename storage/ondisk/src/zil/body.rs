@@ -77,7 +77,7 @@ pub enum Body {
     /// Data was written (`TX_WRITE`).
     Write(Box<Write>),
     /// Data was written and is already in the dataset but for the size (`TX_WRITE2`).
-    WritePlaced {
+    WriteSynced {
         /// The file.
         object: ObjectId,
         /// From which byte.
@@ -301,7 +301,7 @@ impl Body {
                 let counts = reader.words()?;
                 Self::Acl { object, acl: Box::new(Acl::read(counts, reader)?) }
             }
-            20 => Self::WritePlaced {
+            20 => Self::WriteSynced {
                 object: object(reader)?,
                 offset: reader.u64()?,
                 length: reader.u64()?,
@@ -310,17 +310,17 @@ impl Body {
                 let object = object(reader)?;
                 let size = length(reader)?;
                 let name = string(reader)?;
-                Self::SetXattr { object, name, value: reader.take(size)?.to_vec() }
+                Self::SetXattr { object, name, value: reader.bytes(size)?.to_vec() }
             }
             24 => Self::read_clone(reader)?,
-            found => return Err(Error::Unknown { what: "log record", field: "kind", found }),
+            found => return Err(Error::Unknown { structure: "log record", field: "kind", found }),
         })
     }
 
     fn read_clone(reader: &mut Reader<'_>) -> Result<Self> {
         let (object, offset) = (object(reader)?, reader.u64()?);
         let (bytes, block_size) = (reader.u64()?, reader.u64()?);
-        let count = counted(reader.u64()?, Blkptr::SIZE, reader)?;
+        let count = checked_count(reader.u64()?, Blkptr::SIZE, reader)?;
         let pointers = (0..count).map(|_| Blkptr::read(reader)).collect::<Result<_>>()?;
         Ok(Self::Clone { object, offset, length: bytes, block_size, pointers })
     }
@@ -331,7 +331,7 @@ impl Body {
         match self {
             Self::Write(write) => Some(write.object),
             Self::SetAttr(set) => Some(set.object),
-            Self::WritePlaced { object, .. }
+            Self::WriteSynced { object, .. }
             | Self::Truncate { object, .. }
             | Self::OldAcl { object, .. }
             | Self::Acl { object, .. }
@@ -346,14 +346,14 @@ impl Write {
     fn read(reader: &mut Reader<'_>) -> Result<Self> {
         let (object, offset, bytes) = (object(reader)?, reader.u64()?, reader.u64()?);
         reader.skip(8)?;
-        if reader.left() == Blkptr::SIZE {
+        if reader.remaining() == Blkptr::SIZE {
             let pointer = Blkptr::read(reader)?;
             return Ok(Self { object, offset, length: bytes, pointer, data: None });
         }
         // the pointer of a record with data is not made; whatever stands there is not believed
         reader.skip(Blkptr::SIZE)?;
-        let count = counted(bytes, 1, reader)?;
-        let data = Some(reader.take(count)?.to_vec());
+        let count = checked_count(bytes, 1, reader)?;
+        let data = Some(reader.bytes(count)?.to_vec());
         Ok(Self { object, offset, length: bytes, pointer: Blkptr::EMPTY, data })
     }
 }
@@ -411,7 +411,7 @@ impl SetAttr {
         if set.mask & Self::ATTRIBUTES != 0 {
             set.attributes = Some(Attributes::read(reader)?);
         }
-        while reader.left() > 0 {
+        while reader.remaining() > 0 {
             match string(reader) {
                 Ok(domain) if !domain.is_empty() => set.domains.push(domain),
                 _ => break, // padding
@@ -424,7 +424,7 @@ impl SetAttr {
 impl Attributes {
     pub(super) fn read(reader: &mut Reader<'_>) -> Result<Self> {
         let words = reader.u32()?;
-        let words = counted(u64::from(words), 4, reader)?;
+        let words = checked_count(u64::from(words), 4, reader)?;
         let requested = (0..words).map(|_| reader.u32()).collect::<Result<_>>()?;
         let values = reader.u64()?;
         let crtime = reader.words()?;
@@ -437,11 +437,11 @@ impl Acl {
     /// `counts`: entries, domains, fuids, bytes of entries, flags.
     pub(super) fn read(counts: [u64; 5], reader: &mut Reader<'_>) -> Result<Self> {
         let [count, domain_count, fuid_count, bytes, flags] = counts;
-        let size = counted(bytes, 1, reader)?;
-        let entries = reader.take(size)?.to_vec();
+        let size = checked_count(bytes, 1, reader)?;
+        let entries = reader.bytes(size)?.to_vec();
         // an old record may end with the entries, without their padding
-        reader.take(size.next_multiple_of(8).saturating_sub(size).min(reader.left()))?;
-        let fuid_count = counted(fuid_count, 8, reader)?;
+        reader.bytes(size.next_multiple_of(8).saturating_sub(size).min(reader.remaining()))?;
+        let fuid_count = checked_count(fuid_count, 8, reader)?;
         let fuids = (0..fuid_count).map(|_| reader.u64()).collect::<Result<_>>()?;
         Ok(Self { count, flags, entries, fuids, domains: domains(domain_count, reader)? })
     }
@@ -452,29 +452,29 @@ fn object(reader: &mut Reader<'_>) -> Result<ObjectId> {
 }
 
 /// A count of things of `size` bytes that must all be in what is left.
-pub(super) fn counted(count: u64, size: usize, reader: &Reader<'_>) -> Result<usize> {
-    let room = reader.left().checked_div(size).unwrap_or(0);
+pub(super) fn checked_count(count: u64, size: usize, reader: &Reader<'_>) -> Result<usize> {
+    let room = reader.remaining().checked_div(size).unwrap_or(0);
     let fits = usize::try_from(count).ok().filter(|count| *count <= room);
-    fits.ok_or_else(|| reader.broken(8, "a count must fit the record", count))
+    fits.ok_or_else(|| reader.corrupt_field(8, "a count must fit the record", count))
 }
 
 fn length(reader: &mut Reader<'_>) -> Result<usize> {
     let count = reader.u64()?;
-    counted(count, 1, reader)
+    checked_count(count, 1, reader)
 }
 
 /// Bytes up to a NUL, which is passed over.
 pub(super) fn string(reader: &mut Reader<'_>) -> Result<Vec<u8>> {
     let ahead = reader.clone().rest();
     let end = ahead.iter().position(|byte| *byte == 0);
-    let end = end.ok_or_else(|| reader.broken(0, "a name must end with a NUL", 0))?;
-    let bytes = reader.take(end)?.to_vec();
+    let end = end.ok_or_else(|| reader.corrupt_field(0, "a name must end with a NUL", 0))?;
+    let bytes = reader.bytes(end)?.to_vec();
     reader.skip(1)?;
     Ok(bytes)
 }
 
 /// So many strings.
 pub(super) fn domains(count: u64, reader: &mut Reader<'_>) -> Result<Vec<Vec<u8>>> {
-    let count = counted(count, 1, reader)?;
+    let count = checked_count(count, 1, reader)?;
     (0..count).map(|_| string(reader)).collect()
 }

@@ -6,7 +6,7 @@ use units::ObjectId;
 use super::{Acl, Attributes, Body, Chain, Create, CreateKind, Record, Rename, RenameKind};
 use super::{SetAttr, Write};
 use crate::Blkptr;
-use crate::words::Room;
+use crate::writer::FixedWriter;
 
 const FOLD_CASE: u64 = 1 << 63;
 
@@ -14,7 +14,7 @@ impl Chain {
     /// The chain header with no seal yet: that is made when the whole block is known.
     pub fn encode(&self) -> [u8; Self::SIZE] {
         let mut bytes = [0; Self::SIZE];
-        Room::new(&mut bytes).u64(0).bytes(&self.next.encode()).u64(self.used);
+        FixedWriter::new(&mut bytes).u64(0).bytes(&self.next.encode()).u64(self.used);
         bytes
     }
 }
@@ -22,21 +22,21 @@ impl Chain {
 impl Record {
     /// The whole record, padded to 8 bytes.
     pub fn encode(&self) -> Vec<u8> {
-        let mut out = Out(vec![0; Self::HEADER]);
+        let mut out = BodyWriter(vec![0; Self::HEADER]);
         let kind = self.body.encode(&mut out);
-        let Out(mut bytes) = out;
+        let BodyWriter(mut bytes) = out;
         bytes.resize(bytes.len().next_multiple_of(8), 0);
         let kind = if self.fold_case { kind | FOLD_CASE } else { kind };
         let length = u64::try_from(bytes.len()).unwrap_or(u64::MAX);
-        Room::new(&mut bytes).u64(kind).u64(length).u64(self.txg.get()).u64(self.seq);
+        FixedWriter::new(&mut bytes).u64(kind).u64(length).u64(self.txg.get()).u64(self.seq);
         bytes
     }
 }
 
 /// Bytes that grow.
-struct Out(Vec<u8>);
+struct BodyWriter(Vec<u8>);
 
-impl Out {
+impl BodyWriter {
     fn bytes(&mut self, bytes: &[u8]) {
         self.0.extend_from_slice(bytes);
     }
@@ -94,11 +94,11 @@ impl Out {
 
 impl Body {
     /// Adds what stands behind the record's header and gives the kind that goes into it.
-    fn encode(&self, out: &mut Out) -> u64 {
+    fn encode(&self, out: &mut BodyWriter) -> u64 {
         match self {
             Self::Create(create) => create.encode(out),
-            Self::Remove { dir, name } => named(5, *dir, name, out),
-            Self::RemoveDirectory { dir, name } => named(6, *dir, name, out),
+            Self::Remove { dir, name } => encode_named(5, *dir, name, out),
+            Self::RemoveDirectory { dir, name } => encode_named(6, *dir, name, out),
             Self::Link { dir, object, name } => {
                 out.words(&[dir.get(), object.get()]);
                 out.string(name);
@@ -106,7 +106,7 @@ impl Body {
             }
             Self::Rename(rename) => rename.encode(out),
             Self::Write(write) => write.encode(out),
-            Self::WritePlaced { object, offset, length } => {
+            Self::WriteSynced { object, offset, length } => {
                 out.words(&[object.get(), *offset, *length, 0]);
                 out.bytes(&Blkptr::EMPTY.encode());
                 20
@@ -145,14 +145,14 @@ impl Body {
     }
 }
 
-fn named(kind: u64, dir: ObjectId, name: &[u8], out: &mut Out) -> u64 {
+fn encode_named(kind: u64, dir: ObjectId, name: &[u8], out: &mut BodyWriter) -> u64 {
     out.object(dir);
     out.string(name);
     kind
 }
 
 impl Create {
-    fn encode(&self, out: &mut Out) -> u64 {
+    fn encode(&self, out: &mut BodyWriter) -> u64 {
         let slots = u64::from(self.slots.saturating_sub(1)) << 56;
         out.words(&[self.dir.get(), self.object.get() | slots, self.mode, self.uid, self.gid]);
         out.words(&[self.generation, self.crtime[0], self.crtime[1], self.rdev]);
@@ -186,7 +186,7 @@ impl Create {
 }
 
 impl Rename {
-    fn encode(&self, out: &mut Out) -> u64 {
+    fn encode(&self, out: &mut BodyWriter) -> u64 {
         out.words(&[self.source_dir.get(), self.target_dir.get()]);
         if let RenameKind::Whiteout(left) = &self.kind {
             out.words(&[left.object.get(), left.mode, left.uid, left.gid, left.generation]);
@@ -203,7 +203,7 @@ impl Rename {
 }
 
 impl Write {
-    fn encode(&self, out: &mut Out) -> u64 {
+    fn encode(&self, out: &mut BodyWriter) -> u64 {
         out.words(&[self.object.get(), self.offset, self.length, 0]);
         out.bytes(&self.pointer.encode());
         out.bytes(self.data.as_deref().unwrap_or_default());
@@ -212,7 +212,7 @@ impl Write {
 }
 
 impl SetAttr {
-    fn encode(&self, out: &mut Out) -> u64 {
+    fn encode(&self, out: &mut BodyWriter) -> u64 {
         out.words(&[self.object.get(), self.mask, self.mode, self.uid, self.gid, self.size]);
         out.words(&self.atime);
         out.words(&self.mtime);

@@ -29,7 +29,7 @@ mod record;
 
 pub use body::{Acl, Attributes, Body, Rename, RenameKind, SetAttr, Whiteout, Write};
 pub use create::{Create, CreateKind};
-pub use record::{Pointed, Record};
+pub use record::{Record, RecordBlocks};
 
 use units::ObjsetId;
 
@@ -71,7 +71,7 @@ impl Chain {
         let end = usize::try_from(chain.used).ok().filter(|used| *used <= limit);
         let records = end.and_then(|end| block.get(start..end));
         let rule = "the used part must fit the block";
-        let records = records.ok_or_else(|| reader.broken(48, rule, chain.used))?;
+        let records = records.ok_or_else(|| reader.corrupt_field(48, rule, chain.used))?;
         Ok((chain, records))
     }
 }
@@ -92,7 +92,7 @@ impl Verifier {
     ///
     /// A log block keeps its authentication code within itself, so that what passes for the code
     /// in the pointer of an encrypted one is the second half of the verifier.
-    pub fn of(pointer: &Regular) -> Self {
+    pub fn from_pointer(pointer: &Regular) -> Self {
         let [first, second, mut third, mut fourth] = pointer.sum;
         if let Protection::Encrypted { mac, .. }
         | Protection::Authenticated { mac }

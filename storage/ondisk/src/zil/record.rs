@@ -14,7 +14,7 @@
 use units::Txg;
 
 use super::Body;
-use super::body::counted;
+use super::body::checked_count;
 use crate::blkptr::Regular;
 use crate::{Blkptr, Order, Reader, Result};
 
@@ -45,13 +45,13 @@ pub struct Record {
 
 /// The blocks that a record points to.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Pointed {
+pub enum RecordBlocks {
     /// None.
-    Nothing,
+    None,
     /// One that was written for it.
     Written(Box<Regular>),
     /// Blocks of others, which it shares (`TX_CLONE_RANGE`).
-    Shared(Vec<Regular>),
+    Cloned(Vec<Regular>),
 }
 
 impl Record {
@@ -61,22 +61,22 @@ impl Record {
     /// Reads the record at the cursor and moves to the next one. What a body leaves unread of
     /// its record (padding) is passed over.
     pub fn read(reader: &mut Reader<'_>) -> Result<Self> {
-        let start = reader.at();
-        let bytes = Self::take(reader)?;
+        let start = reader.position();
+        let bytes = Self::record_bytes(reader)?;
         let mut inner = Reader::new("log record", bytes, reader.order());
         let kind = inner.u64()?;
         inner.skip(8)?;
         let txg = Txg::new(inner.u64()?);
         let seq = inner.u64()?;
         let body = Body::read(kind & !FOLD_CASE, &mut inner)?;
-        debug_assert!(reader.at() > start, "a record has at least its header");
+        debug_assert!(reader.position() > start, "a record has at least its header");
         Ok(Self { txg, seq, fold_case: kind & FOLD_CASE != 0, order: reader.order(), body })
     }
 
     /// Number and txg of the record at the cursor, which stays where it is.
     pub fn peek(reader: &Reader<'_>) -> Result<(u64, Txg)> {
         let mut ahead = reader.clone();
-        let bytes = Self::take(&mut ahead)?;
+        let bytes = Self::record_bytes(&mut ahead)?;
         let mut inner = Reader::new("log record", bytes, reader.order());
         inner.skip(16)?;
         let txg = Txg::new(inner.u64()?);
@@ -85,45 +85,45 @@ impl Record {
 
     /// Passes over the record at the cursor.
     pub fn skip(reader: &mut Reader<'_>) -> Result<()> {
-        Self::take(reader).map(drop)
+        Self::record_bytes(reader).map(drop)
     }
 
     /// Passes over the record at the cursor; gives the blocks that it points to. All that this looks
     /// at is readable without a key, too.
-    pub fn pointed(reader: &mut Reader<'_>) -> Result<Pointed> {
-        let bytes = Self::take(reader)?;
+    pub fn read_blocks(reader: &mut Reader<'_>) -> Result<RecordBlocks> {
+        let bytes = Self::record_bytes(reader)?;
         let mut inner = Reader::new("log record", bytes, reader.order());
         match inner.u64()? & !FOLD_CASE {
             WRITE if bytes.len() == WRITE_SIZE => {
                 inner.skip(WRITE_SIZE.saturating_sub(Blkptr::SIZE).saturating_sub(8))?;
                 Ok(match Blkptr::read(&mut inner)? {
-                    Blkptr::Regular(block) => Pointed::Written(block),
-                    _ => Pointed::Nothing,
+                    Blkptr::Regular(block) => RecordBlocks::Written(block),
+                    _ => RecordBlocks::None,
                 })
             }
             CLONE => {
                 inner.skip(CLONE_COUNT.saturating_sub(8))?;
-                let count = counted(inner.u64()?, Blkptr::SIZE, &inner)?;
+                let count = checked_count(inner.u64()?, Blkptr::SIZE, &inner)?;
                 let mut blocks = Vec::with_capacity(count);
                 for _ in 0..count {
                     if let Blkptr::Regular(block) = Blkptr::read(&mut inner)? {
                         blocks.push(*block);
                     }
                 }
-                Ok(Pointed::Shared(blocks))
+                Ok(RecordBlocks::Cloned(blocks))
             }
-            _ => Ok(Pointed::Nothing),
+            _ => Ok(RecordBlocks::None),
         }
     }
 
-    fn take<'a>(reader: &mut Reader<'a>) -> Result<&'a [u8]> {
+    fn record_bytes<'a>(reader: &mut Reader<'a>) -> Result<&'a [u8]> {
         let mut ahead = reader.clone();
         ahead.skip(8)?;
         let length = ahead.u64()?;
         let fits = usize::try_from(length)
             .ok()
-            .filter(|length| *length >= Self::HEADER && *length <= reader.left());
+            .filter(|length| *length >= Self::HEADER && *length <= reader.remaining());
         let rule = "a record must have its header and fit the block";
-        reader.take(fits.ok_or_else(|| ahead.broken(8, rule, length))?)
+        reader.bytes(fits.ok_or_else(|| ahead.corrupt_field(8, rule, length))?)
     }
 }

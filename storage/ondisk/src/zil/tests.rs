@@ -3,12 +3,12 @@
 use super::{Body, Chain, CreateKind, Record, RenameKind, Verifier};
 use crate::{Blkptr, Order, Reader};
 
-struct Laid {
+struct RecordBuilder {
     bytes: Vec<u8>,
     order: Order,
 }
 
-impl Laid {
+impl RecordBuilder {
     fn new(order: Order) -> Self {
         Self { bytes: Vec::new(), order }
     }
@@ -35,17 +35,17 @@ impl Laid {
         let mut reader = Reader::new("test", &whole.bytes, self.order);
         assert_eq!(Record::peek(&reader)?, (3, units::Txg::new(70)));
         let record = Record::read(&mut reader)?;
-        reader.all()?;
+        reader.expect_end()?;
         Ok(record)
     }
 }
 
 #[test]
-fn chain_headers_stand_in_front_or_behind() {
+fn chain_header_is_at_front_or_end() {
     let mut chain = vec![0; 17];
     chain.push(200);
     chain.extend([0; 5]);
-    let chain = Laid::new(Order::Little).words(&chain).bytes;
+    let chain = RecordBuilder::new(Order::Little).words(&chain).bytes;
     assert_eq!(chain.len(), Chain::SIZE);
     let front = [&chain[..], &[9; 16], &[0; 3896]].concat();
     let (read, records) = Chain::split(&front, Order::Little, true).unwrap();
@@ -60,7 +60,7 @@ fn chain_headers_stand_in_front_or_behind() {
 }
 
 #[test]
-fn verifiers_are_the_same_in_plain_and_encrypted_pointers() {
+fn plain_and_encrypted_pointers_give_same_verifier() {
     for crypt in [0, 1 << 61] {
         for order in [0, 1 << 63] {
             let mut words = [0; 16];
@@ -68,12 +68,12 @@ fn verifiers_are_the_same_in_plain_and_encrypted_pointers() {
             words[1] = 0x160;
             words[6] = order | crypt | (9 << 48) | (9 << 40) | (2 << 32) | (7 << 16) | 7;
             words[12..].copy_from_slice(&[11, 12, 54, 3]);
-            let laid = Laid::new(Order::Little).words(&words);
+            let laid = RecordBuilder::new(Order::Little).words(&words);
             let Blkptr::Regular(pointer) = Blkptr::parse(&laid.bytes, Order::Little).unwrap()
             else {
                 panic!("a regular block");
             };
-            let verifier = Verifier::of(&pointer);
+            let verifier = Verifier::from_pointer(&pointer);
             assert_eq!(verifier.words(), [11, 12, 54, 3]);
             assert_eq!(verifier.next().seq, 4);
         }
@@ -84,18 +84,19 @@ fn verifiers_are_the_same_in_plain_and_encrypted_pointers() {
 fn golden_records() {
     let order = Order::Big;
     let create = [4, (1 << 56) | 9, 0o100644, 1000, 1001, 70, 1, 2, 0];
-    let record = Laid::new(order).words(&create).bytes(b"name\0\0\0\0").record(1).unwrap();
+    let record = RecordBuilder::new(order).words(&create).bytes(b"name\0\0\0\0").record(1).unwrap();
     let Body::Create(made) = record.body else { panic!("create") };
     assert_eq!((made.dir.get(), made.object.get(), made.slots), (4, 9, 2));
     assert_eq!((&made.name[..], made.mode), (&b"name"[..], 0o100644));
 
-    let record = Laid::new(order).words(&create).bytes(b"l\0where/to\0").record((1 << 63) | 4);
+    let record =
+        RecordBuilder::new(order).words(&create).bytes(b"l\0where/to\0").record((1 << 63) | 4);
     let record = record.unwrap();
     assert!(record.fold_case);
     let Body::Create(made) = record.body else { panic!("symlink") };
     assert_eq!((made.kind, &made.target[..]), (CreateKind::Symlink, &b"where/to"[..]));
 
-    let record = Laid::new(order)
+    let record = RecordBuilder::new(order)
         .words(&create)
         .words(&[1, 1, 1, 12, 0])
         .bytes(&[5; 12])
@@ -109,11 +110,11 @@ fn golden_records() {
     assert_eq!((acl.entries.len(), &acl.domains[0][..]), (12, &b"S-1-5"[..]));
     assert_eq!((made.kind, &made.name[..]), (CreateKind::Directory, &b"dir"[..]));
 
-    let rename = Laid::new(order).words(&[4, 5]).bytes(b"a\0b\0").record(22).unwrap();
+    let rename = RecordBuilder::new(order).words(&[4, 5]).bytes(b"a\0b\0").record(22).unwrap();
     let Body::Rename(rename) = rename.body else { panic!("exchange") };
     assert_eq!((rename.kind, &rename.target[..]), (RenameKind::Exchange, &b"b"[..]));
 
-    let xattr = Laid::new(order).words(&[9, 3]).bytes(b"user.x\0abc").record(21).unwrap();
+    let xattr = RecordBuilder::new(order).words(&[9, 3]).bytes(b"user.x\0abc").record(21).unwrap();
     let wanted = Body::SetXattr {
         object: units::ObjectId::new(9),
         name: b"user.x".to_vec(),
@@ -123,21 +124,26 @@ fn golden_records() {
 }
 
 #[test]
-fn writes_have_their_data_or_point_to_it() {
-    let write = Laid::new(Order::Little).words(&[9, 4096, 3, 0]).words(&[0; 16]);
+fn write_has_data_or_a_pointer() {
+    let write = RecordBuilder::new(Order::Little).words(&[9, 4096, 3, 0]).words(&[0; 16]);
     let record = write.bytes(b"abc\0\0\0\0\0").record(9).unwrap();
     let Body::Write(write) = record.body else { panic!("write") };
     assert_eq!((write.offset, write.data.as_deref()), (4096, Some(&b"abc"[..])));
 
-    let far = Laid::new(Order::Little).words(&[9, 4096, 3, 0]).words(&[0; 16]).record(9).unwrap();
+    let far = RecordBuilder::new(Order::Little)
+        .words(&[9, 4096, 3, 0])
+        .words(&[0; 16])
+        .record(9)
+        .unwrap();
     let Body::Write(write) = far.body else { panic!("write") };
     assert_eq!(write.data, None);
 
-    let cut = Laid::new(Order::Little).words(&[9, 0, 9, 0]).words(&[0; 16]);
+    let cut = RecordBuilder::new(Order::Little).words(&[9, 0, 9, 0]).words(&[0; 16]);
     assert!(cut.bytes(b"abc").record(9).is_err());
-    let many = Laid::new(Order::Little).words(&[9, 0, 4096, 4096, u64::MAX]).words(&[0; 16]);
+    let many =
+        RecordBuilder::new(Order::Little).words(&[9, 0, 4096, 4096, u64::MAX]).words(&[0; 16]);
     assert!(many.record(24).is_err());
-    assert!(Laid::new(Order::Little).words(&[9, 0]).record(25).is_err());
+    assert!(RecordBuilder::new(Order::Little).words(&[9, 0]).record(25).is_err());
 }
 
 proptest::proptest! {
@@ -145,14 +151,14 @@ proptest::proptest! {
     fn any_bytes_are_a_record_or_an_error(
         kind in 0_u64..26, bytes in proptest::collection::vec(0_u8..4, 0..400)
     ) {
-        let _ = Laid::new(Order::Little).bytes(&bytes).record(kind);
+        let _ = RecordBuilder::new(Order::Little).bytes(&bytes).record(kind);
         let mut reader = Reader::new("test", &bytes, Order::Big);
         while Record::read(&mut reader).is_ok() {}
         let _ = Chain::split(&bytes, Order::Little, true);
     }
 }
 
-mod written {
+mod roundtrip {
     use proptest::prelude::*;
 
     use super::super::{Acl, Attributes, Body, Create, CreateKind, Rename, RenameKind, SetAttr};
@@ -243,7 +249,7 @@ mod written {
         )
     }
 
-    fn set() -> impl Strategy<Value = Body> {
+    fn set_attr() -> impl Strategy<Value = Body> {
         let domains = proptest::collection::vec(name(), 0..3);
         (object(), any::<[u64; 9]>(), proptest::option::of(attributes()), domains).prop_map(
             |(object, n, attributes, domains)| {
@@ -270,7 +276,7 @@ mod written {
         prop_oneof![
             create(),
             rename(),
-            set(),
+            set_attr(),
             (object(), name()).prop_map(|(dir, name)| Body::Remove { dir, name }),
             (object(), name()).prop_map(|(dir, name)| Body::RemoveDirectory { dir, name }),
             (object(), object(), name()).prop_map(|(dir, object, name)| Body::Link {
@@ -290,7 +296,7 @@ mod written {
             range()
                 .prop_map(|(object, offset, length)| { Body::Truncate { object, offset, length } }),
             range().prop_map(|(object, offset, length)| {
-                Body::WritePlaced { object, offset, length }
+                Body::WriteSynced { object, offset, length }
             }),
             (object(), acl()).prop_map(|(object, acl)| Body::Acl { object, acl: Box::new(acl) }),
             (object(), name(), data).prop_map(|(object, name, value)| Body::SetXattr {
@@ -317,12 +323,12 @@ mod written {
             prop_assert!(bytes.len().is_multiple_of(8));
             let mut reader = Reader::new("test", &bytes, Order::Little);
             prop_assert_eq!(Record::read(&mut reader).unwrap(), record);
-            reader.all().unwrap();
+            reader.expect_end().unwrap();
         }
     }
 
     #[test]
-    fn a_chain_header_is_read_as_it_was_written() {
+    fn chain_header_survives_encoding() {
         let chain = Chain { next: Blkptr::EMPTY, used: 200 };
         let mut block = chain.encode().to_vec();
         block.resize(4096, 7);

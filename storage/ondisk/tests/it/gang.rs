@@ -9,7 +9,7 @@ fn golden_gang_header() {
     let bytes = include_bytes!("../golden/gang-header.bin");
     let header = GangHeader::parse(bytes, Order::Little).expect("a header");
     let pieces: Vec<_> = header
-        .present()
+        .present_pieces()
         .map(|piece| {
             let Blkptr::Regular(piece) = piece else { panic!("a piece is a block") };
             assert!(piece.is_gang());

@@ -28,7 +28,7 @@ fn golden_history() {
 }
 
 #[test]
-fn its_ranges_are_the_creation_and_the_rest() {
+fn ranges_cover_creation_and_ring() {
     // as `zdb -dddd` prints the object's bonus
     let words = [1296_u64, 184_549, 1296, 6252, 0];
     let bonus: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();

@@ -58,7 +58,7 @@ fn packing_gives_the_same_bytes() {
 }
 
 #[test]
-fn a_label_finds_back_to_its_bytes() {
+fn label_survives_encoding() {
     for (name, bytes, _) in LABELS {
         if ["cache", "spare"].contains(&name) {
             continue; // these are not part of a vdev
@@ -68,20 +68,20 @@ fn a_label_finds_back_to_its_bytes() {
         let field = config_field(&config.to_list()).expect("it fits");
         assert_eq!(field[..bytes.len()], *bytes, "{name}");
         assert_eq!(parse_config(&field).expect("a list"), config.nvlist, "{name}");
-        let made = LabelConfig::of_leaf(config.pool.clone(), config.guid, config.is_spare);
+        let made = LabelConfig::for_leaf(config.pool.clone(), config.guid, config.is_spare);
         assert_eq!(made, config, "{name}");
     }
 }
 
 #[test]
-fn a_list_that_is_too_long_for_a_label_is_refused() {
+fn too_long_config_list_is_refused() {
     let mut list = Nvlist::new();
     list.push("long", ondisk::nvlist::Value::Bytes(vec![0; 114_688 - 40]));
     assert_eq!(config_field(&list), None);
 }
 
 #[test]
-fn the_ring_turns_and_spares_the_last_slot_under_multihost() {
+fn multihost_reserves_the_last_ring_slot() {
     let slot = |txg, multihost| slot_offset(12, units::Txg::new(txg), multihost);
     assert_eq!((slot(0, false), slot(31, false), slot(32, false)), (131_072, 258_048, 131_072));
     assert_eq!((slot(31, true), slot(30, true)), (131_072, 253_952));
@@ -89,7 +89,7 @@ fn the_ring_turns_and_spares_the_last_slot_under_multihost() {
 }
 
 #[test]
-fn a_field_of_a_label_ends_in_its_checksum() {
+fn label_fields_end_in_their_checksum() {
     let (_, bytes, text) = LABELS[0];
     let mut field = bytes.to_vec();
     field.resize(114_688 - 40, 0);
@@ -99,7 +99,7 @@ fn a_field_of_a_label_ends_in_its_checksum() {
 }
 
 #[test]
-fn a_pool_of_one_file() {
+fn label_of_a_single_file_pool() {
     let config = config("single");
     assert_eq!(config.pool.name.as_deref(), Some("tank"));
     assert_eq!((config.pool.version, config.pool.state), (5000, PoolState::Exported));
@@ -115,7 +115,7 @@ fn a_pool_of_one_file() {
 }
 
 #[test]
-fn a_draid_with_a_spare_in_use() {
+fn label_of_draid_with_active_spare() {
     let tree = tree("draid2-spare");
     assert_eq!((&tree.kind, tree.nparity), (&VdevKind::Draid, Some(2)));
     let draid = tree.draid.expect("a draid");
@@ -131,7 +131,7 @@ fn a_draid_with_a_spare_in_use() {
 }
 
 #[test]
-fn a_raidz_that_is_and_was_widened() {
+fn label_of_raidz_during_and_after_expansion() {
     assert!(tree("expanding").raidz_expanding);
     let done = tree("expanded");
     assert!(!done.raidz_expanding);
@@ -139,7 +139,7 @@ fn a_raidz_that_is_and_was_widened() {
 }
 
 #[test]
-fn labels_without_a_tree() {
+fn labels_without_a_vdev_tree() {
     let cache = config("cache");
     assert_eq!((cache.pool.state, cache.ashift()), (PoolState::Cache, Some(12)));
     let spare = config("spare");
@@ -148,7 +148,7 @@ fn labels_without_a_tree() {
 }
 
 #[test]
-fn other_kinds_of_vdevs() {
+fn labels_with_other_vdev_types() {
     assert!(tree("log").is_log);
     assert!(!tree("special").is_log, "labels do not say what a vdev is kept for");
     let kinds = |name| tree(name).walk().map(|vdev| vdev.kind.clone()).collect::<Vec<_>>();

@@ -18,7 +18,7 @@ fn line(entry: &Entry) -> String {
     };
     match entry {
         Entry::Padding => "padding".to_owned(),
-        Entry::Note { action, txg, pass } => {
+        Entry::Debug { action, txg, pass } => {
             format!("{}: txg {txg} pass {pass}", letter(*action, "ALLOC"))
         }
         Entry::Range { action, .. } => {
@@ -48,14 +48,14 @@ fn compare(bytes: &[u8], text: &str) -> u64 {
 }
 
 #[test]
-fn a_metaslabs_own_map() {
+fn golden_metaslab_space_map() {
     let bytes = include_bytes!("../golden/spacemap-single.bin");
     let sum = compare(bytes, include_str!("../golden/spacemap-single.txt"));
     assert_eq!(sum, 0x0010_4e00, "what its header says is allocated");
 }
 
 #[test]
-fn a_log_of_changes() {
+fn golden_log_space_map() {
     let bytes = include_bytes!("../golden/spacemap-log.bin");
     let sum = compare(bytes, include_str!("../golden/spacemap-log.txt"));
     assert_eq!(sum, 0x0002_7000, "what its header says is allocated");
@@ -67,7 +67,7 @@ fn a_log_of_changes() {
 }
 
 #[test]
-fn where_a_removed_disk_went() {
+fn golden_indirect_mapping() {
     // bonus and content of the mapping of fixture `removed`, as `zdb -dddddd` prints their words
     let bonus = little(&[0x5b000, 0x3b000, 2, 0x8f]);
     let mut reader = Reader::new("mapping", &bonus, Order::Little);
@@ -83,14 +83,14 @@ fn where_a_removed_disk_went() {
 }
 
 #[test]
-fn births_of_a_removed_disk() {
+fn golden_indirect_births() {
     assert_eq!(Birth::count(&little(&[1]), Order::Little), Ok(1));
     let births = Birth::parse_all(&little(&[0x5b000, 0x1e]), Order::Little).expect("births");
     assert_eq!(births, [Birth { end: 0x5b000, txg: units::Txg::new(30) }]);
 }
 
 #[test]
-fn a_log_of_dedup() {
+fn golden_dedup_log() {
     // the log DDT-log-sha256-0 of fixture `dedup-fast` and its first two entries, likewise
     let bonus = little(&[1, 0x20000, 0x3f, 0, 0, 0, 0, 0]);
     let mut reader = Reader::new("dedup log", &bonus, Order::Little);

@@ -6,7 +6,7 @@ use ondisk::uberblock::{Scratch, Uberblock};
 #[test]
 fn golden_uberblock() {
     let bytes = include_bytes!("../golden/uberblock-single.bin");
-    let uberblock = Uberblock::expect(bytes).expect("an uberblock");
+    let uberblock = Uberblock::parse_required(bytes).expect("an uberblock");
     assert_eq!(uberblock.encode()[..], bytes[..Uberblock::SIZE]);
     assert_eq!((uberblock.version, uberblock.txg.get()), (5000, 28));
     assert_eq!(uberblock.guid_sum, 10058794606727762164);
@@ -22,9 +22,9 @@ fn golden_uberblock() {
 }
 
 #[test]
-fn an_uberblock_of_a_raidz_that_is_widened() {
+fn uberblock_during_raidz_expansion() {
     let bytes = include_bytes!("../golden/uberblock-expanding.bin");
-    let uberblock = Uberblock::expect(bytes).expect("an uberblock");
+    let uberblock = Uberblock::parse_required(bytes).expect("an uberblock");
     assert_eq!(uberblock.encode()[..], bytes[..Uberblock::SIZE]);
     assert_eq!(uberblock.reflow.offset, 65540096);
     assert_eq!(uberblock.reflow.scratch, Scratch::InvalidSyncedReflow);

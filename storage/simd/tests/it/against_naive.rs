@@ -15,8 +15,8 @@ fn noise(seed: u64, length: usize) -> Vec<u8> {
     std::iter::repeat_with(next).take(length).collect()
 }
 
-fn fast() -> impl Iterator<Item = Backend> {
-    Backend::ALL.into_iter().filter(|backend| *backend != Backend::Naive && backend.available())
+fn fast_backends() -> impl Iterator<Item = Backend> {
+    Backend::ALL.into_iter().filter(|backend| *backend != Backend::Naive && backend.is_available())
 }
 
 /// Lengths around every multiple a kernel may step by, and two larger ones.
@@ -38,11 +38,16 @@ fn guarded(lengths: &[usize], work: impl FnOnce(&mut [&mut [u8]])) -> Vec<Vec<u8
     buffers.iter().zip(lengths).map(|(buffer, length)| buffer[1..][..*length].to_vec()).collect()
 }
 
-fn generated(backend: Backend, columns: &[&[u8]], rows: usize, length: usize) -> Vec<Vec<u8>> {
+fn generate_parity(
+    backend: Backend,
+    columns: &[&[u8]],
+    rows: usize,
+    length: usize,
+) -> Vec<Vec<u8>> {
     guarded(&vec![length; rows], |parity| backend.generate(columns, parity))
 }
 
-fn rebuilt(
+fn rebuild_columns(
     backend: Backend,
     data: &[Option<&[u8]>],
     parity: &[Option<&[u8]>],
@@ -64,9 +69,9 @@ fn generate_on_all_lengths() {
                 .map(|(i, buffer)| &buffer[(i * 7 + length) % 64..][..length])
                 .collect();
             for rows in 1..=3 {
-                let expected = generated(Backend::Naive, &columns, rows, length);
-                for backend in fast() {
-                    let actual = generated(backend, &columns, rows, length);
+                let expected = generate_parity(Backend::Naive, &columns, rows, length);
+                for backend in fast_backends() {
+                    let actual = generate_parity(backend, &columns, rows, length);
                     assert!(actual == expected, "{backend:?} {length} x {count} + {rows}");
                 }
             }
@@ -79,12 +84,12 @@ fn combine_on_all_lengths() {
     for length in lengths() {
         let buffers: Vec<_> = (0..6).map(|i| noise(i + 1, length)).collect();
         let columns: Vec<&[u8]> = buffers.iter().map(Vec::as_slice).collect();
-        let rows = generated(Backend::Naive, &columns, 3, length);
+        let rows = generate_parity(Backend::Naive, &columns, 3, length);
         let parity: Vec<Option<&[u8]>> = rows.iter().map(|row| Some(&row[..])).collect();
         for missing in [&[4][..], &[5, 0], &[2, 1, 3]] {
             let data: Vec<_> =
                 (0..6).map(|i| (!missing.contains(&i)).then_some(columns[i])).collect();
-            for backend in Backend::ALL.into_iter().filter(|backend| backend.available()) {
+            for backend in Backend::ALL.into_iter().filter(|backend| backend.is_available()) {
                 // All rows, and without P, whose factors are all one.
                 for lost in [None, Some(0)] {
                     let mut parity = parity.clone();
@@ -92,7 +97,7 @@ fn combine_on_all_lengths() {
                         parity[lost] = None;
                     }
                     let lengths = vec![length; missing.len()];
-                    let out = rebuilt(backend, &data, &parity, missing, &lengths);
+                    let out = rebuild_columns(backend, &data, &parity, missing, &lengths);
                     for (out, &column) in out.iter().zip(missing) {
                         assert!(out == columns[column], "{backend:?} {length} {missing:?}");
                     }
@@ -116,7 +121,7 @@ fn bytes_and_checksums_on_all_lengths_and_alignments() {
             let data = &buffer[align..][..length];
             let mut expected = data.to_vec();
             Backend::Naive.xor(&mut expected, &other[..length]);
-            for backend in fast() {
+            for backend in fast_backends() {
                 let context = format!("{backend:?} {length} at {align}");
                 for swapped in [false, true] {
                     let four = Backend::Naive.fletcher4(data, swapped);
@@ -153,7 +158,7 @@ fn one_bit_is_not_zero() {
 #[test]
 fn checksums_of_large_words_wrap() {
     let data = vec![0xff; 1 << 20];
-    for backend in fast() {
+    for backend in fast_backends() {
         assert_eq!(backend.fletcher4(&data, false), Backend::Naive.fletcher4(&data, false));
         assert_eq!(backend.fletcher2(&data, true), Backend::Naive.fletcher2(&data, true));
     }
@@ -178,19 +183,19 @@ fn a_short_column_is_padded() {
         let short = noise(2, 170);
         let mut padded = short.clone();
         padded.resize(300, 0);
-        let ragged = generated(backend, &[&long, &short, &[]], 3, 300);
-        let whole = generated(Backend::Naive, &[&long, &padded, &[0; 300]], 3, 300);
+        let ragged = generate_parity(backend, &[&long, &short, &[]], 3, 300);
+        let whole = generate_parity(Backend::Naive, &[&long, &padded, &[0; 300]], 3, 300);
         assert!(ragged == whole, "{backend:?}");
     }
 }
 
 #[test]
-fn two_lost_and_one_row_are_not_enough() {
+fn one_row_cannot_rebuild_two_columns() {
     let column = [1u8; 8];
     let (mut a, mut b) = ([7; 8], [7; 8]);
     let data = [None, Some(&column[..]), None];
     let parity = [None, Some(&column[..]), Some(&column[..])];
-    let error = parity::NotEnough { missing: 2, parity: 1 };
+    let error = parity::NotEnoughParity { missing: 2, parity: 1 };
     // Row R exists but is not among the first two rows.
     assert_eq!(parity::rebuild(2, &data, &parity, &[0, 2], &mut [&mut a, &mut b]), Err(error));
     assert_eq!(parity::rebuild(2, &data, &parity, &[2], &mut [&mut a]), Err(error));
@@ -202,7 +207,7 @@ fn two_lost_and_one_row_are_not_enough() {
 fn any_three_of_255_columns_can_be_rebuilt() {
     let buffers: Vec<_> = (0..255).map(|i| noise(i + 1, 8)).collect();
     let columns: Vec<&[u8]> = buffers.iter().map(Vec::as_slice).collect();
-    let rows = generated(Backend::Scalar, &columns, 3, 8);
+    let rows = generate_parity(Backend::Scalar, &columns, 3, 8);
     let parity: Vec<Option<&[u8]>> = rows.iter().map(|row| Some(&row[..])).collect();
     for step in 1..127 {
         let missing = [step - 1, 2 * step, 254];
@@ -229,7 +234,7 @@ proptest! {
             (1..).zip(&lengths).map(|(i, &length)| noise(seed ^ i, length)).collect();
         let columns: Vec<&[u8]> = buffers.iter().map(Vec::as_slice).collect();
         let length = lengths.iter().copied().max().unwrap_or(0);
-        let full = generated(Backend::Naive, &columns, rows, length);
+        let full = generate_parity(Backend::Naive, &columns, rows, length);
         let parity: Vec<Option<&[u8]>> =
             (0..rows).map(|row| (!lost_rows[row]).then_some(&full[row][..])).collect();
         let left = parity.iter().flatten().count();
@@ -246,9 +251,9 @@ proptest! {
             missing.truncate(1);
         }
         for backend in Backend::ALL {
-            prop_assert!(generated(backend, &columns, rows, length) == full);
+            prop_assert!(generate_parity(backend, &columns, rows, length) == full);
             let lost: Vec<usize> = missing.iter().map(|&i| lengths[i]).collect();
-            let out = rebuilt(backend, &data, &parity, &missing, &lost);
+            let out = rebuild_columns(backend, &data, &parity, &missing, &lost);
             for (out, &i) in out.iter().zip(&missing) {
                 prop_assert!(out[..] == *columns[i], "{:?} column {}", backend, i);
             }

@@ -110,7 +110,7 @@ impl BlockRefs {
 
     fn release_dedup(&self, block: &Regular) -> Result<Option<FreeOutcome>, Error> {
         let _turn = self.dedup_lock.lock();
-        let key = DedupKey::of(block);
+        let key = DedupKey::from_block(block);
         let Some(mut value) = self.dedup.lookup(block.checksum, &key)? else { return Ok(None) };
         let Some(set) = copies_of(&mut value, block) else { return Ok(None) };
         set.references = set.references.saturating_sub(1);
@@ -126,7 +126,7 @@ impl BlockRefs {
 
     fn try_find_duplicate(&self, block: &Regular, copies: u8) -> Result<DedupLookup, Error> {
         let _turn = self.dedup_lock.lock();
-        let key = DedupKey::of(block);
+        let key = DedupKey::from_block(block);
         let Some(mut value) = self.dedup.lookup(block.checksum, &key)? else {
             return Ok(DedupLookup::NotFound);
         };
@@ -141,7 +141,7 @@ impl BlockRefs {
         let in_pieces = dvas.iter().flatten().any(|dva| dva.gang);
         if dvas.iter().flatten().count() < usize::from(copies)
             || (in_pieces && copies > 1)
-            || (key.encrypted && set.third != third_dva_words(block))
+            || (key.encrypted && set.third_dva_words != third_dva_words(block))
         {
             return Ok(DedupLookup::Unusable);
         }
@@ -154,7 +154,7 @@ impl BlockRefs {
     /// One more pointer to a block of dedup: whether the table knows it.
     fn add_dedup_reference(&self, block: &Regular) -> Result<bool, Error> {
         let _turn = self.dedup_lock.lock();
-        let key = DedupKey::of(block);
+        let key = DedupKey::from_block(block);
         let Some(mut value) = self.dedup.lookup(block.checksum, &key)? else { return Ok(false) };
         let set = copies_of(&mut value, block).filter(|set| set.references > 0);
         let Some(set) = set else { return Ok(false) };
@@ -180,7 +180,7 @@ impl BlockRefs {
 
     fn try_insert(&self, block: &Regular) -> Result<bool, Error> {
         let _turn = self.dedup_lock.lock();
-        let key = DedupKey::of(block);
+        let key = DedupKey::from_block(block);
         let fresh = || match self.dedup.value_format(block.checksum) {
             Shape::Flat => {
                 let since = (self.environment.now)().seconds;
@@ -195,7 +195,7 @@ impl BlockRefs {
         let Some(set) = set else { return Ok(false) };
         *set = Copies {
             dvas: block.dvas,
-            third: third_dva_words(block),
+            third_dva_words: third_dva_words(block),
             references: 1,
             birth: block.birth_physical,
         };

@@ -80,7 +80,7 @@ impl ActivePool {
         let mut appendix = map.appendix(false);
         let ranges = || away.iter().map(|(first, last)| first.get()..last.get().saturating_add(1));
         let total = ranges().fold(0_u64, |sum, range| sum + (range.end - range.start));
-        appendix.ranges((Action::Allocated, tx.txg(), 1), None, ranges())?;
+        appendix.push_ranges((Action::Allocated, tx.txg(), 1), None, ranges())?;
         map.append(tx, &appendix, i64::try_from(total).unwrap_or(i64::MAX))?;
         let id = map.id();
         map.finish(tx)?;

@@ -121,7 +121,7 @@ fn transfer_ring(
     work: &mut dyn FnMut(u64, &mut [u8]) -> dmu::Result<()>,
 ) -> Result<(), Error> {
     let mut rest = bytes;
-    for range in header.places(offset, u64::try_from(rest.len()).unwrap_or(0)) {
+    for range in header.object_ranges(offset, u64::try_from(rest.len()).unwrap_or(0)) {
         let count = usize::try_from(range.end.saturating_sub(range.start)).unwrap_or(0);
         let (now, later) = std::mem::take(&mut rest).split_at_mut(count);
         if !now.is_empty() {

@@ -4,7 +4,7 @@ use ondisk::Blkptr;
 use ondisk::Checksum;
 use ondisk::blkptr::Regular;
 use ondisk::objset::LogHeader;
-use ondisk::zil::{Chain, Pointed, Record, Verifier};
+use ondisk::zil::{Chain, Record, RecordBlocks, Verifier};
 use units::{BlockId, Level, ObjectId, ObjsetId, Zbookmark};
 use zio::Reader;
 
@@ -24,7 +24,7 @@ impl Round<'_> {
         let (mut next, mut last) = (header.chain.clone(), 0);
         for _ in 0..MAX_LOG_BLOCKS {
             let Blkptr::Regular(block) = &next else { return };
-            let verifier = Verifier::of(block);
+            let verifier = Verifier::from_pointer(block);
             let past = claimed && verifier.seq > header.claim_block_seq;
             if past || block.birth > self.txg || self.is_stopping() {
                 return;
@@ -34,7 +34,7 @@ impl Round<'_> {
                 Ok(stored) => stored,
                 Err(error) => {
                     // one that was made beforehand and not written yet is the end of the log
-                    if claimed && !header.may_end(verifier.seq, last) {
+                    if claimed && !header.can_end_at(verifier.seq, last) {
                         self.scan.record_error(place, &error, (block.birth, block.birth));
                     }
                     return;
@@ -44,7 +44,9 @@ impl Round<'_> {
             let chain = self.scan_log_records(id, block, &stored, (header, &mut last), gathered);
             Reader::recycle(stored);
             match chain.map(|chain| chain.next) {
-                Some(Blkptr::Regular(after)) if Verifier::of(&after) == verifier.next() => {
+                Some(Blkptr::Regular(after))
+                    if Verifier::from_pointer(&after) == verifier.next() =>
+                {
                     next = Blkptr::Regular(after);
                 }
                 _ => return,
@@ -65,14 +67,14 @@ impl Round<'_> {
         let front = block.checksum == Checksum::Zilog2;
         let (chain, records) = Chain::split(stored, block.order, front).ok()?;
         let mut reader = ondisk::Reader::new("log block", records, block.order);
-        while reader.left() > 0 {
+        while reader.remaining() > 0 {
             *last = Record::peek(&reader).map_or(*last, |(seq, _)| seq);
-            match Record::pointed(&mut reader) {
-                Ok(Pointed::Nothing) => {}
+            match Record::read_blocks(&mut reader) {
+                Ok(RecordBlocks::None) => {}
                 // what is older is in the tree, or freed
-                Ok(Pointed::Written(data)) if data.birth < header.claim_txg => {}
-                Ok(Pointed::Written(data)) => self.queue_log_data(id, &data, header, gathered),
-                Ok(Pointed::Shared(blocks)) => {
+                Ok(RecordBlocks::Written(data)) if data.birth < header.claim_txg => {}
+                Ok(RecordBlocks::Written(data)) => self.queue_log_data(id, &data, header, gathered),
+                Ok(RecordBlocks::Cloned(blocks)) => {
                     for data in &blocks {
                         self.queue_log_data(id, data, header, gathered);
                     }

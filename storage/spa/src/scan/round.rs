@@ -111,7 +111,7 @@ impl<'a> Scan<'a> {
         let mut lose = |error: Error| {
             self.record_error(Zbookmark::root(ObjsetId::MOS), &error, (Txg::ZERO, txg));
         };
-        queue.add(list_targets(&mos, &self.coverage.lock(), &mut lose));
+        queue.push_tasks(list_targets(&mos, &self.coverage.lock(), &mut lose));
         let round = Round { scan: self, queue, txg, pin };
         std::thread::scope(|scope| {
             for _ in 1..self.pool.environment.workers {
@@ -166,14 +166,14 @@ impl Round<'_> {
     }
 
     fn run_worker(&self) {
-        while let Some(work) = self.queue.take() {
+        while let Some(work) = self.queue.pop() {
             match work {
                 Work::Batch(batch) => self.repair_batch(batch),
                 Work::Task(task) => {
                     if !self.is_stopping() {
                         self.walk_target(&task);
                     }
-                    self.queue.done();
+                    self.queue.finish_task();
                 }
             }
         }

@@ -124,7 +124,7 @@ impl Round<'_> {
     fn flush_batch(&self, gathered: &mut BlockBatch) {
         let BlockBatch { blocks: batch, .. } = std::mem::take(gathered);
         if !batch.is_empty()
-            && let Some(batch) = self.queue.offer(batch)
+            && let Some(batch) = self.queue.try_push_batch(batch)
         {
             self.repair_batch(batch);
         }

@@ -8,7 +8,7 @@ use std::ops::Range;
 
 use dmu::{Object, Objset};
 use metaslab::RangeSet;
-use ondisk::spacemap::{Action, Entry, unflushed};
+use ondisk::spacemap::{Action, Entry, parse_unflushed_txgs};
 use ondisk::{Blkptr, Order};
 use units::{BlockId, MetaslabId, ObjectId, Txg, VdevId};
 use zap::Zap;
@@ -162,7 +162,7 @@ pub(crate) fn read_unflushed_txgs(
             None => all.resize(all.len().saturating_add(size), 0),
         }
     }
-    Ok(unflushed(&all, order))
+    Ok(parse_unflushed_txgs(&all, order))
 }
 
 #[cfg(test)]

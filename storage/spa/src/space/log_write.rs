@@ -8,7 +8,7 @@
 
 use metaslab::MetaslabChange;
 use ondisk::ObjectType;
-use ondisk::spacemap::{Action, Appendix};
+use ondisk::spacemap::{Action, SpaceMapAppender};
 use units::{MetaslabId, ObjectId, Txg, VdevId};
 use zap::{NewZap, Zap};
 
@@ -187,13 +187,13 @@ fn append_to_log(
 ) -> Result<(), Error> {
     let MapSyncContext { mos, tx, pass } = writing;
     let mut map = SpaceMapWriter::open(mos, map)?;
-    let mut appendix: Appendix = map.appendix(true);
+    let mut appendix: SpaceMapAppender = map.appendix(true);
     let mut growth = 0_i64;
     for change in changes {
         let kinds = [(Action::Allocated, &change.allocated), (Action::Freed, &change.freed)];
         for (action, ranges) in kinds {
             let units = ranges.iter().map(|r| r.start >> log::LOG_SHIFT..r.end >> log::LOG_SHIFT);
-            appendix.ranges((action, tx.txg(), *pass), Some(change.vdev), units)?;
+            appendix.push_ranges((action, tx.txg(), *pass), Some(change.vdev), units)?;
         }
         growth = growth.saturating_add(total_bytes(&change.allocated) - total_bytes(&change.freed));
     }

@@ -1,7 +1,7 @@
 //! One space map: reading it, and writing at its end.
 
 use dmu::{NewObject, Object, Objset};
-use ondisk::spacemap::{Appendix, Entries, Entry, SpaceMapHeader};
+use ondisk::spacemap::{Entries, Entry, SpaceMapAppender, SpaceMapHeader};
 use ondisk::{ObjectType, Reader};
 use txg::Tx;
 use units::{BlockId, ObjectId};
@@ -83,15 +83,15 @@ impl SpaceMapWriter {
     }
 
     /// Something to append, with entries of two words if the pool has them.
-    pub(crate) fn appendix(&self, two_words: bool) -> Appendix {
-        Appendix::new(&self.header, self.object.block_size(), two_words)
+    pub(crate) fn appendix(&self, two_words: bool) -> SpaceMapAppender {
+        SpaceMapAppender::new(&self.header, self.object.block_size(), two_words)
     }
 
     /// Writes at the end. `allocated` is by how much more is allocated after it.
     pub(crate) fn append(
         &mut self,
         tx: &Tx,
-        appendix: &Appendix,
+        appendix: &SpaceMapAppender,
         allocated: i64,
     ) -> Result<(), Error> {
         self.object.write(tx, self.header.length, appendix.bytes())?;

@@ -76,7 +76,7 @@ impl PoolSpace {
         let MapSyncContext { tx, pass, .. } = *writing;
         let mut map = self.open_obsolete_map(writing, table)?;
         let mut appendix = map.appendix(self.has_spacemap_v2);
-        appendix.ranges((Action::Allocated, tx.txg(), pass), None, ranges.iter())?;
+        appendix.push_ranges((Action::Allocated, tx.txg(), pass), None, ranges.iter())?;
         let growth = i64::try_from(ranges.total()).unwrap_or(i64::MAX);
         map.append(tx, &appendix, growth)?;
         map.finish(tx)

@@ -151,7 +151,7 @@ impl PoolSpace {
             [(Action::Allocated, &change.allocated), (Action::Freed, &change.freed)]
         {
             let units = ranges.iter().map(|range| to_units(range, start, slab.ashift));
-            appendix.ranges((action, txg, pass), None, units)?;
+            appendix.push_ranges((action, txg, pass), None, units)?;
         }
         let growth = total_bytes(&change.allocated).saturating_sub(total_bytes(&change.freed));
         map.append(writing.tx, &appendix, growth)
@@ -182,9 +182,9 @@ impl PoolSpace {
         let mut appendix = map.appendix(self.has_spacemap_v2);
         let (txg, pass) = (writing.tx.txg(), writing.pass);
         let whole = std::iter::once(to_units(&extent, extent.start, slab.ashift));
-        appendix.ranges((Action::Allocated, txg, pass), None, whole)?;
+        appendix.push_ranges((Action::Allocated, txg, pass), None, whole)?;
         let parts = free.iter().map(|range| to_units(&range, extent.start, slab.ashift));
-        appendix.ranges((Action::Freed, txg, pass), None, parts)?;
+        appendix.push_ranges((Action::Freed, txg, pass), None, parts)?;
         let allocated = i64::try_from(all.saturating_sub(free_bytes)).unwrap_or(i64::MAX);
         map.append(writing.tx, &appendix, allocated)?;
         Ok(true)

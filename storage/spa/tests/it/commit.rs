@@ -79,7 +79,11 @@ fn pool_config(txg: Txg, comment: &str) -> PoolConfig {
 }
 
 fn uberblock(txg: Txg) -> Uberblock {
-    Uberblock { txg, timestamp: 1_800_000_000 + txg.get(), ..Uberblock::expect(UBERBLOCK).unwrap() }
+    Uberblock {
+        txg,
+        timestamp: 1_800_000_000 + txg.get(),
+        ..Uberblock::parse_required(UBERBLOCK).unwrap()
+    }
 }
 
 fn build_tree(config: &PoolConfig, devices: &[Arc<dyn Device>]) -> VdevTree {

@@ -106,7 +106,7 @@ proptest! {
 /// What a block is, where its first copy lies, and when it was written.
 fn first_copy(pointer: &Blkptr) -> (DedupKey, u64, Txg) {
     let Blkptr::Regular(block) = pointer else { panic!("{pointer:?}") };
-    (DedupKey::of(block), block.dvas[0].unwrap().offset, block.birth_physical)
+    (DedupKey::from_block(block), block.dvas[0].unwrap().offset, block.birth_physical)
 }
 
 #[test]

@@ -73,13 +73,13 @@ impl EdonR {
         }
         let [low, high] = data;
         let [old_low, old_high] = self.pipe;
-        let mut p = star(&reversed(high), &low);
+        let mut p = star(&reverse_word_bytes(high), &low);
         let mut q = star(&p, &high);
         p = star(&old_high, &p);
         q = star(&p, &q);
         p = star(&p, &old_low);
         q = star(&q, &p);
-        p = star(&reversed(low), &p);
+        p = star(&reverse_word_bytes(low), &p);
         q = star(&p, &q);
         for i in 0..8 {
             self.pipe[0][i] ^= high[i] ^ p[i];
@@ -89,7 +89,7 @@ impl EdonR {
     }
 }
 
-fn reversed(mut row: Row) -> Row {
+fn reverse_word_bytes(mut row: Row) -> Row {
     row.reverse();
     row
 }

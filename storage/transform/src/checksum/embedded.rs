@@ -17,7 +17,7 @@
 
 use ondisk::Order;
 
-use super::{Checksum, keep_half, sha256};
+use super::{Checksum, sha256, truncate_sum};
 
 const MAGIC: u64 = 0x0210_da7a_b10c_7a11;
 const MAGIC_SIZE: usize = 8;
@@ -25,30 +25,30 @@ const SUM_SIZE: usize = 32;
 const SEAL_SIZE: usize = MAGIC_SIZE + SUM_SIZE;
 const LOG_USED_AT: usize = 136;
 const LOG_SEAL_AT: usize = 144;
-const LOG_SMALLEST: u64 = 4096;
+const LOG_MIN_SIZE: u64 = 4096;
 
 /// True if the sum within `data` is right for `verifier`.
 ///
 /// `encrypted`: a log block of an encrypted dataset, where half of the sum is an authentication
 /// code (see [`log_mac`]). Any other `method` than the four kept in blocks is never right.
 pub fn verify(data: &[u8], verifier: &[u64; 4], method: Checksum, encrypted: bool) -> bool {
-    let Some(seat) = Seat::find(data, method) else { return false };
-    let Some(kept) = seat.kept(data) else { return false };
-    let Some(sum) = seat.sum(data, verifier, method) else { return false };
-    if encrypted { keep_half(method, &sum)[..] == kept[..2] } else { sum == kept }
+    let Some(seat) = EmbeddedChecksum::find(data, method) else { return false };
+    let Some(kept) = seat.stored_sum(data) else { return false };
+    let Some(sum) = seat.compute_sum(data, verifier, method) else { return false };
+    if encrypted { truncate_sum(method, &sum)[..] == kept[..2] } else { sum == kept }
 }
 
 /// Writes magic and sum into `data` (little-endian), so that [`verify`] holds. `None`: no room.
 ///
 /// With `encrypted` the code that stands in the sum's second half stays as it is.
 pub fn seal(data: &mut [u8], verifier: &[u64; 4], method: Checksum, encrypted: bool) -> Option<()> {
-    let at = Seat::place(data, method)?;
+    let at = EmbeddedChecksum::magic_offset(data, method)?;
     data.get_mut(at..at + MAGIC_SIZE)?.copy_from_slice(&MAGIC.to_le_bytes());
-    let seat = Seat::find(data, method)?;
-    let mut sum = seat.sum(data, verifier, method)?;
+    let seat = EmbeddedChecksum::find(data, method)?;
+    let mut sum = seat.compute_sum(data, verifier, method)?;
     if encrypted {
-        let [_, _, c, d] = seat.kept(data)?;
-        let [a, b] = keep_half(method, &sum);
+        let [_, _, c, d] = seat.stored_sum(data)?;
+        let [a, b] = truncate_sum(method, &sum);
         sum = [a, b, c, d];
     }
     data.get_mut(seat.sum_at..seat.sum_at + SUM_SIZE)?.copy_from_slice(&seat.bytes(&sum));
@@ -61,15 +61,15 @@ pub fn log_mac(data: &[u8]) -> Option<[u8; 16]> {
 }
 
 /// Where the sum lies, in which byte order, and how much of the block it covers.
-struct Seat {
+struct EmbeddedChecksum {
     sum_at: usize,
     order: Order,
     covered: usize,
 }
 
-impl Seat {
+impl EmbeddedChecksum {
     /// Offset of the magic number.
-    fn place(data: &[u8], method: Checksum) -> Option<usize> {
+    fn magic_offset(data: &[u8], method: Checksum) -> Option<usize> {
         match method {
             Checksum::Label | Checksum::GangHeader | Checksum::Zilog => {
                 data.len().checked_sub(SEAL_SIZE)
@@ -80,7 +80,7 @@ impl Seat {
     }
 
     fn find(data: &[u8], method: Checksum) -> Option<Self> {
-        let at = Self::place(data, method)?;
+        let at = Self::magic_offset(data, method)?;
         let magic: [u8; 8] = *data.get(at..)?.first_chunk()?;
         let order = if u64::from_le_bytes(magic) == MAGIC {
             Order::Little
@@ -92,18 +92,18 @@ impl Seat {
         let mut seat = Self { sum_at: at + MAGIC_SIZE, order, covered: data.len() };
         if method == Checksum::Zilog2 {
             let used = seat.word(*data.get(LOG_USED_AT..)?.first_chunk()?);
-            seat.covered = usize::try_from(used.checked_next_multiple_of(LOG_SMALLEST)?).ok()?;
+            seat.covered = usize::try_from(used.checked_next_multiple_of(LOG_MIN_SIZE)?).ok()?;
         }
         (seat.covered >= seat.sum_at + SUM_SIZE && seat.covered <= data.len()).then_some(seat)
     }
 
-    fn kept(&self, data: &[u8]) -> Option<[u64; 4]> {
+    fn stored_sum(&self, data: &[u8]) -> Option<[u64; 4]> {
         let bytes: [u8; SUM_SIZE] = *data.get(self.sum_at..)?.first_chunk()?;
         let words = bytes.as_chunks::<8>().0;
         Some(std::array::from_fn(|i| self.word(words[i])))
     }
 
-    fn sum(&self, data: &[u8], verifier: &[u64; 4], method: Checksum) -> Option<[u64; 4]> {
+    fn compute_sum(&self, data: &[u8], verifier: &[u64; 4], method: Checksum) -> Option<[u64; 4]> {
         let before = data.get(..self.sum_at)?;
         let after = data.get(self.sum_at + SUM_SIZE..self.covered)?;
         let place = self.bytes(verifier);
@@ -149,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_sealed_verifies_and_nothing_else_does() {
+    fn only_sealed_blocks_verify() {
         let verifier = [5, 6, 7, 8];
         for method in METHODS {
             for encrypted in [false, true] {
@@ -164,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn a_log_is_summed_only_as_far_as_it_is_used() {
+    fn log_checksum_covers_only_used_bytes() {
         let mut data = block();
         data[LOG_USED_AT..][..8].copy_from_slice(&4000_u64.to_le_bytes());
         seal(&mut data, &[1; 4], Checksum::Zilog2, false).unwrap();
@@ -173,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn short_or_lying_blocks_are_refused() {
+    fn short_or_corrupt_blocks_are_refused() {
         for method in METHODS {
             for length in [0, 1, 39, 40, 150, 183, 184] {
                 let mut data = vec![0; length];

@@ -46,14 +46,16 @@ pub fn compute(
         Checksum::Fletcher4 | Checksum::Zilog2 => simd::fletcher4(data, order == Order::Big),
         Checksum::Sha256 | Checksum::Label | Checksum::GangHeader => sha256(&[data]),
         Checksum::Sha512 => words(digest::digest(&digest::SHA512_256, data).as_ref(), order),
-        Checksum::Skein => ordered(with_keys(salted("skein")?, |k| k.skein.hash(data)), order),
+        Checksum::Skein => {
+            words_in_order(with_salted_states(salted("skein")?, |k| k.skein.hash(data)), order)
+        }
         Checksum::EdonR => {
-            let [a, b, c, d, ..] = with_keys(salted("edonr")?, |k| k.edonr.hash(data));
-            ordered([a, b, c, d], order)
+            let [a, b, c, d, ..] = with_salted_states(salted("edonr")?, |k| k.edonr.hash(data));
+            words_in_order([a, b, c, d], order)
         }
         Checksum::Blake3 => words(blake3::keyed_hash(salted("blake3")?, data).as_bytes(), order),
-        Checksum::Inherit => return Err(unresolved(0)),
-        Checksum::On => return Err(unresolved(1)),
+        Checksum::Inherit => return Err(unsupported_code(0)),
+        Checksum::On => return Err(unsupported_code(1)),
     })
 }
 
@@ -73,13 +75,13 @@ pub fn matches(
         return Ok(true);
     }
     let sum = compute(method, data, order, salt)?;
-    Ok(if encrypted { keep_half(method, &sum)[..] == expected[..2] } else { sum == *expected })
+    Ok(if encrypted { truncate_sum(method, &sum)[..] == expected[..2] } else { sum == *expected })
 }
 
 /// The two words that the pointer of an encrypted block has room for, besides its code.
 ///
 /// Methods strong enough for deduplication are cut; the others are folded over.
-pub fn keep_half(method: Checksum, sum: &[u64; 4]) -> [u64; 2] {
+pub fn truncate_sum(method: Checksum, sum: &[u64; 4]) -> [u64; 2] {
     let [a, b, c, d] = *sum;
     match method {
         Checksum::Sha256 | Checksum::Sha512 | Checksum::Skein | Checksum::Blake3 => [a, b],
@@ -88,20 +90,21 @@ pub fn keep_half(method: Checksum, sum: &[u64; 4]) -> [u64; 2] {
 }
 
 /// States that depend on the salt only, made once for each thread and pool.
-struct Keys {
+struct SaltedStates {
     salt: [u8; 32],
     skein: Skein,
     edonr: EdonR,
 }
 
 thread_local! {
-    static KEYS: RefCell<Option<Keys>> = const { RefCell::new(None) };
+    static KEYS: RefCell<Option<SaltedStates>> = const { RefCell::new(None) };
 }
 
-fn with_keys<T>(salt: &[u8; 32], f: impl FnOnce(&Keys) -> T) -> T {
+fn with_salted_states<T>(salt: &[u8; 32], f: impl FnOnce(&SaltedStates) -> T) -> T {
     KEYS.with_borrow_mut(|slot| {
         slot.take_if(|keys| keys.salt != *salt);
-        let make = || Keys { salt: *salt, skein: Skein::keyed(salt), edonr: EdonR::salted(salt) };
+        let make =
+            || SaltedStates { salt: *salt, skein: Skein::keyed(salt), edonr: EdonR::salted(salt) };
         f(slot.get_or_insert_with(make))
     })
 }
@@ -121,17 +124,17 @@ fn words(digest: &[u8], order: Order) -> [u64; 4] {
     for (word, bytes) in words.iter_mut().zip(digest.as_chunks::<8>().0) {
         *word = u64::from_le_bytes(*bytes);
     }
-    ordered(words, order)
+    words_in_order(words, order)
 }
 
-fn ordered(words: [u64; 4], order: Order) -> [u64; 4] {
+fn words_in_order(words: [u64; 4], order: Order) -> [u64; 4] {
     match order {
         Order::Little => words,
         Order::Big => words.map(u64::swap_bytes),
     }
 }
 
-fn unresolved(code: u64) -> Error {
+fn unsupported_code(code: u64) -> Error {
     Error::Unsupported { feature: "checksum code of a stored block", code }
 }
 
@@ -151,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn salted_sums_want_and_depend_on_the_salt() {
+    fn salted_checksums_require_the_salt() {
         for method in [Checksum::Skein, Checksum::EdonR, Checksum::Blake3] {
             assert!(matches!(
                 compute(method, b"abc", Order::Little, None),
@@ -165,9 +168,9 @@ mod tests {
     }
 
     #[test]
-    fn half_a_sum_is_judged_in_encrypted_pointers() {
+    fn encrypted_pointers_compare_half_the_checksum() {
         let sum = compute(Checksum::Fletcher4, &[7; 512], Order::Little, None).unwrap();
-        let [x, y] = keep_half(Checksum::Fletcher4, &sum);
+        let [x, y] = truncate_sum(Checksum::Fletcher4, &sum);
         let judge = |words: [u64; 4], encrypted| {
             matches(Checksum::Fletcher4, &[7; 512], Order::Little, None, &words, encrypted).unwrap()
         };

@@ -17,7 +17,7 @@ const FIRST: u64 = 1 << 62;
 const FINAL: u64 = 1 << 63;
 
 /// How far each of the four pairs is turned, in each of eight rounds that repeat.
-const TURNS: [[u32; 4]; 8] = [
+const ROTATIONS: [[u32; 4]; 8] = [
     [46, 36, 19, 37],
     [33, 27, 14, 42],
     [17, 49, 36, 39],
@@ -129,10 +129,10 @@ fn inject(x: State, keys: &[u64; 18], tweaks: [u64; 4], number: usize) -> State 
 #[inline]
 fn rounds<const FROM: usize>(x: State) -> State {
     let [a, b, c, d, e, f, g, h] = x;
-    let [a, b, c, d, e, f, g, h] = round([a, b, c, d, e, f, g, h], TURNS[FROM]);
-    let [c, b, e, h, g, f, a, d] = round([c, b, e, h, g, f, a, d], TURNS[FROM + 1]);
-    let [e, b, g, d, a, f, c, h] = round([e, b, g, d, a, f, c, h], TURNS[FROM + 2]);
-    let [g, b, a, h, c, f, e, d] = round([g, b, a, h, c, f, e, d], TURNS[FROM + 3]);
+    let [a, b, c, d, e, f, g, h] = round([a, b, c, d, e, f, g, h], ROTATIONS[FROM]);
+    let [c, b, e, h, g, f, a, d] = round([c, b, e, h, g, f, a, d], ROTATIONS[FROM + 1]);
+    let [e, b, g, d, a, f, c, h] = round([e, b, g, d, a, f, c, h], ROTATIONS[FROM + 2]);
+    let [g, b, a, h, c, f, e, d] = round([g, b, a, h, c, f, e, d], ROTATIONS[FROM + 3]);
     [a, b, c, d, e, f, g, h]
 }
 
@@ -168,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn vector_of_nothing() {
+    fn vector_of_empty_message() {
         let hash = Skein::configured([0; 8], 256).hash(&[]);
         let bytes: Vec<u8> = hash.iter().flat_map(|w| w.to_le_bytes()).collect();
         assert_eq!(hex(&bytes), "39ccc4554a8b31853b9de7a1fe638a24cce6b35a55f2431009e18780335d2621");

@@ -10,7 +10,7 @@ use std::cell::RefCell;
 
 use lz4::block::{CompressionMode, compress_to_buffer, decompress_to_buffer};
 
-use super::glance::may_repeat;
+use super::prescan::is_likely_compressible;
 use crate::Error;
 
 const HEADER: usize = 4;
@@ -34,7 +34,7 @@ thread_local! {
 }
 
 pub(super) fn compress(src: &[u8], dst_limit: usize) -> Option<Vec<u8>> {
-    let is_of_use = dst_limit >= src.len() || may_repeat(src);
+    let is_of_use = dst_limit >= src.len() || is_likely_compressible(src);
     is_of_use.then(|| compress_all(src, dst_limit))?
 }
 

@@ -5,10 +5,10 @@
 //!
 //! Learnt from: blocks of the pools in `tests/golden` (one per method). Proved by: `tests/it`.
 
-mod glance;
 mod gzip;
 mod lz4;
 mod lzjb;
+mod prescan;
 mod zle;
 mod zstd;
 
@@ -19,7 +19,7 @@ use crate::Error;
 /// Turns the stored bytes `src` (physical size, padding included) into `dst` (logical size).
 pub fn decompress(method: Compression, src: &[u8], dst: &mut [u8]) -> Result<(), Error> {
     match method {
-        Compression::Off => store(src, dst),
+        Compression::Off => copy_uncompressed(src, dst),
         Compression::Empty => {
             dst.fill(0);
             Ok(())
@@ -29,8 +29,8 @@ pub fn decompress(method: Compression, src: &[u8], dst: &mut [u8]) -> Result<(),
         Compression::Gzip(_) => gzip::decompress(src, dst),
         Compression::Lzjb => lzjb::decompress(src, dst),
         Compression::Zle => zle::decompress(src, dst),
-        Compression::On => Err(unresolved(1)),
-        Compression::Inherit => Err(unresolved(0)),
+        Compression::On => Err(unsupported_code(1)),
+        Compression::Inherit => Err(unsupported_code(0)),
     }
 }
 
@@ -58,7 +58,7 @@ pub fn is_zero(data: &[u8]) -> bool {
         && data.chunks_exact(64).remainder().iter().all(|b| *b == 0)
 }
 
-fn store(src: &[u8], dst: &mut [u8]) -> Result<(), Error> {
+fn copy_uncompressed(src: &[u8], dst: &mut [u8]) -> Result<(), Error> {
     let stored = src.get(..dst.len()).ok_or(Error::CorruptCompression {
         method: "off",
         rule: "fewer bytes are stored than the block is long",
@@ -67,6 +67,6 @@ fn store(src: &[u8], dst: &mut [u8]) -> Result<(), Error> {
     Ok(())
 }
 
-fn unresolved(code: u64) -> Error {
+fn unsupported_code(code: u64) -> Error {
     Error::Unsupported { feature: "compression code of a stored block", code }
 }

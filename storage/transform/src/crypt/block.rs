@@ -9,7 +9,7 @@ use ondisk::{ObjectType, Order};
 
 use super::cipher::{IV, MAC};
 use super::key::DatasetKey;
-use super::{log, nodes};
+use super::{dnodes, log};
 use crate::Error;
 use crate::checksum::embedded::log_mac;
 
@@ -27,7 +27,7 @@ pub enum Layout {
 impl Layout {
     /// The layout of leaf blocks of this object type; `None` if they are not encrypted, only
     /// authenticated (see [`super::mac`]).
-    pub fn of(kind: ObjectType) -> Option<Self> {
+    pub fn for_object_type(kind: ObjectType) -> Option<Self> {
         const LOG: ObjectType = ObjectType(9);
         const DNODES: ObjectType = ObjectType(10);
         match kind {
@@ -101,8 +101,8 @@ fn decrypt(
         });
     }
     let cipher = key.cipher(params.salt)?;
-    let forged = Error::Forged { what: "an encrypted block" };
-    let Some(parts) = Parts::of(key, layout, order, src)? else {
+    let forged = Error::MacMismatch { structure: "an encrypted block" };
+    let Some(parts) = Parts::find(key, layout, order, src)? else {
         let opened = cipher.open(&params.iv, &[], &params.mac, src, dst);
         return opened.then_some(()).ok_or(forged);
     };
@@ -133,7 +133,7 @@ pub fn encrypt_block(
         return Err(unusable);
     }
     let cipher = key.cipher(params.salt)?;
-    let Some(parts) = Parts::of(key, layout, order, src)? else {
+    let Some(parts) = Parts::find(key, layout, order, src)? else {
         dst.copy_from_slice(src);
         return cipher.seal(&params.iv, &[], dst).ok_or(unusable);
     };
@@ -145,13 +145,13 @@ pub fn encrypt_block(
 
 /// The encrypted parts of a block that is not encrypted whole, in order and apart.
 struct Parts {
-    private: Vec<Range<usize>>,
+    encrypted: Vec<Range<usize>>,
     aad: Vec<u8>,
     used: usize,
 }
 
 impl Parts {
-    fn of(
+    fn find(
         key: &DatasetKey,
         layout: Layout,
         order: Order,
@@ -161,19 +161,19 @@ impl Parts {
         let (private, used) = match layout {
             Layout::Whole => return Ok(None),
             Layout::Dnodes => {
-                let parts = nodes::private_parts(block, key.version(), order, &mut aad)?;
+                let parts = dnodes::encrypted_parts(block, key.version(), order, &mut aad)?;
                 (parts, block.len())
             }
             Layout::Log => {
-                let parts = log::private_parts(block, order, &mut aad)?;
-                (parts.private, parts.used)
+                let parts = log::encrypted_parts(block, order, &mut aad)?;
+                (parts.encrypted, parts.used)
             }
         };
-        Ok(Some(Self { private, aad, used }))
+        Ok(Some(Self { encrypted: private, aad, used }))
     }
 
     fn gather(&self, block: &[u8]) -> Vec<u8> {
-        self.private.iter().flat_map(|part| &block[part.clone()]).copied().collect()
+        self.encrypted.iter().flat_map(|part| &block[part.clone()]).copied().collect()
     }
 
     /// `dst` becomes `src` with its private parts replaced.
@@ -182,7 +182,7 @@ impl Parts {
         used.copy_from_slice(&src[..self.used]);
         unused.fill(0);
         let mut rest = private;
-        for part in &self.private {
+        for part in &self.encrypted {
             let (this, after) = rest.split_at(part.len());
             used[part.clone()].copy_from_slice(this);
             rest = after;

@@ -37,12 +37,12 @@ pub(super) fn word(bytes: [u8; 8], order: Order) -> u64 {
 }
 
 /// What codes take in of a block pointer: 32 bytes, or 24 in version 0.
-pub(super) struct PointerFacts {
+pub(super) struct PointerAuthData {
     bytes: [u8; 32],
     len: usize,
 }
 
-impl PointerFacts {
+impl PointerAuthData {
     /// Of the pointer `bytes`, which lies in a block of this order.
     pub(super) fn new(bytes: &[u8; POINTER], version: u64, order: Order) -> Self {
         let at = |place: usize| {
@@ -52,9 +52,9 @@ impl PointerFacts {
         let prop = at(PROP_AT);
         let hole = at(0) == 0 && at(8) == 0 && prop & EMBEDDED == 0;
         let mut facts = [0; 32];
-        facts[..8].copy_from_slice(&portable(prop, version, hole).to_le_bytes());
+        facts[..8].copy_from_slice(&portable_properties(prop, version, hole).to_le_bytes());
         if (prop >> TYPE_SHIFT).to_le_bytes()[0] != TYPE_OBJSET {
-            let code = [at(MAC_AT), at(MAC_AT + 8)].map(|w| code_bytes(w, prop));
+            let code = [at(MAC_AT), at(MAC_AT + 8)].map(|w| mac_bytes(w, prop));
             facts[8..24].copy_from_slice(code.as_flattened());
         }
         Self { bytes: facts, len: if version == 0 { 24 } else { 32 } }
@@ -66,12 +66,12 @@ impl PointerFacts {
 }
 
 /// A code's bytes were put into a word by the writer of the block pointed to.
-fn code_bytes(word: u64, prop: u64) -> [u8; 8] {
+fn mac_bytes(word: u64, prop: u64) -> [u8; 8] {
     if prop & LITTLE_ENDIAN != 0 { word.to_le_bytes() } else { word.to_be_bytes() }
 }
 
 /// The properties that stay the same when a block is sent to another pool as it is.
-fn portable(prop: u64, version: u64, hole: bool) -> u64 {
+fn portable_properties(prop: u64, version: u64, hole: bool) -> u64 {
     let mut masked = DEDUP | CHECKSUM;
     if version == 0 {
         masked |= PHYSICAL_SIZE;

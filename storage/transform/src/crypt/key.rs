@@ -26,7 +26,7 @@ pub struct DatasetKey {
     master: Zeroizing<[u8; MASTER]>,
     hmac_bytes: Zeroizing<[u8; HMAC]>,
     hmac: hmac::Key,
-    latest: Mutex<Option<([u8; SALT], Arc<Cipher>)>>,
+    latest_cipher: Mutex<Option<([u8; SALT], Arc<Cipher>)>>,
 }
 
 impl fmt::Debug for DatasetKey {
@@ -60,7 +60,7 @@ impl DatasetKey {
             master: cut,
             hmac_bytes: Zeroizing::new(*hmac_key),
             hmac: hmac::Key::new(hmac::HMAC_SHA512, hmac_key),
-            latest: Mutex::new(None),
+            latest_cipher: Mutex::new(None),
         }
     }
 
@@ -105,7 +105,7 @@ impl DatasetKey {
 
     /// The block key for `salt`.
     pub(super) fn cipher(&self, salt: [u8; SALT]) -> Result<Arc<Cipher>, Error> {
-        let mut latest = self.latest.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut latest = self.latest_cipher.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some((known, cipher)) = &*latest
             && *known == salt
         {
@@ -122,16 +122,16 @@ impl DatasetKey {
         let out = &mut block_key[..self.suite.key_len()];
         hkdf::Salt::new(hkdf::HKDF_SHA512, &[])
             .extract(self.master())
-            .expand(&[&salt], Length(out.len()))
+            .expand(&[&salt], KeyLength(out.len()))
             .and_then(|okm| okm.fill(out))
             .ok()?;
         Cipher::new(self.suite, out)
     }
 }
 
-struct Length(usize);
+struct KeyLength(usize);
 
-impl hkdf::KeyType for Length {
+impl hkdf::KeyType for KeyLength {
     fn len(&self) -> usize {
         self.0
     }

@@ -33,12 +33,12 @@ const CLONE: u64 = 24;
 
 /// What a log block is made of, as its cipher sees it.
 pub(super) struct LogParts {
-    pub(super) private: Vec<Range<usize>>,
+    pub(super) encrypted: Vec<Range<usize>>,
     pub(super) used: usize,
 }
 
 /// Which parts of a log block are encrypted; what is authenticated is added to `aad`.
-pub(super) fn private_parts(
+pub(super) fn encrypted_parts(
     block: &[u8],
     order: Order,
     aad: &mut Vec<u8>,
@@ -59,18 +59,22 @@ pub(super) fn private_parts(
         let len = usize::try_from(number(record, 8, order)?).unwrap_or(usize::MAX);
         let record = record.get(..len).ok_or(corrupt("a record goes past the used part"))?;
         aad.extend_from_slice(record.get(..RECORD).ok_or(corrupt("a record is too short"))?);
-        for part in record_parts(kind, record, aad)? {
+        for part in encrypted_record_parts(kind, record, aad)? {
             if !part.is_empty() {
                 private.push(at + part.start..at + part.end);
             }
         }
         at += len;
     }
-    Ok(LogParts { private, used })
+    Ok(LogParts { encrypted: private, used })
 }
 
 /// The encrypted parts within one record, at most two.
-fn record_parts(kind: u64, record: &[u8], aad: &mut Vec<u8>) -> Result<[Range<usize>; 2], Error> {
+fn encrypted_record_parts(
+    kind: u64,
+    record: &[u8],
+    aad: &mut Vec<u8>,
+) -> Result<[Range<usize>; 2], Error> {
     let end = record.len();
     let open_until = match kind {
         WRITE => POINTERS_AT + POINTER,

@@ -28,9 +28,9 @@ use aws_lc_rs::{digest, hmac};
 use ondisk::Order;
 
 use super::cipher::MAC;
-use super::fields::{POINTER, PointerFacts, word};
+use super::dnodes::{RawDnode, SLOT};
+use super::fields::{POINTER, PointerAuthData, word};
 use super::key::DatasetKey;
-use super::nodes::{Node, SLOT};
 use crate::Error;
 
 /// Bytes of an object set's codes.
@@ -45,34 +45,34 @@ const OWNERS_AT: [usize; 3] = [1024, 1536, 2048];
 const FLAG_ACCOUNTED: u64 = 1;
 
 /// The code of a pointer block's bytes (decompressed).
-pub fn pointers(data: &[u8], version: u64, order: Order) -> [u8; MAC] {
+pub fn pointers_mac(data: &[u8], version: u64, order: Order) -> [u8; MAC] {
     let mut context = digest::Context::new(&digest::SHA512);
     for pointer in data.as_chunks::<POINTER>().0 {
-        context.update(PointerFacts::new(pointer, version, order).as_slice());
+        context.update(PointerAuthData::new(pointer, version, order).as_slice());
     }
-    cut(context.finish().as_ref())
+    truncate(context.finish().as_ref())
 }
 
 /// Judges a pointer block (decompressed) by the code in its own pointer. Needs no key, so the
 /// version of the rules is not known: either will do.
 pub fn verify_pointers(data: &[u8], order: Order, code: &[u8; MAC]) -> Result<(), Error> {
-    let fits = [CURRENT_VERSION, 0].iter().any(|v| pointers(data, *v, order) == *code);
-    fits.then_some(()).ok_or(Error::Forged { what: "a pointer block" })
+    let fits = [CURRENT_VERSION, 0].iter().any(|v| pointers_mac(data, *v, order) == *code);
+    fits.then_some(()).ok_or(Error::MacMismatch { structure: "a pointer block" })
 }
 
 /// The code of a leaf block that is not encrypted, over its bytes as stored.
-pub fn leaf(key: &DatasetKey, data: &[u8]) -> [u8; MAC] {
-    cut(hmac::sign(key.hmac(), data).as_ref())
+pub fn leaf_mac(key: &DatasetKey, data: &[u8]) -> [u8; MAC] {
+    truncate(hmac::sign(key.hmac(), data).as_ref())
 }
 
 /// Judges such a block by the code in its pointer.
 pub fn verify_leaf(key: &DatasetKey, data: &[u8], code: &[u8; MAC]) -> Result<(), Error> {
-    let fits = leaf(key, data) == *code;
-    fits.then_some(()).ok_or(Error::Forged { what: "an unencrypted block" })
+    let fits = leaf_mac(key, data) == *code;
+    fits.then_some(()).ok_or(Error::MacMismatch { structure: "an unencrypted block" })
 }
 
 /// The codes of an object set (decompressed): portable, local.
-pub fn objset(
+pub fn objset_macs(
     key: &DatasetKey,
     data: &[u8],
     order: Order,
@@ -85,14 +85,14 @@ pub fn objset(
     portable.update(&kind);
     // of the flags nothing is portable so far
     portable.update(&[0; 8]);
-    add_node(&mut portable, &node_at(data, 0)?, key.version(), order);
+    add_dnode(&mut portable, &dnode_at(data, 0)?, key.version(), order);
 
-    let local = local_code(key, data, order)?.unwrap_or([0; OBJSET_MAC]);
-    Ok((cut(portable.sign().as_ref()), local))
+    let local = local_mac(key, data, order)?.unwrap_or([0; OBJSET_MAC]);
+    Ok((truncate(portable.sign().as_ref()), local))
 }
 
 /// `None`: nothing is accounted for by user or group, and the code stays zero.
-fn local_code(
+fn local_mac(
     key: &DatasetKey,
     data: &[u8],
     order: Order,
@@ -100,7 +100,7 @@ fn local_code(
     let flags = word(*field(data, FLAGS_AT)?, order);
     let mut owners = Vec::with_capacity(OWNERS_AT.len());
     for at in OWNERS_AT.into_iter().filter(|at| data.len() >= at + SLOT) {
-        owners.push(node_at(data, at)?);
+        owners.push(dnode_at(data, at)?);
     }
     let by_user_or_group = owners.iter().take(2).any(|node| !node.is_free());
     if flags & FLAG_ACCOUNTED == 0 || !by_user_or_group {
@@ -109,9 +109,9 @@ fn local_code(
     let mut local = hmac::Context::with_key(key.hmac());
     local.update(&flags.to_le_bytes());
     for node in owners.iter().filter(|node| !node.is_free()) {
-        add_node(&mut local, node, key.version(), order);
+        add_dnode(&mut local, node, key.version(), order);
     }
-    Ok(Some(cut(local.sign().as_ref())))
+    Ok(Some(truncate(local.sign().as_ref())))
 }
 
 /// Judges an object set (decompressed) by the codes within itself.
@@ -119,25 +119,25 @@ fn local_code(
 /// A local code of nothing is let pass whatever stands in its place: the accounting is then made
 /// anew, and OpenZFS too lets it pass.
 pub fn verify_objset(key: &DatasetKey, data: &[u8], order: Order) -> Result<(), Error> {
-    let (portable, local) = objset(key, data, order)?;
+    let (portable, local) = objset_macs(key, data, order)?;
     if portable != *field(data, PORTABLE_AT)? {
-        return Err(Error::Forged { what: "an object set" });
+        return Err(Error::MacMismatch { structure: "an object set" });
     }
     if local != *field(data, LOCAL_AT)? && local != [0; OBJSET_MAC] {
-        return Err(Error::Forged { what: "an object set's space accounting" });
+        return Err(Error::MacMismatch { structure: "an object set's space accounting" });
     }
     Ok(())
 }
 
-fn add_node(context: &mut hmac::Context, node: &Node<'_>, version: u64, order: Order) {
+fn add_dnode(context: &mut hmac::Context, node: &RawDnode<'_>, version: u64, order: Order) {
     context.update(&node.little_core(order));
-    for facts in node.pointer_facts(version, order) {
+    for facts in node.pointer_auth_data(version, order) {
         context.update(facts.as_slice());
     }
 }
 
-fn node_at(data: &[u8], at: usize) -> Result<Node<'_>, Error> {
-    Ok(Node::first(field::<SLOT>(data, at)?)?.0)
+fn dnode_at(data: &[u8], at: usize) -> Result<RawDnode<'_>, Error> {
+    Ok(RawDnode::split_first(field::<SLOT>(data, at)?)?.0)
 }
 
 fn field<const N: usize>(data: &[u8], at: usize) -> Result<&[u8; N], Error> {
@@ -145,6 +145,6 @@ fn field<const N: usize>(data: &[u8], at: usize) -> Result<&[u8; N], Error> {
     data.get(at..).and_then(|rest| rest.first_chunk()).ok_or(short)
 }
 
-fn cut<const N: usize>(digest: &[u8]) -> [u8; N] {
+fn truncate<const N: usize>(digest: &[u8]) -> [u8; N] {
     digest.first_chunk().copied().unwrap_or([0; N])
 }

@@ -15,11 +15,11 @@
 
 pub mod block;
 mod cipher;
+mod dnodes;
 mod fields;
 mod key;
 mod log;
 pub mod mac;
-mod nodes;
 mod wrap;
 
 pub use cipher::Suite;

@@ -29,7 +29,7 @@ use super::key::{DatasetKey, HMAC, MASTER};
 use crate::Error;
 
 const WRAPPING: usize = 32;
-const PASSPHRASE: std::ops::RangeInclusive<usize> = 8..=512;
+const PASSPHRASE_LENGTHS: std::ops::RangeInclusive<usize> = 8..=512;
 
 /// The user's key, in the one form that wraps: 32 bytes.
 pub struct WrappingKey(Zeroizing<[u8; WRAPPING]>);
@@ -43,13 +43,13 @@ impl fmt::Debug for WrappingKey {
 impl WrappingKey {
     /// `keyformat=raw`: exactly 32 bytes.
     pub fn from_raw(bytes: &[u8]) -> Result<Self, Error> {
-        let key = bytes.try_into().map_err(|_| Error::KeyForm { wanted: "32 raw bytes" })?;
+        let key = bytes.try_into().map_err(|_| Error::KeyFormat { expected: "32 raw bytes" })?;
         Ok(Self(Zeroizing::new(key)))
     }
 
     /// `keyformat=hex`: exactly 64 hexadecimal digits, of either case.
     pub fn from_hex(text: &[u8]) -> Result<Self, Error> {
-        let wrong = Error::KeyForm { wanted: "64 hexadecimal digits" };
+        let wrong = Error::KeyFormat { expected: "64 hexadecimal digits" };
         let digits: &[u8; 2 * WRAPPING] = text.try_into().map_err(|_| wrong)?;
         let digit = |c: u8| (c as char).to_digit(16).and_then(|d| u8::try_from(d).ok());
         let mut key = Zeroizing::new([0; WRAPPING]);
@@ -63,8 +63,8 @@ impl WrappingKey {
     ///
     /// `salt` and `iterations` are the dataset's properties `pbkdf2salt` and `pbkdf2iters`.
     pub fn from_passphrase(text: &[u8], salt: u64, iterations: u64) -> Result<Self, Error> {
-        if !PASSPHRASE.contains(&text.len()) {
-            return Err(Error::KeyForm { wanted: "a passphrase of 8 to 512 bytes" });
+        if !PASSPHRASE_LENGTHS.contains(&text.len()) {
+            return Err(Error::KeyFormat { expected: "a passphrase of 8 to 512 bytes" });
         }
         let rounds = u32::try_from(iterations).ok().and_then(NonZeroU32::new);
         let rounds = rounds
@@ -103,7 +103,7 @@ pub struct WrappedKey {
 /// Opens a dataset's keys with the user's key.
 pub fn unwrap_key(user: &WrappingKey, wrapped: &WrappedKey) -> Result<DatasetKey, Error> {
     let WrappedKey { suite, guid, version, .. } = *wrapped;
-    let aad = authenticated(suite, guid, version)?;
+    let aad = wrapping_aad(suite, guid, version)?;
     let len = suite.key_len();
     let message = [&wrapped.master[..len], &wrapped.hmac[..]].concat();
     let mut opened = Zeroizing::new([0; MASTER + HMAC]);
@@ -121,7 +121,7 @@ pub fn unwrap_key(user: &WrappingKey, wrapped: &WrappedKey) -> Result<DatasetKey
 /// Closes a dataset's keys with the user's key; `iv` must be new for every wrapping.
 pub fn wrap_key(user: &WrappingKey, key: &DatasetKey, iv: [u8; IV]) -> Result<WrappedKey, Error> {
     let (suite, guid, version) = (key.suite(), key.guid(), key.version());
-    let aad = authenticated(suite, guid, version)?;
+    let aad = wrapping_aad(suite, guid, version)?;
     let len = suite.key_len();
     let mut message = [key.master(), key.hmac_bytes()].concat();
     let sealed = user.cipher(suite)?.seal(&iv, &aad, &mut message);
@@ -136,7 +136,7 @@ pub fn wrap_key(user: &WrappingKey, key: &DatasetKey, iv: [u8; IV]) -> Result<Wr
     Ok(wrapped)
 }
 
-fn authenticated(suite: Suite, guid: u64, version: u64) -> Result<Vec<u8>, Error> {
+fn wrapping_aad(suite: Suite, guid: u64, version: u64) -> Result<Vec<u8>, Error> {
     let fields: &[u64] = match version {
         0 => &[guid],
         1 => &[guid, suite.code(), version],
@@ -150,7 +150,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_suite_wraps_and_unwraps_and_refuses_other_keys() {
+    fn every_suite_unwraps_only_with_its_key() {
         let user = WrappingKey::from_raw(&[9; 32]).unwrap();
         let other = WrappingKey::from_raw(&[8; 32]).unwrap();
         for code in 3..=8 {
@@ -173,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn passphrases_are_stretched_as_rfc_6070_says() {
+    fn passphrase_derivation_matches_rfc_6070() {
         // RFC 6070's long vector; its salt is not 8 bytes long, so only the function is tested
         let mut key = [0; 25];
         pbkdf2::derive(
@@ -187,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn keys_of_the_wrong_form_are_refused_and_never_printed() {
+    fn malformed_keys_are_refused_and_never_printed() {
         assert!(WrappingKey::from_raw(&[0; 31]).is_err());
         assert!(WrappingKey::from_hex(&[b'0'; 63]).is_err());
         assert!(WrappingKey::from_hex(&[b'g'; 64]).is_err());

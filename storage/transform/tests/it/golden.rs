@@ -52,14 +52,14 @@ fn compression_named(name: &str) -> Compression {
     (0..=255).find_map(|n| Compression::from_number(n).filter(|c| c.to_string() == name)).unwrap()
 }
 
-fn unpacked(method: &str, data: &[u8], lsize: &str) -> Vec<u8> {
+fn decompress_to_vec(method: &str, data: &[u8], lsize: &str) -> Vec<u8> {
     let mut out = vec![0xee; lsize.parse().unwrap()];
     decompress(compression_named(method), data, &mut out).unwrap();
     out
 }
 
 #[test]
-fn sums_are_those_in_the_pointers() {
+fn checksums_match_block_pointers() {
     let salt: [u8; 32] = bytes(&cases("salt")[0][1]);
     for case in cases("sum") {
         let method = checksum_named(&case[1]);
@@ -75,7 +75,7 @@ fn sums_are_those_in_the_pointers() {
 }
 
 #[test]
-fn seals_of_real_blocks_hold() {
+fn embedded_checksums_of_real_blocks_verify() {
     for case in cases("seal") {
         let (method, verifier) = (checksum_named(&case[1]), sum_words(&case[2]));
         let (encrypted, mut data) = (case[3] == "encrypted", file(&case[4]));
@@ -90,22 +90,22 @@ fn seals_of_real_blocks_hold() {
 }
 
 #[test]
-fn packed_blocks_unpack_to_their_files() {
+fn compressed_blocks_decompress_to_their_files() {
     for case in cases("packed") {
         let packed = file(&case[4]);
-        let plain = unpacked(&case[1], &packed, &case[2]);
+        let plain = decompress_to_vec(&case[1], &packed, &case[2]);
         assert_eq!(sha256(&plain), case[3], "{case:?}");
 
         let method = compression_named(&case[1]);
         let ours = compress(method, 0, &plain, plain.len()).unwrap();
-        assert_eq!(unpacked(&case[1], &ours, &case[2]), plain, "{case:?}");
+        assert_eq!(decompress_to_vec(&case[1], &ours, &case[2]), plain, "{case:?}");
         // the method's own strength; OpenZFS's level may be another
         assert!(ours.len() <= packed.len() * 5 / 4 + 512, "{case:?}: {}", ours.len());
     }
 }
 
 #[test]
-fn a_stream_cut_short_is_refused() {
+fn truncated_stream_is_refused() {
     for case in cases("packed") {
         let packed = file(&case[4]);
         let mut out = vec![0; case[2].parse().unwrap()];
@@ -143,7 +143,7 @@ fn keys() -> HashMap<String, DatasetKey> {
 }
 
 #[test]
-fn users_keys_open_their_datasets_only() {
+fn user_keys_unwrap_only_their_datasets() {
     let all: Vec<_> = cases("key").iter().map(|case| wrapped(case)).collect();
     for (user, own) in &all {
         assert_eq!(unwrap_key(user, own).unwrap().guid(), own.guid);
@@ -158,14 +158,14 @@ fn users_keys_open_their_datasets_only() {
 }
 
 #[test]
-fn encrypted_blocks_open_to_their_files_and_close_again() {
+fn encrypted_blocks_decrypt_and_encrypt_again() {
     let keys = keys();
     for case in cases("cipher") {
         let key = &keys[&case[1]];
         let layout = match case[2].as_str() {
-            "dnodes" => Layout::of(ObjectType(10)).unwrap(),
-            "log" => Layout::of(ObjectType(9)).unwrap(),
-            _ => Layout::of(ObjectType(19)).unwrap(),
+            "dnodes" => Layout::for_object_type(ObjectType(10)).unwrap(),
+            "log" => Layout::for_object_type(ObjectType(9)).unwrap(),
+            _ => Layout::for_object_type(ObjectType(19)).unwrap(),
         };
         let params = Params { salt: bytes(&case[3]), iv: bytes(&case[4]), mac: bytes(&case[5]) };
         let stored = file(&case[10]);
@@ -175,7 +175,7 @@ fn encrypted_blocks_open_to_their_files_and_close_again() {
             .unwrap_or_else(|e| panic!("{case:?}: {e}"));
         match layout {
             Layout::Whole if case[9] != "-" => {
-                let content = unpacked(&case[6], &plain, &case[7]);
+                let content = decompress_to_vec(&case[6], &plain, &case[7]);
                 let size: usize = case[8].parse().unwrap();
                 assert_eq!(sha256(&content[..size]), case[9], "{case:?}");
             }
@@ -211,7 +211,7 @@ fn log_used(block: &[u8]) -> usize {
 }
 
 #[test]
-fn codes_of_unencrypted_blocks_hold() {
+fn macs_of_unencrypted_blocks_verify() {
     let keys = keys();
     for case in cases("leaf") {
         let mut data = file(&case[3]);
@@ -220,7 +220,7 @@ fn codes_of_unencrypted_blocks_hold() {
         mac::verify_leaf(&keys[&case[1]], &data, &bytes(&case[2])).unwrap_err();
     }
     for case in cases("pointers") {
-        let mut data = unpacked(&case[2], &file(&case[4]), &case[3]);
+        let mut data = decompress_to_vec(&case[2], &file(&case[4]), &case[3]);
         mac::verify_pointers(&data, Order::Little, &bytes(&case[1])).unwrap();
         data[112] ^= 1;
         mac::verify_pointers(&data, Order::Little, &bytes(&case[1])).unwrap_err();
@@ -228,12 +228,12 @@ fn codes_of_unencrypted_blocks_hold() {
 }
 
 #[test]
-fn object_sets_are_judged_by_their_own_codes() {
+fn object_sets_verify_by_their_macs() {
     let keys = keys();
     for case in cases("objset") {
         let (key, data) = (&keys[&case[1]], file(&case[2]));
         mac::verify_objset(key, &data, Order::Little).unwrap_or_else(|e| panic!("{case:?}: {e}"));
-        let (_, local) = mac::objset(key, &data, Order::Little).unwrap();
+        let (_, local) = mac::objset_macs(key, &data, Order::Little).unwrap();
         assert_eq!(local, data[752..784]);
         assert_ne!(local, [0; 32]);
         // a code in the metadnode's first pointer, one in the user accounting, and the log header

@@ -41,7 +41,7 @@ impl TestArray {
 
     pub(crate) fn draid_with_ashift(numbers: (u32, u32, u32, u32), ashift: u64) -> Self {
         let (children, data, parity, spares) = numbers;
-        let shape = DraidShape::planned(children, data, parity, spares);
+        let shape = DraidShape::with_fewest_groups(children, data, parity, spares);
         Self::Draid(Draid::new(shape, Ashift::new(ashift).unwrap()).unwrap())
     }
 
@@ -54,7 +54,7 @@ impl TestArray {
 
     pub(crate) fn child_count(&self) -> usize {
         match self {
-            Self::Raidz(raidz) => raidz.now().width() as usize,
+            Self::Raidz(raidz) => raidz.current().width() as usize,
             Self::Draid(draid) => draid.shape().children as usize,
         }
     }

@@ -113,7 +113,7 @@ fn blank_drives(count: usize) -> Vec<Arc<FaultyDrive>> {
 /// from near the end of a dRAID's group on.
 pub(crate) fn lay_out_blocks(tree: &VdevTree, shape: &TestArray, sizes: &[usize]) -> Vec<Block> {
     let mut offset = match shape {
-        TestArray::Raidz(raidz) => (1 << 20) - (4 << raidz.now().ashift().get()),
+        TestArray::Raidz(raidz) => (1 << 20) - (4 << raidz.current().ashift().get()),
         TestArray::Draid(draid) => draid.group_size() - 2 * draid.row_size(),
     };
     let place = |size: &usize| {

@@ -3,7 +3,7 @@
 use dmu::Object;
 use ondisk::Order;
 use ondisk::zap::fat::{Flags, Header};
-use ondisk::zap::leaf::{Fit, Key, Leaf, LeafEntry, LeafMut};
+use ondisk::zap::leaf::{Key, Leaf, LeafEntry, LeafMut, LeafUpdate};
 use ondisk::zap::{Normalization, pointers};
 use txg::Tx;
 use units::BlockId;
@@ -44,9 +44,9 @@ pub(super) fn init_fat(
         let wide = u32::try_from(size).unwrap_or(u32::MAX);
         let header = Header::new(wide, salt, normalization, flags);
         header.write(bytes, ORDER);
-        let first = header.embedded_at();
+        let first = header.embedded_start();
         let words = first..first.saturating_mul(2);
-        pointers::point(bytes, ORDER, words, BlockId::new(1));
+        pointers::write_pointers(bytes, ORDER, words, BlockId::new(1));
     })?;
     let mut leaf = vec![0; size];
     LeafMut::init(&mut leaf, ORDER, !normalization.is_none());
@@ -107,7 +107,7 @@ impl<'a> FatWriter<'a> {
                 Ok(fit)
             })?;
             match fit {
-                Fit::Done => {
+                LeafUpdate::Done => {
                     if found.is_none() {
                         self.header.entries = self.header.entries.saturating_add(1);
                         self.is_header_dirty = true;
@@ -121,8 +121,8 @@ impl<'a> FatWriter<'a> {
                     }
                     return Ok(());
                 }
-                Fit::NoRoom => self.split_leaf(key.hash)?,
-                Fit::TooLarge => {
+                LeafUpdate::LeafFull => self.split_leaf(key.hash)?,
+                LeafUpdate::TooLarge => {
                     return Err(Error::BadValue { zbookmark: self.object.zbookmark(number) });
                 }
             }

@@ -124,7 +124,7 @@ impl Zap {
         self.edit_micro(tx, order, &mut |table| {
             let all = hashed.iter().zip(&collisions).enumerate();
             for (place, ((_, name, value), collision)) in all {
-                table.put(place, &MicroEntry { name, value: *value, collision: *collision });
+                table.set_entry(place, &MicroEntry { name, value: *value, collision: *collision });
             }
         })?;
         Ok(true)

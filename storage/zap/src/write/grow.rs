@@ -56,12 +56,12 @@ impl FatWriter<'_> {
             Table::External { first, .. } => pointer_position(&self.header, *first, index),
         };
         let block = read_block(self.object, number)?;
-        pointers::pointer(&block, block.order(), word)
+        pointers::read_pointer(&block, block.order(), word)
             .map_err(|error| corrupt_error(self.object, number, error))
     }
 
     fn embedded_word(&self, index: u64) -> usize {
-        usize::try_from(index).unwrap_or(usize::MAX).saturating_add(self.header.embedded_at())
+        usize::try_from(index).unwrap_or(usize::MAX).saturating_add(self.header.embedded_start())
     }
 
     /// Makes places in the pointer table lead to a leaf.
@@ -107,7 +107,8 @@ impl FatWriter<'_> {
         leaf: BlockId,
     ) -> Result<()> {
         let order = self.object.block(number)?.map_or(ORDER, |block| block.order());
-        let mut point = |bytes: &mut [u8]| pointers::point(bytes, order, words.clone(), leaf);
+        let mut point =
+            |bytes: &mut [u8]| pointers::write_pointers(bytes, order, words.clone(), leaf);
         Ok(self.object.change_block(self.tx, number, &mut point)?)
     }
 
@@ -171,7 +172,7 @@ impl FatWriter<'_> {
     /// Fills a block of the larger table from half a block of the present one.
     fn double_block(&self, from: BlockId, words: Range<usize>, to: BlockId) -> Result<()> {
         let block = read_block(self.object, from)?;
-        let bytes = pointers::doubled(&block, block.order(), words, ORDER);
+        let bytes = pointers::double_pointers(&block, block.order(), words, ORDER);
         drop(block);
         self.write_block(to, &bytes)
     }

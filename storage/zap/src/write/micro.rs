@@ -69,7 +69,7 @@ impl Zap {
         };
         let (ZapCursor { collision, .. }, number) = seat;
         let entry = MicroEntry { name, value, collision };
-        self.edit_micro(tx, base.order, &mut |table| table.put(number, &entry))?;
+        self.edit_micro(tx, base.order, &mut |table| table.set_entry(number, &entry))?;
         if let Err(at) = base.index.binary_search(&seat) {
             base.index.insert(at, seat);
         }
@@ -84,7 +84,7 @@ impl Zap {
             return Ok(());
         };
         let (_, number) = base.index.remove(at);
-        self.edit_micro(tx, base.order, &mut |table| table.clear(number))?;
+        self.edit_micro(tx, base.order, &mut |table| table.clear_entry(number))?;
         self.cache_micro(base.index)
     }
 

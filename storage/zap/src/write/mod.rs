@@ -146,7 +146,7 @@ impl Zap {
     }
 
     fn word_key<'a>(&self, words: &[u64], bytes: &'a [u8]) -> Key<'a> {
-        let hash = hash::of_words(self.0.salt, self.flags(), words);
+        let hash = hash::hash_words(self.0.salt, self.flags(), words);
         let count = u16::try_from(words.len()).unwrap_or(u16::MAX);
         Key { hash, bytes, count }
     }

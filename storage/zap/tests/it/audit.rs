@@ -61,8 +61,8 @@ fn leaf_at_index(object: &Object, header: &Header, index: u64) -> u64 {
     match &header.table {
         Table::Embedded => {
             let zero = object.block(BlockId::new(0)).unwrap().unwrap();
-            let place = header.embedded_at() + to_usize(index);
-            pointers::pointer(&zero, zero.order(), place).unwrap().get()
+            let place = header.embedded_start() + to_usize(index);
+            pointers::read_pointer(&zero, zero.order(), place).unwrap().get()
         }
         Table::External { first, .. } => {
             read_word(object, first.get(), 1 << header.block_shift, to_usize(index))
@@ -73,7 +73,7 @@ fn leaf_at_index(object: &Object, header: &Header, index: u64) -> u64 {
 fn read_word(object: &Object, first: u64, words: usize, index: usize) -> u64 {
     let block = BlockId::new(first + (index / words) as u64);
     let block = object.block(block).unwrap().unwrap();
-    pointers::pointer(&block, block.order(), index % words).unwrap().get()
+    pointers::read_pointer(&block, block.order(), index % words).unwrap().get()
 }
 
 /// Every chunk is in the free list, or in one entry or one array of one entry.

@@ -9,7 +9,7 @@ mod write;
 
 use std::sync::Arc;
 
-use ondisk::zap::leaf::{Fit, Key, Leaf, LeafEntry, LeafMut};
+use ondisk::zap::leaf::{Key, Leaf, LeafEntry, LeafMut, LeafUpdate};
 use ondisk::zap::{HEADER, MICRO};
 use ondisk::{Compression, Order};
 use pool::{Pool, Spec};
@@ -86,7 +86,7 @@ fn real_names_hash_as_the_real_system_hashed_them() {
                 0x60 => 0x67d_48f5,
                 _ => 0xdd3_eec5,
             };
-            let hash = ondisk::zap::hash::of_name(salt, zap.flags(), &name);
+            let hash = ondisk::zap::hash::hash_name(salt, zap.flags(), &name);
             assert_eq!(hash, entry.cursor.hash, "{text}");
             assert_eq!(zap.lookup(&entry.name).unwrap().as_ref(), Some(&entry.value), "{text}");
         }
@@ -116,7 +116,10 @@ fn real_leaves_are_made_again() {
             let name = leaf.name(&entry).unwrap();
             let key = Key { hash: entry.hash, bytes: &name, count: entry.name_count };
             let value = leaf.value(&entry).unwrap();
-            assert_eq!(ours.insert(&key, None, (entry.int_size, &value)).unwrap(), Fit::Done);
+            assert_eq!(
+                ours.insert(&key, None, (entry.int_size, &value)).unwrap(),
+                LeafUpdate::Done
+            );
         }
         assert!(made == real);
     }

@@ -216,7 +216,7 @@ fn sizes_follow_writes_and_truncations() {
     assert_eq!(size(vec![cut(40, 0)]), 40);
     assert_eq!(size(vec![cut(40, 10)]), 90);
     assert_eq!(size(vec![cut(200, 0)]), 200);
-    assert_eq!(size(vec![Body::WritePlaced { object: TINY, offset: 100, length: 5 }]), 105);
+    assert_eq!(size(vec![Body::WriteSynced { object: TINY, offset: 100, length: 5 }]), 105);
     let before = content(&open_fs().inode(TINY).expect("a file"));
     let fs = apply_to_fs(vec![cut(40, 0), write_record(TINY, 60, b"x"), cut(50, 5)]);
     let now = content(&fs.inode(TINY).expect("a file"));
@@ -331,8 +331,8 @@ fn access_lists_are_replaced() {
     let fs = apply_to_fs(vec![Body::Acl { object: TINY, acl: Box::new(acl) }]);
     let acl = fs.inode(TINY).expect("a file").acl().expect("an ACL");
     assert!(!acl.is_trivial);
-    let whos: Vec<_> = acl.entries.iter().map(|entry| entry.who).collect();
-    assert_eq!(whos, [acl::Who::Everyone, acl::Who::User(0x0909_0909_0909_0909)]);
+    let whos: Vec<_> = acl.entries.iter().map(|entry| entry.principal).collect();
+    assert_eq!(whos, [acl::Principal::Everyone, acl::Principal::User(0x0909_0909_0909_0909)]);
     assert_eq!(fs.attributes(TINY).expect("a file").flags & flag::ACL_TRIVIAL, 0);
 }
 

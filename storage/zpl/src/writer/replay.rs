@@ -69,7 +69,7 @@ impl FsWriter {
                     self.extend(&caller, write.object, end)
                 }
             },
-            Body::WritePlaced { object, offset, length } => {
+            Body::WriteSynced { object, offset, length } => {
                 self.extend(&caller, *object, offset.saturating_add(*length))
             }
             Body::Truncate { object, offset, length } => {

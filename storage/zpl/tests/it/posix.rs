@@ -400,13 +400,16 @@ fn reading_changes_atime_as_the_dataset_wants() {
 
 #[test]
 fn an_nfs4_acl_sets_the_mode() {
-    use ondisk::acl::{Entry, Who};
+    use ondisk::acl::{Entry, Principal};
     let pool = TestFs::new(WriteSettings::default());
     let (writer, top) = (&pool.writer, root_id(&pool));
     let file = writer.create(&credentials(2), top, b"file", &NewInode::default()).expect("file").id;
-    let entry = |who, kind, mask| Entry { who, kind, flags: 0, mask, object: None };
-    let entries =
-        vec![entry(Who::User(42), 0, 0x3), entry(Who::Owner, 0, 0x3), entry(Who::Everyone, 0, 0x1)];
+    let entry = |who, kind, mask| Entry { principal: who, kind, flags: 0, mask, object: None };
+    let entries = vec![
+        entry(Principal::User(42), 0, 0x3),
+        entry(Principal::Owner, 0, 0x3),
+        entry(Principal::Everyone, 0, 0x1),
+    ];
     writer.set_acl(&credentials(3), file, &entries).expect("ACL");
     let node = pool.reopen_read_only().inode(file).expect("node");
     let acl = node.acl().expect("ACL");

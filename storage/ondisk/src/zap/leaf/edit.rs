@@ -7,17 +7,19 @@
 //!
 //! Learnt from: zap_leaf.c. Proved by: `real_leaves_are_made_again`, and the tests of zap.
 
-use super::{ARRAY, ARRAY_CHUNK, CHUNK, END, ENTRY_CHUNK, FREE_CHUNK, Key, Leaf, LeafEntry, WHAT};
-use crate::zap::{LEAF, put};
+use super::{
+    ARRAY, ARRAY_CHUNK, CHUNK, END, ENTRY_CHUNK, FREE_CHUNK, Key, Leaf, LeafEntry, STRUCTURE,
+};
+use crate::zap::{LEAF, write};
 use crate::{Error, Order, Reader, Result};
 
 /// What became of an entry that was to be put into a leaf.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Fit {
+pub enum LeafUpdate {
     /// It is there.
     Done,
     /// There is not enough room: the leaf must be split.
-    NoRoom,
+    LeafFull,
     /// It would not fit an empty leaf.
     TooLarge,
 }
@@ -33,27 +35,30 @@ const FREE_COUNT: usize = 28;
 const ENTRY_COUNT: usize = 30;
 const FREE_LIST: usize = 34;
 /// Where the link stands in an array chunk and in a free one.
-const LINK: usize = 22;
+const LINK_OFFSET: usize = 22;
 
 impl<'a> LeafMut<'a> {
     /// Makes the block a leaf without entries, for all hashes.
     pub fn init(bytes: &'a mut [u8], order: Order, sorted: bool) -> Self {
         bytes.fill(0);
-        put::u64(bytes, 0, order, LEAF);
-        put::u32(bytes, 24, order, Leaf::MAGIC);
-        put::slice(bytes, 36, &[u8::from(sorted)]);
+        write::u64(bytes, 0, order, LEAF);
+        write::u32(bytes, 24, order, Leaf::MAGIC);
+        write::slice(bytes, 36, &[u8::from(sorted)]);
         let heads = heads_end(bytes.len());
         if let Some(heads) = bytes.get_mut(Leaf::HEADER..heads) {
             heads.fill(0xff);
         }
         let mut leaf = Self { bytes, order };
         let count = leaf.chunk_count();
-        leaf.set(FREE_COUNT, count);
+        leaf.write_field(FREE_COUNT, count);
         for number in 0..count {
             let next = number.saturating_add(1);
             let at = leaf.chunk_at(number);
-            put::slice(leaf.bytes, at, &[FREE_CHUNK]);
-            leaf.set(at.saturating_add(LINK), if next == count { END } else { next });
+            write::slice(leaf.bytes, at, &[FREE_CHUNK]);
+            leaf.write_field(
+                at.saturating_add(LINK_OFFSET),
+                if next == count { END } else { next },
+            );
         }
         leaf
     }
@@ -76,53 +81,59 @@ impl<'a> LeafMut<'a> {
         key: &Key<'_>,
         collision: Option<u32>,
         (int_size, value): (u8, &[u8]),
-    ) -> Result<Fit> {
-        let chunks = chunks(key.bytes.len()).saturating_add(chunks(value.len())).saturating_add(1);
+    ) -> Result<LeafUpdate> {
+        let chunks = array_chunk_count(key.bytes.len())
+            .saturating_add(array_chunk_count(value.len()))
+            .saturating_add(1);
         if chunks > usize::from(self.chunk_count()) {
-            return Ok(Fit::TooLarge);
+            return Ok(LeafUpdate::TooLarge);
         }
-        if chunks > usize::from(self.peek(FREE_COUNT)?) {
-            return Ok(Fit::NoRoom);
+        if chunks > usize::from(self.read_field(FREE_COUNT)?) {
+            return Ok(LeafUpdate::LeafFull);
         }
         let collision = match collision {
             Some(known) => known,
-            None => unused(&self.view()?, key.hash)?,
+            None => unused_collision(&self.view()?, key.hash)?,
         };
-        let number = self.take(ENTRY_CHUNK)?;
-        let name_chunk = self.put_array(key.bytes)?;
-        let value_chunk = self.put_array(value)?;
-        self.hang(&LeafEntry {
+        let number = self.allocate_chunk(ENTRY_CHUNK)?;
+        let name_chunk = self.write_array(key.bytes)?;
+        let value_chunk = self.write_array(value)?;
+        self.add_entry(&LeafEntry {
             hash: key.hash,
             collision,
             name_chunk,
             name_count: key.count,
             value_chunk,
-            value_count: integers(int_size, value),
+            value_count: integer_count(int_size, value),
             int_size,
             number,
             next: END,
         })?;
-        Ok(Fit::Done)
+        Ok(LeafUpdate::Done)
     }
 
     /// Gives an entry another value.
-    pub fn set_value(&mut self, entry: &LeafEntry, (int_size, value): (u8, &[u8])) -> Result<Fit> {
+    pub fn set_value(
+        &mut self,
+        entry: &LeafEntry,
+        (int_size, value): (u8, &[u8]),
+    ) -> Result<LeafUpdate> {
         let old = self.array_chunks(entry.value_chunk)?;
-        let wanted = chunks(value.len());
+        let wanted = array_chunk_count(value.len());
         let needed = wanted.saturating_sub(old.len());
         if wanted > usize::from(self.chunk_count()) {
-            return Ok(Fit::TooLarge);
+            return Ok(LeafUpdate::TooLarge);
         }
-        if needed > usize::from(self.peek(FREE_COUNT)?) {
-            return Ok(Fit::NoRoom);
+        if needed > usize::from(self.read_field(FREE_COUNT)?) {
+            return Ok(LeafUpdate::LeafFull);
         }
         for number in old.into_iter().rev() {
-            self.free(number)?;
+            self.free_chunk(number)?;
         }
-        let value_chunk = self.put_array(value)?;
-        let value_count = integers(int_size, value);
-        self.put_entry(&LeafEntry { value_chunk, value_count, int_size, ..*entry });
-        Ok(Fit::Done)
+        let value_chunk = self.write_array(value)?;
+        let value_count = integer_count(int_size, value);
+        self.write_entry(&LeafEntry { value_chunk, value_count, int_size, ..*entry });
+        Ok(LeafUpdate::Done)
     }
 
     /// Gives every entry the same number as its value. An error if an entry has another kind of value.
@@ -130,12 +141,16 @@ impl<'a> LeafMut<'a> {
         let entries: Vec<LeafEntry> = self.view()?.entries().collect::<Result<_>>()?;
         for entry in entries {
             if entry.int_size != 8 || entry.value_count != 1 {
-                let place = Reader::new(WHAT, &[], self.order);
-                return Err(place.broken(0, "a value is one number", entry.value_count.into()));
+                let place = Reader::new(STRUCTURE, &[], self.order);
+                return Err(place.corrupt_field(
+                    0,
+                    "a value is one number",
+                    entry.value_count.into(),
+                ));
             }
             self.view()?.chunk(entry.value_chunk, ARRAY_CHUNK)?;
             let at = self.chunk_at(entry.value_chunk).saturating_add(1);
-            put::slice(self.bytes, at, &number.to_be_bytes());
+            write::slice(self.bytes, at, &number.to_be_bytes());
         }
         Ok(())
     }
@@ -144,13 +159,13 @@ impl<'a> LeafMut<'a> {
     pub fn remove(&mut self, entry: &LeafEntry) -> Result<()> {
         let mut chunks = self.array_chunks(entry.name_chunk)?;
         chunks.extend(self.array_chunks(entry.value_chunk)?);
-        let link = self.link_to(entry.number, entry.hash)?;
-        self.set(link, entry.next);
+        let link = self.find_link(entry.number, entry.hash)?;
+        self.write_field(link, entry.next);
         for number in chunks {
-            self.free(number)?;
+            self.free_chunk(number)?;
         }
-        self.free(entry.number)?;
-        self.count(ENTRY_COUNT, -1)
+        self.free_chunk(entry.number)?;
+        self.adjust_count(ENTRY_COUNT, -1)
     }
 
     /// Moves the entries whose hashes go on with a one after the prefix to `upper`, an empty leaf.
@@ -167,14 +182,14 @@ impl<'a> LeafMut<'a> {
             heads.fill(0xff);
         }
         if sorted {
-            put::slice(self.bytes, 36, &[1]);
+            write::slice(self.bytes, 36, &[1]);
         }
         for number in 0..self.chunk_count() {
             let Ok(entry) = self.view()?.entry(number) else { continue };
             if entry.hash.checked_shl(bits).unwrap_or(0) >> 63 == 0 {
                 self.link(number, entry.hash, entry.collision)?;
             } else {
-                self.give(&entry, upper)?;
+                self.move_entry(&entry, upper)?;
             }
         }
         Ok(())
@@ -182,47 +197,47 @@ impl<'a> LeafMut<'a> {
 
     /// Says which hashes are in it.
     pub fn set_prefix(&mut self, prefix: u64, bits: u32) {
-        put::u64(self.bytes, 16, self.order, prefix);
-        self.set(32, u16::try_from(bits).unwrap_or(u16::MAX));
+        write::u64(self.bytes, 16, self.order, prefix);
+        self.write_field(32, u16::try_from(bits).unwrap_or(u16::MAX));
     }
 
     /// Moves an entry, which hangs in no chain any more, to another leaf.
-    fn give(&mut self, entry: &LeafEntry, to: &mut LeafMut<'_>) -> Result<()> {
-        let number = to.take(ENTRY_CHUNK)?;
-        let name_chunk = self.give_array(entry.name_chunk, to)?;
-        let value_chunk = self.give_array(entry.value_chunk, to)?;
-        self.free(entry.number)?;
-        self.count(ENTRY_COUNT, -1)?;
-        to.hang(&LeafEntry { name_chunk, value_chunk, number, ..*entry })
+    fn move_entry(&mut self, entry: &LeafEntry, to: &mut LeafMut<'_>) -> Result<()> {
+        let number = to.allocate_chunk(ENTRY_CHUNK)?;
+        let name_chunk = self.move_array(entry.name_chunk, to)?;
+        let value_chunk = self.move_array(entry.value_chunk, to)?;
+        self.free_chunk(entry.number)?;
+        self.adjust_count(ENTRY_COUNT, -1)?;
+        to.add_entry(&LeafEntry { name_chunk, value_chunk, number, ..*entry })
     }
 
     /// Moves an array, with what stands behind its end.
-    fn give_array(&mut self, first: u16, to: &mut LeafMut<'_>) -> Result<u16> {
+    fn move_array(&mut self, first: u16, to: &mut LeafMut<'_>) -> Result<u16> {
         let chunks = self.array_chunks(first)?;
         let bytes = self.view()?.array(first, chunks.len().saturating_mul(ARRAY))?;
         for number in chunks {
-            self.free(number)?;
+            self.free_chunk(number)?;
         }
-        to.put_array(&bytes)
+        to.write_array(&bytes)
     }
 
     /// Counts an entry, writes it and hangs it into its chain.
-    fn hang(&mut self, entry: &LeafEntry) -> Result<()> {
-        self.put_entry(entry);
+    fn add_entry(&mut self, entry: &LeafEntry) -> Result<()> {
+        self.write_entry(entry);
         self.link(entry.number, entry.hash, entry.collision)?;
-        self.count(ENTRY_COUNT, 1)
+        self.adjust_count(ENTRY_COUNT, 1)
     }
 
-    fn put_entry(&mut self, entry: &LeafEntry) {
+    fn write_entry(&mut self, entry: &LeafEntry) {
         let at = self.chunk_at(entry.number);
-        put::slice(self.bytes, at, &[ENTRY_CHUNK, entry.int_size]);
+        write::slice(self.bytes, at, &[ENTRY_CHUNK, entry.int_size]);
         let fields =
             [entry.next, entry.name_chunk, entry.name_count, entry.value_chunk, entry.value_count];
         for (place, field) in (2..).step_by(2).zip(fields) {
-            self.set(at.saturating_add(place), field);
+            self.write_field(at.saturating_add(place), field);
         }
-        put::u32(self.bytes, at.saturating_add(12), self.order, entry.collision);
-        put::u64(self.bytes, at.saturating_add(16), self.order, entry.hash);
+        write::u32(self.bytes, at.saturating_add(12), self.order, entry.collision);
+        write::u64(self.bytes, at.saturating_add(16), self.order, entry.hash);
     }
 
     /// Hangs an entry into the chain of its hash, before those with a greater collision number.
@@ -238,13 +253,13 @@ impl<'a> LeafMut<'a> {
             place = self.chunk_at(entry.number).saturating_add(2);
         }
         let own = self.chunk_at(number).saturating_add(2);
-        self.set(own, next);
-        self.set(place, number);
+        self.write_field(own, next);
+        self.write_field(place, number);
         Ok(())
     }
 
     /// Where the link stands that leads to an entry.
-    fn link_to(&self, number: u16, hash: u64) -> Result<usize> {
+    fn find_link(&self, number: u16, hash: u64) -> Result<usize> {
         let mut place = self.head_at(hash)?;
         for entry in self.view()?.chain(hash) {
             let entry = entry?;
@@ -253,21 +268,23 @@ impl<'a> LeafMut<'a> {
             }
             place = self.chunk_at(entry.number).saturating_add(2);
         }
-        Err(self.broken("an entry is in the chain of its hash", number))
+        Err(self.corrupt("an entry is in the chain of its hash", number))
     }
 
     /// Writes an array; gives its first chunk.
-    fn put_array(&mut self, bytes: &[u8]) -> Result<u16> {
+    fn write_array(&mut self, bytes: &[u8]) -> Result<u16> {
         let mut first = END;
         let mut last = None;
         for piece in bytes.chunks(ARRAY) {
-            let number = self.take(ARRAY_CHUNK)?;
+            let number = self.allocate_chunk(ARRAY_CHUNK)?;
             let at = self.chunk_at(number);
-            put::slice(self.bytes, at.saturating_add(1), piece);
-            self.set(at.saturating_add(LINK), END);
+            write::slice(self.bytes, at.saturating_add(1), piece);
+            self.write_field(at.saturating_add(LINK_OFFSET), END);
             match last {
                 None => first = number,
-                Some(last) => self.set(self.chunk_at(last).saturating_add(LINK), number),
+                Some(last) => {
+                    self.write_field(self.chunk_at(last).saturating_add(LINK_OFFSET), number)
+                }
             }
             last = Some(number);
         }
@@ -281,7 +298,7 @@ impl<'a> LeafMut<'a> {
         let mut number = first;
         while number != END {
             if chunks.len() >= leaf.chunk_count() {
-                return Err(self.broken("an array has an end", first));
+                return Err(self.corrupt("an array has an end", first));
             }
             chunks.push(number);
             let mut reader = leaf.chunk(number, ARRAY_CHUNK)?;
@@ -292,57 +309,57 @@ impl<'a> LeafMut<'a> {
     }
 
     /// Takes a chunk from the list of free ones; it is all zeros but for its type.
-    fn take(&mut self, kind: u8) -> Result<u16> {
-        let number = self.peek(FREE_LIST)?;
+    fn allocate_chunk(&mut self, kind: u8) -> Result<u16> {
+        let number = self.read_field(FREE_LIST)?;
         let next = {
             let leaf = self.view()?;
             let mut reader = leaf.chunk(number, FREE_CHUNK)?;
             reader.skip(ARRAY)?;
             reader.u16()?
         };
-        self.count(FREE_COUNT, -1)?;
-        self.set(FREE_LIST, next);
-        self.blank(number, kind);
+        self.adjust_count(FREE_COUNT, -1)?;
+        self.write_field(FREE_LIST, next);
+        self.clear_chunk(number, kind);
         Ok(number)
     }
 
     /// Puts a chunk at the front of the list of free ones.
-    fn free(&mut self, number: u16) -> Result<()> {
+    fn free_chunk(&mut self, number: u16) -> Result<()> {
         if number >= self.chunk_count() {
-            return Err(self.broken("a chunk is in the leaf", number));
+            return Err(self.corrupt("a chunk is in the leaf", number));
         }
-        let next = self.peek(FREE_LIST)?;
-        self.blank(number, FREE_CHUNK);
-        self.set(self.chunk_at(number).saturating_add(LINK), next);
-        self.set(FREE_LIST, number);
-        self.count(FREE_COUNT, 1)
+        let next = self.read_field(FREE_LIST)?;
+        self.clear_chunk(number, FREE_CHUNK);
+        self.write_field(self.chunk_at(number).saturating_add(LINK_OFFSET), next);
+        self.write_field(FREE_LIST, number);
+        self.adjust_count(FREE_COUNT, 1)
     }
 
-    fn blank(&mut self, number: u16, kind: u8) {
+    fn clear_chunk(&mut self, number: u16, kind: u8) {
         let at = self.chunk_at(number);
         let mut chunk = [0; CHUNK];
         chunk[0] = kind;
-        put::slice(self.bytes, at, &chunk);
+        write::slice(self.bytes, at, &chunk);
     }
 
     /// Changes one of the counts in the header.
-    fn count(&mut self, at: usize, by: i16) -> Result<()> {
-        let old = self.peek(at)?;
+    fn adjust_count(&mut self, at: usize, by: i16) -> Result<()> {
+        let old = self.read_field(at)?;
         let Some(new) = old.checked_add_signed(by) else {
-            return Err(self.broken("the counts of the leaf are true", old));
+            return Err(self.corrupt("the counts of the leaf are true", old));
         };
-        self.set(at, new);
+        self.write_field(at, new);
         Ok(())
     }
 
-    fn peek(&self, at: usize) -> Result<u16> {
-        let mut reader = Reader::new(WHAT, self.bytes, self.order);
+    fn read_field(&self, at: usize) -> Result<u16> {
+        let mut reader = Reader::new(STRUCTURE, self.bytes, self.order);
         reader.seek(at);
         reader.u16()
     }
 
-    fn set(&mut self, at: usize, value: u16) {
-        put::u16(self.bytes, at, self.order, value);
+    fn write_field(&mut self, at: usize, value: u16) {
+        write::u16(self.bytes, at, self.order, value);
     }
 
     fn head_at(&self, hash: u64) -> Result<usize> {
@@ -360,8 +377,8 @@ impl<'a> LeafMut<'a> {
         u16::try_from(room / CHUNK).unwrap_or(END)
     }
 
-    fn broken(&self, rule: &'static str, found: u16) -> Error {
-        Reader::new(WHAT, &[], self.order).broken(0, rule, found.into())
+    fn corrupt(&self, rule: &'static str, found: u16) -> Error {
+        Reader::new(STRUCTURE, &[], self.order).corrupt_field(0, rule, found.into())
     }
 }
 
@@ -371,18 +388,18 @@ fn heads_end(size: usize) -> usize {
 }
 
 /// How many chunks an array of so many bytes takes.
-fn chunks(bytes: usize) -> usize {
+fn array_chunk_count(bytes: usize) -> usize {
     bytes.div_ceil(ARRAY)
 }
 
 /// How many integers a value is.
-fn integers(int_size: u8, value: &[u8]) -> u16 {
+fn integer_count(int_size: u8, value: &[u8]) -> u16 {
     let count = value.len().checked_div(int_size.into()).unwrap_or(0);
     u16::try_from(count).unwrap_or(u16::MAX)
 }
 
 /// The least collision number that no entry of a hash has.
-fn unused(leaf: &Leaf<'_>, hash: u64) -> Result<u32> {
+fn unused_collision(leaf: &Leaf<'_>, hash: u64) -> Result<u32> {
     let mut used = Vec::new();
     for entry in leaf.chain(hash) {
         let entry = entry?;

@@ -15,7 +15,7 @@ use std::arch::x86_64::{
 
 use crate::arch::scalar::{self, Scalar};
 use crate::arch::{Factors, Kernels, common_length};
-use crate::fletcher::{Sums, join2, join4};
+use crate::fletcher::{Sums, join_lanes2, join_lanes4};
 use crate::gf256::{NIBBLES, REDUCTION};
 
 /// Bytes in a vector.
@@ -27,8 +27,8 @@ pub(crate) struct Avx2(());
 impl Avx2 {
     /// The kernels, if this processor can run them.
     pub(crate) fn detect() -> Option<&'static Self> {
-        static PROOF: Avx2 = Avx2(());
-        is_x86_feature_detected!("avx2").then_some(&PROOF)
+        static KERNELS: Avx2 = Avx2(());
+        is_x86_feature_detected!("avx2").then_some(&KERNELS)
     }
 }
 
@@ -268,7 +268,7 @@ fn fletcher2<const SWAPPED: bool>(data: &[u8]) -> Sums {
         let [a, b, c, d] = lanes(sums);
         [[a, b], [c, d]]
     };
-    scalar::finish2(join2(&pairs(first), &pairs(second)), rest, SWAPPED)
+    scalar::finish2(join_lanes2(&pairs(first), &pairs(second)), rest, SWAPPED)
 }
 
 #[target_feature(enable = "avx2")]
@@ -287,7 +287,7 @@ fn fletcher4<const SWAPPED: bool>(data: &[u8]) -> Sums {
             carry = *sum;
         }
     }
-    scalar::finish4(join4(&sums.map(|sum| lanes(sum))), rest, SWAPPED)
+    scalar::finish4(join_lanes4(&sums.map(|sum| lanes(sum))), rest, SWAPPED)
 }
 
 /// Reverses the bytes of each 64-bit lane.

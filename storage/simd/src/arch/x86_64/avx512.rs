@@ -16,7 +16,7 @@ use std::arch::x86_64::{
 };
 
 use crate::arch::{Factors, Kernels, common_length, scalar};
-use crate::fletcher::{Sums, join2, join4};
+use crate::fletcher::{Sums, join_lanes2, join_lanes4};
 use crate::gf256::AFFINE;
 
 /// Bytes in a vector.
@@ -28,11 +28,11 @@ pub(crate) struct Avx512(());
 impl Avx512 {
     /// The kernels, if this processor can run them.
     pub(crate) fn detect() -> Option<&'static Self> {
-        static PROOF: Avx512 = Avx512(());
+        static KERNELS: Avx512 = Avx512(());
         let able = is_x86_feature_detected!("avx512f")
             && is_x86_feature_detected!("avx512bw")
             && is_x86_feature_detected!("gfni");
-        able.then_some(&PROOF)
+        able.then_some(&KERNELS)
     }
 }
 
@@ -289,7 +289,7 @@ fn fletcher2<const SWAPPED: bool>(data: &[u8]) -> Sums {
         let words = lanes(sums);
         std::array::from_fn::<_, 4, _>(|k| [words[2 * k], words[2 * k + 1]])
     };
-    scalar::finish2(join2(&pairs(first), &pairs(second)), rest, SWAPPED)
+    scalar::finish2(join_lanes2(&pairs(first), &pairs(second)), rest, SWAPPED)
 }
 
 #[target_feature(enable = "avx512f,avx512bw")]
@@ -308,7 +308,7 @@ fn fletcher4<const SWAPPED: bool>(data: &[u8]) -> Sums {
             carry = *sum;
         }
     }
-    scalar::finish4(join4(&sums.map(|sum| lanes(sum))), rest, SWAPPED)
+    scalar::finish4(join_lanes4(&sums.map(|sum| lanes(sum))), rest, SWAPPED)
 }
 
 /// Reverses the bytes of each 64-bit lane.

@@ -7,26 +7,26 @@
 //! already, nine of ten are.
 
 /// Shorter blocks have too few words to go by, and do not take long.
-const SHORTEST: usize = 128 << 10;
+const MIN_LENGTH: usize = 128 << 10;
 /// One word in so many bytes.
-const STEP: usize = 64;
+const SAMPLE_STEP: usize = 64;
 /// So many of the words are kept in mind, as a power of two.
 const SLOT_BITS: u32 = 12;
 
 /// False: no two of the words that were looked at are the same.
-pub(super) fn may_repeat(block: &[u8]) -> bool {
-    if block.len() < SHORTEST {
+pub(super) fn is_likely_compressible(block: &[u8]) -> bool {
+    if block.len() < MIN_LENGTH {
         return true;
     }
     // a word of zeros counts as one that was there before
     let mut seen = [0_u32; 1 << SLOT_BITS];
     let (mut chance, mut turn) = (0_u32, false);
-    block.chunks_exact(STEP).any(|chunk| {
+    block.chunks_exact(SAMPLE_STEP).any(|chunk| {
         // each other one at the start: pages and sectors that are there twice; else anywhere: what
         // is at regular distances would be missed again and again
         turn = !turn;
         chance = chance.wrapping_mul(0x0019_660d).wrapping_add(0x3c6e_f35f);
-        let at = if turn { 0 } else { ((chance >> 16) as usize * (STEP - 4)) >> 16 };
+        let at = if turn { 0 } else { ((chance >> 16) as usize * (SAMPLE_STEP - 4)) >> 16 };
         let word = chunk.get(at..).and_then(|rest| rest.first_chunk());
         let Some(word) = word else { return true };
         let word = u32::from_le_bytes(*word);
@@ -42,7 +42,7 @@ pub(super) fn may_repeat(block: &[u8]) -> bool {
 mod tests {
     use proptest::prelude::*;
 
-    use super::may_repeat;
+    use super::is_likely_compressible;
 
     fn noise(length: usize, seed: u64) -> Vec<u8> {
         let mut state = seed | 1;
@@ -60,21 +60,22 @@ mod tests {
     }
 
     #[test]
-    fn noise_is_passed_over() {
-        let passed = (0..200_u64).filter(|seed| !may_repeat(&noise(128 << 10, seed * 77 + 5)));
+    fn random_data_is_skipped() {
+        let passed =
+            (0..200_u64).filter(|seed| !is_likely_compressible(&noise(128 << 10, seed * 77 + 5)));
         assert!(passed.count() > 190);
-        assert!(may_repeat(&vec![0; 128 << 10]));
+        assert!(is_likely_compressible(&vec![0; 128 << 10]));
         // too short to go by
-        assert!(may_repeat(&noise(64 << 10, 1)));
-        assert!(may_repeat(&[]));
+        assert!(is_likely_compressible(&noise(64 << 10, 1)));
+        assert!(is_likely_compressible(&[]));
     }
 
     #[test]
-    fn pages_that_are_there_twice_are_seen() {
+    fn duplicate_pages_are_detected() {
         for page in [4096, 8192, 16 << 10] {
             let once = noise(128 << 10, 9);
             let block: Vec<u8> = once.chunks(page).flat_map(|page| [page, page].concat()).collect();
-            assert!(saves_an_eighth(&block) && may_repeat(&block), "{page}");
+            assert!(saves_an_eighth(&block) && is_likely_compressible(&block), "{page}");
         }
     }
 
@@ -96,7 +97,7 @@ mod tests {
                 record[..fixed].copy_from_slice(&dictionary[word..word + fixed]);
             }
             if saves_an_eighth(&block) {
-                prop_assert!(may_repeat(&block));
+                prop_assert!(is_likely_compressible(&block));
             }
         }
     }

@@ -28,7 +28,7 @@ use std::ops::Range;
 
 use ondisk::{ObjectType, Order};
 
-use super::fields::{POINTER, PointerFacts};
+use super::fields::{POINTER, PointerAuthData};
 use crate::Error;
 
 /// Bytes of a dnode slot.
@@ -45,16 +45,16 @@ const USED_AT: usize = 24;
 const SPILL: u8 = 1 << 2;
 
 /// One dnode with all its slots.
-pub(super) struct Node<'a> {
+pub(super) struct RawDnode<'a> {
     core: &'a [u8; CORE],
     pointers: &'a [[u8; POINTER]],
     bonus: &'a [u8],
     spill: Option<&'a [u8; POINTER]>,
 }
 
-impl<'a> Node<'a> {
+impl<'a> RawDnode<'a> {
     /// The dnode that `bytes` begins with; what follows it is left.
-    pub(super) fn first(bytes: &'a [u8]) -> Result<(Self, &'a [u8]), Error> {
+    pub(super) fn split_first(bytes: &'a [u8]) -> Result<(Self, &'a [u8]), Error> {
         let core: &[u8; CORE] = bytes.first_chunk().ok_or(corrupt("it is cut off"))?;
         let slots = usize::from(core[EXTRA_SLOTS_AT]) + 1;
         let (whole, rest) =
@@ -103,20 +103,20 @@ impl<'a> Node<'a> {
     }
 
     /// What codes take in of its pointers, the spill pointer last.
-    pub(super) fn pointer_facts(
+    pub(super) fn pointer_auth_data(
         &self,
         version: u64,
         order: Order,
-    ) -> impl Iterator<Item = PointerFacts> {
+    ) -> impl Iterator<Item = PointerAuthData> {
         self.pointers
             .iter()
             .chain(self.spill)
-            .map(move |pointer| PointerFacts::new(pointer, version, order))
+            .map(move |pointer| PointerAuthData::new(pointer, version, order))
     }
 }
 
 /// Which parts of a dnode block are encrypted; what is authenticated is added to `aad`.
-pub(super) fn private_parts(
+pub(super) fn encrypted_parts(
     block: &[u8],
     version: u64,
     order: Order,
@@ -126,9 +126,9 @@ pub(super) fn private_parts(
     let mut rest = block;
     while rest.len() >= SLOT {
         let start = block.len() - rest.len();
-        let (node, after) = Node::first(rest)?;
+        let (node, after) = RawDnode::split_first(rest)?;
         aad.extend_from_slice(&node.portable_core());
-        for facts in node.pointer_facts(version, order) {
+        for facts in node.pointer_auth_data(version, order) {
             aad.extend_from_slice(facts.as_slice());
         }
         if node.bonus_is_encrypted() {

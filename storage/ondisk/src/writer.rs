@@ -4,19 +4,19 @@
 ///
 /// The room is made by us, so that what does not fit is our mistake and cut off at its end; each
 /// structure's test compares with what it is read back from.
-pub(crate) struct Room<'a> {
-    left: &'a mut [u8],
+pub(crate) struct FixedWriter<'a> {
+    remaining: &'a mut [u8],
 }
 
-impl<'a> Room<'a> {
+impl<'a> FixedWriter<'a> {
     /// A cursor at the start of `bytes`.
     pub(crate) const fn new(bytes: &'a mut [u8]) -> Self {
-        Self { left: bytes }
+        Self { remaining: bytes }
     }
 
     /// Bytes as they are.
     pub(crate) fn bytes(&mut self, bytes: &[u8]) -> &mut Self {
-        self.next(bytes.len()).iter_mut().zip(bytes).for_each(|(to, from)| *to = *from);
+        self.next_slice(bytes.len()).iter_mut().zip(bytes).for_each(|(to, from)| *to = *from);
         self
     }
 
@@ -37,20 +37,20 @@ impl<'a> Room<'a> {
 
     /// `count` bytes of zeros.
     pub(crate) fn zeros(&mut self, count: usize) -> &mut Self {
-        self.next(count).fill(0);
+        self.next_slice(count).fill(0);
         self
     }
 
     /// The next `count` bytes, to be filled by another.
-    pub(crate) fn next(&mut self, count: usize) -> &'a mut [u8] {
-        let count = count.min(self.left.len());
-        let (this, left) = std::mem::take(&mut self.left).split_at_mut(count);
-        self.left = left;
+    pub(crate) fn next_slice(&mut self, count: usize) -> &'a mut [u8] {
+        let count = count.min(self.remaining.len());
+        let (this, left) = std::mem::take(&mut self.remaining).split_at_mut(count);
+        self.remaining = left;
         this
     }
 
     /// How many bytes are left.
-    pub(crate) const fn left(&self) -> usize {
-        self.left.len()
+    pub(crate) const fn remaining(&self) -> usize {
+        self.remaining.len()
     }
 }

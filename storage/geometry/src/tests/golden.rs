@@ -62,14 +62,14 @@ fn hex(text: &str) -> u64 {
     u64::from_str_radix(text, 16).unwrap()
 }
 
-fn shown(column: &Column) -> String {
+fn format_column(column: &Column) -> String {
     let Column { child, offset, size, data_start, scratch } = column;
     let scratch = if *scratch { "s" } else { "" };
     format!("{child}@{offset:x}+{size:x}:{data_start:x}{scratch}")
 }
 
 #[test]
-fn blocks_of_real_pools_are_where_the_map_says() {
+fn map_locates_blocks_of_real_pools() {
     let mut array = layout("raidz1-3");
     let mut checked = 0;
     for line in BLOCKS.lines() {
@@ -87,7 +87,7 @@ fn blocks_of_real_pools_are_where_the_map_says() {
                 let map = map(&array, block, Txg::new(birth.parse().unwrap()));
                 assert_eq!(map.rows().len().to_string(), *rows, "{line}");
                 let found: Vec<_> =
-                    map.rows().flat_map(|row| row.columns().iter().map(shown)).collect();
+                    map.rows().flat_map(|row| row.columns().iter().map(format_column)).collect();
                 assert_eq!(found, columns, "{line}");
                 checked += 1;
             }

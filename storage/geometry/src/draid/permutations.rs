@@ -11,7 +11,7 @@
 //! Learnt from: `vdev_draid.c`, `vdev_draid_rand.c` of OpenZFS 2.3.2.
 //! Proved by: `every_permutation_has_its_sum`.
 
-use super::seeds::{FEWEST_CHILDREN, SEEDS};
+use super::seeds::{MIN_CHILDREN, SEEDS};
 
 /// First word of the generator's state.
 const FIRST_WORD: u64 = 0x000d_7a1d_5eed;
@@ -28,9 +28,9 @@ impl Permutations {
     /// Grows the list; `None` where the format knows no such number of children, or the list did
     /// not come out as it must.
     pub(super) fn new(children: u32) -> Option<Self> {
-        let index = usize::try_from(children.checked_sub(FEWEST_CHILDREN)?).ok()?;
+        let index = usize::try_from(children.checked_sub(MIN_CHILDREN)?).ok()?;
         let (seed, sum) = *SEEDS.get(index)?;
-        let order = grow(u8::try_from(children).ok()?, seed);
+        let order = generate_permutations(u8::try_from(children).ok()?, seed);
         (checksum(&order) == sum).then_some(Self { children: children as usize, order })
     }
 
@@ -51,7 +51,7 @@ impl std::fmt::Debug for Permutations {
     }
 }
 
-fn grow(children: u8, seed: u64) -> Vec<u8> {
+fn generate_permutations(children: u8, seed: u64) -> Vec<u8> {
     let count = if children < 32 { 256 } else { 512 };
     let mut random = Xoroshiro { state: [FIRST_WORD, seed] };
     let mut current: Vec<u8> = (0..children).collect();
@@ -91,7 +91,7 @@ mod tests {
     use super::Permutations;
 
     #[test]
-    fn every_permutation_has_its_sum() {
+    fn every_permutation_matches_its_checksum() {
         for children in 2..=255 {
             let map = Permutations::new(children).expect("the sum is right");
             for row in map.order.chunks(children as usize) {
@@ -106,7 +106,7 @@ mod tests {
     }
 
     #[test]
-    fn a_list_used_up_begins_again_with_all_drives_moved_on() {
+    fn permutations_rotate_then_repeat() {
         let map = Permutations::new(8).expect("8 children are allowed");
         // slices run through the shifts of one permutation, then to the next permutation
         for place in 0..8 {
