@@ -154,7 +154,7 @@ fn format_setting(name: &str, value: &Value) -> String {
 
 impl Change {
     /// In percent, with what it is worth: `+12 %`, `+1.2 % ~` within the noise, `?` not known.
-    pub fn to_text(&self) -> String {
+    pub fn to_text(self) -> String {
         let mark = match self.is_noise {
             Some(false) => "",
             Some(true) => " ~",
@@ -198,7 +198,7 @@ impl Row {
             words.push(cell.map(|cell| format_plus_minus(&cell.summary)).unwrap_or_default());
             if index > 0 {
                 let change = cell.and_then(|cell| cell.change);
-                words.push(change.map(|change| change.to_text()).unwrap_or_default());
+                words.push(change.map(Change::to_text).unwrap_or_default());
             }
         }
         words

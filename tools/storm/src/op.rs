@@ -77,7 +77,7 @@ impl Op {
     pub(crate) fn apply_to_model(&self, model: &mut Model, now: i64) {
         match self {
             Self::File { dataset: set, op: act } => {
-                act.apply_to_tree(Arc::make_mut(&mut model.dataset_mut(set).tree), now)
+                act.apply_to_tree(Arc::make_mut(&mut model.dataset_mut(set).tree), now);
             }
             Self::Sync | Self::Fsync { .. } => {}
             Self::CreateDataset { dataset: set } => {
@@ -143,17 +143,17 @@ impl FileOp {
     fn apply_to_tree(&self, tree: &mut Tree, now: i64) {
         match self {
             Self::Create { path } => {
-                tree.create(path, FileContent::File(Arc::default()), 0o644, now)
+                tree.create(path, FileContent::File(Arc::default()), 0o644, now);
             }
             Self::Write { path, offset: at, length, seed } => {
                 let start = usize::try_from(*at).unwrap_or(0);
                 tree.edit_content(path, now, |bytes| {
-                    write_bytes(bytes, start, &generate_content(*seed, *length))
+                    write_bytes(bytes, start, &generate_content(*seed, *length));
                 });
             }
             Self::Append { path, length, seed } => {
                 tree.edit_content(path, now, |bytes| {
-                    bytes.extend(generate_content(*seed, *length))
+                    bytes.extend(generate_content(*seed, *length));
                 });
             }
             Self::Truncate { path, size } => {
@@ -272,22 +272,13 @@ impl FileOpExecutor {
         let done = match act {
             FileOp::Create { path } => return self.create(path, &NewInode::default()),
             FileOp::Mkdir { path } => {
-                return self.create(
-                    path,
-                    &NewInode { kind: FileType::Directory, mode: 0o777, ..NewInode::default() },
-                );
+                let kind = FileType::Directory;
+                return self.create(path, &NewInode { kind, mode: 0o777, ..NewInode::default() });
             }
             FileOp::Symlink { path, target } => {
-                let target = target.as_bytes();
-                return self.create(
-                    path,
-                    &NewInode {
-                        kind: FileType::Symlink,
-                        mode: 0o777,
-                        target,
-                        ..NewInode::default()
-                    },
-                );
+                let (kind, target) = (FileType::Symlink, target.as_bytes());
+                let new = NewInode { kind, mode: 0o777, target, ..NewInode::default() };
+                return self.create(path, &new);
             }
             FileOp::Write { path, offset: at, length, seed } => {
                 let bytes = generate_content(*seed, *length);

@@ -67,7 +67,7 @@ fn run_in_child(test: &str, work: impl FnOnce(&Path)) {
     let ended = loop {
         match cleanup.child.try_wait().unwrap() {
             None if started.elapsed() < CHILD_TIMEOUT => {
-                std::thread::sleep(Duration::from_millis(50))
+                std::thread::sleep(Duration::from_millis(50));
             }
             ended => break ended,
         }

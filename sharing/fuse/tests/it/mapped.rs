@@ -129,7 +129,7 @@ impl TestTree {
             }
             Step::Map { file, at, bytes, end } => self.map_and_write(*file, *at, bytes, *end)?,
             Step::WriteMapped { at, bytes, mapping: which } => {
-                self.write_mapped(to_usize(*which), *at, bytes)
+                self.write_mapped(to_usize(*which), *at, bytes);
             }
             Step::Unmap if self.mappings.is_empty() => {}
             Step::Unmap => drop(self.mappings.remove(0)),

@@ -44,13 +44,8 @@ impl ImageFiles<'_> {
     }
 }
 
-pub(super) fn random_spec(
-    chance: &mut Random,
-    features: &Features,
-    folder: &Path,
-) -> Result<PoolSpec, RoundError> {
-    let mut images = ImageFiles { folder, count: 0 };
-    let size = random_element(chance, &[96_u64, 128, 200, 300]) << 20;
+/// A layout of data vdevs that the features allow, and its number of drives.
+fn random_layout(chance: &mut Random, features: &Features) -> (VdevLayout, u64) {
     let (shape, width) = match chance.next_below(10) {
         0 => (VdevLayout::Single, 1),
         1 | 2 => (VdevLayout::Mirror, random_element(chance, &[2, 2, 3])),
@@ -72,6 +67,17 @@ pub(super) fn random_spec(
         }
         shape => shape,
     };
+    (shape, width)
+}
+
+pub(super) fn random_spec(
+    chance: &mut Random,
+    features: &Features,
+    folder: &Path,
+) -> Result<PoolSpec, RoundError> {
+    let mut images = ImageFiles { folder, count: 0 };
+    let size = random_element(chance, &[96_u64, 128, 200, 300]) << 20;
+    let (shape, width) = random_layout(chance, features);
     let tops = if shape == VdevLayout::Single {
         random_element(chance, &[1, 2, 3])
     } else {

@@ -283,7 +283,7 @@ impl<'a> LeafMut<'a> {
             match last {
                 None => first = number,
                 Some(last) => {
-                    self.write_field(self.chunk_at(last).saturating_add(LINK_OFFSET), number)
+                    self.write_field(self.chunk_at(last).saturating_add(LINK_OFFSET), number);
                 }
             }
             last = Some(number);
