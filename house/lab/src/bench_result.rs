@@ -101,7 +101,7 @@ pub struct Measure {
 /// A result.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct BenchResult {
-    /// [`FORMAT`].
+    /// [`FORMAT_VERSION`].
     pub poolhouse_bench: u32,
     /// What was measured.
     pub kind: BenchKind,

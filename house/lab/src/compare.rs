@@ -165,7 +165,7 @@ impl Change {
     }
 }
 
-/// What the marks of [`Change::text`] mean.
+/// What the marks of [`Change::to_text`] mean.
 pub(crate) const CHANGE_LEGEND: &str =
     "~ is within the noise (95 %); ? cannot be told, as there is one run only";
 

@@ -97,7 +97,7 @@ pub fn format_result(record: &BenchResult) -> String {
     out
 }
 
-/// The heads of the columns of [`row`].
+/// The heads of the columns of [`measure_row`].
 pub(crate) fn column_headings() -> Vec<String> {
     ["", "mean", "95 %", "runs", "median", "99 %", "busy"].map(str::to_owned).to_vec()
 }

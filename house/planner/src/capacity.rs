@@ -7,7 +7,7 @@
 //! all drives = partitions + labels + tails + spares + rounding + parity + padding + slop + usable
 //! ```
 //!
-//! Proved by: `real_pools_hold_what_is_planned`, `every_byte_is_accounted_for`.
+//! Proved by: `plan_matches_real_pools`, `every_byte_is_accounted_for`.
 
 use geometry::capacity::{
     Class, Pool, SlopRule, Vdev, leaf_space, metaslab_shift, metaslab_shift_before_0_8, vdev_space,

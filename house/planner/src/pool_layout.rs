@@ -43,7 +43,7 @@ pub struct LayoutGroup {
 }
 
 impl LayoutGroup {
-    /// A group, which may be impossible until [`Group::layout`] has been asked.
+    /// A group, which may be impossible until [`LayoutGroup::layout`] has been asked.
     pub fn new(kind: GroupKind, width: usize) -> Self {
         Self { kind, width }
     }

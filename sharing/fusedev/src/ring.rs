@@ -1,12 +1,12 @@
 //! Questions taken from io_uring.
 //!
-//! Each processor has a queue of questions in the kernel. What waits for one of them is a [`Slot`]:
+//! Each processor has a queue of questions in the kernel. What waits for one of them is a [`RingEntry`]:
 //! memory for a question and its answer, with which the kernel has been registered. A question that
 //! comes completes the request that the slot waits with; its answer goes back with the request for
 //! the next one. A slot may wait in any ring, and move from one to another whenever it has a question.
 //!
 //! The kernel wants room for the largest request in each slot. The memory of a slot is mapped, so that
-//! it takes only the pages that requests have touched, and [`Slot::release_pages`] returns those.
+//! it takes only the pages that requests have touched, and [`RingEntry::release_pages`] returns those.
 //!
 //! A request is an entry of 128 bytes in a ring's submission queue:
 //!
@@ -27,7 +27,7 @@
 //! `Documentation/filesystems/fuse/fuse-io-uring.rst`.
 //!
 //! `unsafe` because the kernel is given addresses, to which it writes later. What makes it sound:
-//! whose slot the kernel may write to is in [`Ring::waiting`], where nobody can reach it; it comes
+//! whose slot the kernel may write to is in [`FuseRing::submitted`], where nobody can reach it; it comes
 //! out when the kernel has completed its request; and where that never happens, its memory is never
 //! given back. The mapped memory of a slot belongs to it alone. Its safe twin is `device`.
 #![allow(unsafe_code)]
@@ -210,7 +210,7 @@ pub(crate) enum Event {
     /// A request came to a slot; or the slot waits no more, because its file system is unmounted or the
     /// kernel refused it.
     Entry(RingEntry, io::Result<()>),
-    /// Another thread woke the ring's ([`Ring::wake_by`]).
+    /// Another thread woke the ring's ([`FuseRing::wake_by`]).
     Woken,
     TimedOut,
 }
@@ -296,7 +296,7 @@ impl FuseRing {
         pushed.map_err(|_| io::Error::other("the ring has no room"))
     }
 
-    /// Submits at once what [`Ring::next`] would submit.
+    /// Submits at once what [`FuseRing::next`] would submit.
     pub(crate) fn flush(&mut self) -> io::Result<()> {
         self.io_uring.submit().map(|_| ())
     }

@@ -5,7 +5,7 @@
 //! within its limit. It adapts to what is asked for (`shard.rs`): metadata, which is asked for again
 //! and again, stays while long files pass through.
 //!
-//! The limit is that of a [`Memory`], which several caches share.
+//! The limit is that of a [`MemoryBudget`], which several caches share.
 //!
 //! [`L2arc`] is what comes second: drives that keep blocks below the memory, beside the pool's own.
 #![forbid(unsafe_code)]

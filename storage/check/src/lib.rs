@@ -1,11 +1,11 @@
 //! Examines a pool without trusting the writer: leaks, counts, reachability.
 //!
-//! A [`Check`] finds every block that anything in the pool refers to: the pool's own object set,
+//! A [`PoolCheck`] finds every block that anything in the pool refers to: the pool's own object set,
 //! all datasets and snapshots (each block once), their intent logs, the checkpoint, and what waits
 //! to be freed. It reads each copy on every drive, and parity; and at the end holds what it found
 //! against what the space maps have as allocated.
 //!
-//! The work is done by whichever threads call [`Check::work`]; this crate has none of its own:
+//! The work is done by whichever threads call [`PoolCheck::run_worker`]; this crate has none of its own:
 //!
 //! ```text
 //! walkers: object set -> indirect blocks, dnodes (examined as they are read)
@@ -145,7 +145,7 @@ impl PoolCheck {
     }
 
     /// Works until nothing is left to do or the job was cancelled. To be called by as many threads
-    /// as are wanted; when all have come back, [`Check::next_round`] says if it is to be done again.
+    /// as are wanted; when all have come back, [`PoolCheck::start_next_round`] says if it is to be done again.
     pub fn run_worker(&self) {
         CheckInner::run_worker(&self.0);
     }

@@ -3,7 +3,7 @@
 //!
 //! There is one store for all threads, since who writes a block out is seldom who brought it: a
 //! buffer that one thread gives back is what another one takes next. It keeps buffers by the power
-//! of two that they have room for, up to a limit of bytes altogether ([`keep`]).
+//! of two that they have room for, up to a limit of bytes altogether ([`raise_limit`]).
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -15,7 +15,7 @@ const MAX_POOLED: usize = 16 << 20;
 /// Powers of two from the one to the other.
 const CLASS_COUNT: usize = (MAX_POOLED / MIN_POOLED).ilog2() as usize + 1;
 
-/// Bytes that are kept until [`keep`] is called.
+/// Bytes that are kept until [`raise_limit`] is called.
 const DEFAULT_LIMIT: usize = 64 << 20;
 
 struct BufferPool {

@@ -68,7 +68,7 @@ struct WriteGuard<'a> {
 }
 
 impl WriteGuard<'_> {
-    /// Writes up to [`MOST_PARTS`] parts; how many bytes.
+    /// Writes up to [`MAX_IOVECS`] parts; how many bytes.
     fn write_some(&self, offset: u64, parts: &[IoSlice<'_>]) -> io::Result<usize> {
         match retry_on_intr(|| rustix::io::pwritev(&self.handle.file, parts, offset))? {
             0 => Err(io::ErrorKind::WriteZero.into()),
@@ -212,7 +212,7 @@ impl File {
         Error::Read { device: self.name().to_owned(), offset, length, reason: io_error_text(error) }
     }
 
-    /// Fills up to [`MOST_PARTS`] parts; how many bytes.
+    /// Fills up to [`MAX_IOVECS`] parts; how many bytes.
     fn read_some(&self, offset: u64, parts: &mut [IoSliceMut<'_>]) -> io::Result<usize> {
         match retry_on_intr(|| rustix::io::preadv(&self.handle().file, parts, offset))? {
             0 => Err(io::ErrorKind::UnexpectedEof.into()),

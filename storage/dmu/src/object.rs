@@ -20,7 +20,7 @@ const LONG_READ: usize = 512 << 10;
 /// So many blocks are read together at most.
 const READ_RUN_BLOCKS: usize = 64;
 
-/// The block number that stands for the spill block in a [`Place`] (DMU_SPILL_BLKID).
+/// The block number that stands for the spill block in a [`Zbookmark`] (DMU_SPILL_BLKID).
 pub const SPILL_BLOCK: BlockId = BlockId::new(u64::MAX.wrapping_sub(1));
 
 /// An object of an object set. Cheap to clone; a clone shares the blocks that were used last.

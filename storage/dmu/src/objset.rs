@@ -28,7 +28,7 @@ pub enum SpecialObject {
 }
 
 impl SpecialObject {
-    /// The number that stands for it in a [`Place`].
+    /// The number that stands for it in a [`Zbookmark`].
     pub const fn id(self) -> ObjectId {
         match self {
             Self::Meta => ObjectId::META,

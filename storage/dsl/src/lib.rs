@@ -1,9 +1,9 @@
 //! Datasets: file systems, volumes, snapshots, clones, properties.
 //!
-//! A [`Tree`] is the pool's tree of directories, read once; a [`Dataset`] is what has a name in
+//! A [`DatasetTree`] is the pool's tree of directories, read once; a [`Dataset`] is what has a name in
 //! it: a file system, a volume, a snapshot of either, or a bookmark. A dataset knows its
-//! properties ([`Dataset::properties`]), what its owners use ([`Dataset::owners`]) and how its
-//! keys are unlocked ([`Tree::unlock`]); [`lists`] walks what waits to be freed.
+//! properties ([`Dataset::properties`]), what its owners use ([`Dataset::space_by_owner`]) and how its
+//! keys are unlocked ([`DatasetTree::load_key`]); [`block_lists`] walks what waits to be freed.
 //!
 //! ```text
 //! MOS object 1 -> root directory -> child directories

@@ -2,7 +2,7 @@
 //!
 //! Directories are read when the tree is opened, each once; snapshots and what is set in a
 //! directory when somebody asks. A directory that cannot be read is left out with all below it,
-//! and told of by [`Tree::faults`].
+//! and told of by [`DatasetTree::errors`].
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;

@@ -11,7 +11,7 @@
 //! ```
 //!
 //! Learnt from: `vdev.c`, `spa_misc.c`, `spa.c`, `dsl_pool.c` of OpenZFS 2.3.2. Proved by:
-//! `real_pools_hold_what_is_computed`.
+//! `real_pools_have_the_computed_capacity`.
 
 use crate::draid::{REFLOW_RESERVE, ROW_HEIGHT};
 use crate::{LABEL_END, LABEL_START, Layout};

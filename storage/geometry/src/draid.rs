@@ -22,7 +22,7 @@
 //! offset.
 //!
 //! Learnt from: `vdev_draid.c` of OpenZFS 2.3.2 and pools it made. Proved by:
-//! `blocks_of_real_pools_are_where_the_map_says`.
+//! `map_locates_blocks_of_real_pools`.
 
 mod permutations;
 mod seeds;

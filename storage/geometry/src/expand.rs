@@ -30,7 +30,7 @@
 //! ```
 //!
 //! Learnt from: `vdev_raidz.c`, `uberblock_impl.h` of OpenZFS 2.3.2 and pools it made. Proved by:
-//! `blocks_of_real_pools_are_where_the_map_says`.
+//! `map_locates_blocks_of_real_pools`.
 
 use crate::map::{Block, Column, Map, Sectors, Shape, child};
 use crate::raidz::{Raidz, SWAP_BIT};

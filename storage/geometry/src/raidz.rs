@@ -17,7 +17,7 @@
 //! (bit 20 of the block's offset), the parity column and the first data column change drives.
 //!
 //! Learnt from: `vdev_raidz.c` of OpenZFS 2.3.2 and pools it made. Proved by:
-//! `blocks_of_real_pools_are_where_the_map_says`.
+//! `map_locates_blocks_of_real_pools`.
 
 use crate::map::{Block, Column, Map, Shape, child};
 use crate::stripe::Stripe;

@@ -2,8 +2,8 @@
 //!
 //! A [`Job`] is shared between the one who works and the ones who look on: the worker calls
 //! [`Job::step`] after every piece of work and stops when that says so; the others read
-//! [`Progress`] and may [`Cancel`]. Nothing here knows the time: the worker brings a clock, and
-//! does the waiting that [`Pace`] asks for.
+//! [`Progress`] and may [`CancelToken`]. Nothing here knows the time: the worker brings a clock, and
+//! does the waiting that [`RateLimit`] asks for.
 #![forbid(unsafe_code)]
 
 mod queue;

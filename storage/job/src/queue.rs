@@ -61,7 +61,7 @@ impl<B, T> Queue<B, T> {
     }
 
     /// The next work; waits while others may still make some; `None` when there is none left.
-    /// After a task [`Queue::done`] must be said.
+    /// After a task [`Queue::finish_task`] must be said.
     pub fn pop(&self) -> Option<Work<B, T>> {
         let mut state = self.state.lock();
         loop {

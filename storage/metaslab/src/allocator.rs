@@ -153,7 +153,7 @@ impl Allocator {
     }
 
     /// Takes what is free in a metaslab, from its maps as they were when `as_of` was on disk.
-    /// [`Error::Stale`] if space freed since then has been reused: read them again.
+    /// [`Error::StaleMap`] if space freed since then has been reused: read them again.
     pub fn load_metaslab(
         &self,
         vdev: VdevId,

@@ -1,7 +1,7 @@
 //! Free space: who may write where, and when what was freed may be used again.
 //!
-//! All in memory, no I/O: `spa` reads space maps and [loads](Allocator::load) them, takes the
-//! [changes](Allocator::take_changes) of each txg and writes them down. An [`Allocator`] has
+//! All in memory, no I/O: `spa` reads space maps and [loads](Allocator::load_metaslab) them, takes the
+//! [changes](Allocator::drain_changes) of each txg and writes them down. An [`Allocator`] has
 //! top-level vdevs, they have metaslabs, and each of those is for one [`Class`] of blocks.
 //!
 //! ```text

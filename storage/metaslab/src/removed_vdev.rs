@@ -2,7 +2,7 @@
 //!
 //! Freeing such a block frees what it has where that lies now. Its old address is obsolete then, and
 //! so is each on the way, where one removed vdev leads to another: the pool keeps maps of that
-//! ([`Allocator::take_obsolete`]), by which the real system shortens the way.
+//! ([`Allocator::drain_obsolete`]), by which the real system shortens the way.
 
 use std::collections::BTreeMap;
 use std::ops::Range;

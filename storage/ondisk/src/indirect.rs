@@ -33,7 +33,7 @@
 //! Must hold: the sources ascend and do not overlap ([`Mapping::parse`] checks it).
 //!
 //! Learnt from: `zdb -C` and `zdb -dddddd` of the fixture `removed`. Proved by:
-//! `where_a_removed_disk_went`, `births_of_a_removed_disk`.
+//! `golden_indirect_mapping`, `golden_indirect_births`.
 
 use units::{ObjectId, Txg, VdevId};
 

@@ -25,8 +25,8 @@
 //! is in force from each metaslab's unflushed txg on (an array of words at the top-level vdev's
 //! `com.delphix:ms_unflushed_phys_txgs`).
 //!
-//! Learnt from: `zdb -mmmm` of the fixtures. Proved by: `each_form`, and `a_metaslabs_own_map`,
-//! `a_log_of_changes` against its output and back to the same bytes.
+//! Learnt from: `zdb -mmmm` of the fixtures. Proved by: `each_form`, and `golden_metaslab_space_map`,
+//! `golden_log_space_map` against its output and back to the same bytes.
 
 mod encode;
 

@@ -70,7 +70,7 @@ pub fn generate_row(row: usize, data: &[&[u8]], parity: &mut [u8]) {
 /// different lengths, which are the columns' own.
 ///
 /// # Errors
-/// [`NotEnough`] if more data columns are not at hand than the first `parity_rows` rows have
+/// [`NotEnoughParity`] if more data columns are not at hand than the first `parity_rows` rows have
 /// survivors. `out` is then untouched.
 ///
 /// # Panics

@@ -1,6 +1,6 @@
 //! The pool: from devices to something that can be read.
 //!
-//! [`scan`] reads the labels of devices and sorts them into pools; a [`Candidate`] is a pool so
+//! [`scan_devices`] reads the labels of devices and sorts them into pools; a [`Candidate`] is a pool so
 //! found, and opening one gives a [`Pool`]: its vdevs, its cache, its own object set (the MOS).
 #![forbid(unsafe_code)]
 

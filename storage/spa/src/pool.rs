@@ -68,7 +68,7 @@ impl Pool {
 
     /// Has it go on after all txgs that its drives know; gives whether they do not know of that yet, as
     /// it was opened as of an earlier one. Who owns it gives up for good what came in between
-    /// ([`crate::Owned::settle_back`]).
+    /// ([`crate::ActivePool::commit_rewind`]).
     pub(crate) fn continue_after_newest(&mut self) -> bool {
         let goes_back = self.newest_txg > self.uberblock.txg;
         if goes_back {

@@ -6,7 +6,7 @@
 //! most, and one writer of the pool.
 //!
 //! Nothing here does I/O or knows the time: it counts, and lets others wait. Who dirties memory
-//! says so, and is slowed when too much waits to be written ([`Limits`]).
+//! says so, and is slowed when too much waits to be written ([`TxgLimits`]).
 //!
 //! Rule of order: take the lock of what you change first, and begin the [`Tx`] then. Two who
 //! change the same thing then do so in groups that never run backwards.

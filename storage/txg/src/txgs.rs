@@ -211,7 +211,7 @@ impl Txgs {
     }
 
     /// Waits until many blocks may be freed with the open group; it is written for that. Called before the
-    /// [`Tx`] is begun that frees them, and tells of them by [`Tx::freed`].
+    /// [`Tx`] is begun that frees them, and tells of them by [`Tx::add_freed`].
     pub fn throttle_frees(&self) {
         let mut state = self.0.state.lock();
         while !state.is_unavailable()
@@ -305,7 +305,7 @@ impl Txgs {
     }
 
     /// Closes the open group and opens the next; gives the closed one when its last hold is gone.
-    /// Only the pool's one writer calls this, and calls [`Groups::finish`] before it does again.
+    /// Only the pool's one writer calls this, and calls [`Txgs::finish_sync`] before it does again.
     pub fn quiesce(&self) -> Txg {
         let mut state = self.0.state.lock();
         let closed = state.open;

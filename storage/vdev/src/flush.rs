@@ -13,7 +13,7 @@ impl VdevTree {
     /// leaves that failed are added to `faults`, and remember what they may have lost.
     ///
     /// What another flush failed to keep is not told here again: who needs to know what became of
-    /// what it wrote asks [`Tree::may_lack`] afterwards.
+    /// what it wrote asks [`VdevTree::check_txgs_durable`] afterwards.
     pub fn flush(&self, faults: &mut Vec<LeafError>) -> Result<(), Error> {
         self.flush_vdevs(&|_| true, faults)
     }

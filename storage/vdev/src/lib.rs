@@ -1,6 +1,6 @@
 //! Drives and arrays as one address space.
 //!
-//! A [`Tree`] is a pool's vdevs. It reads what an address says, with the redundancy of the
+//! A [`VdevTree`] is a pool's vdevs. It reads what an address says, with the redundancy of the
 //! top-level vdev there: the caller brings a judge (the block's checksum), and the vdev goes on
 //! trying (the other side of a mirror, parity, suspicion of each set of columns in turn) until
 //! the judge is content or nothing is left to try. It writes where an address says, with parity,

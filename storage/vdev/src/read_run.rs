@@ -2,7 +2,7 @@
 //!
 //! What was written in one go lies on each drive in one piece. Block by block that is a request for
 //! each column; of a run of blocks it is one for each drive. Here is done only what goes well: where
-//! a drive is missing or fails, or a block turns out wrong, [`Tree::read`] has the whole way of
+//! a drive is missing or fails, or a block turns out wrong, [`VdevTree::read`] has the whole way of
 //! getting at it.
 
 use std::sync::Arc;

@@ -210,7 +210,7 @@ pub(crate) struct WritePiece<'a> {
     /// Bytes from the end of the child's front labels.
     pub(crate) offset: u64,
     pub(crate) bytes: &'a [u8],
-    /// To which row of which block it belongs: an index in [`Batch::rows`]. None for what nobody
+    /// To which row of which block it belongs: an index in [`PieceBatch::rows`]. None for what nobody
     /// will ever read.
     row: Option<usize>,
 }

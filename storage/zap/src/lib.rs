@@ -1,7 +1,7 @@
 //! Name to value tables kept in an object.
 //!
 //! A [`Zap`] is looked up by name, reading only the leaf that the name's hash leads to, or listed
-//! leaf by leaf in the order of the hashes; a [`Cursor`] says where to go on.
+//! leaf by leaf in the order of the hashes; a [`ZapCursor`] says where to go on.
 #![forbid(unsafe_code)]
 #![cfg_attr(
     not(test),

@@ -2,7 +2,7 @@
 //!
 //! Case is folded a character at a time before the form is made, and only where one character
 //! stands for another: `ß` stays. Bytes that are no UTF-8 stay as they are, and so does what is
-//! not in the format's tables, which are those of an old Unicode ([`came_later`]).
+//! not in the format's tables, which are those of an old Unicode ([`is_after_unicode_5`]).
 //!
 //! Learnt from: what the real system makes of every character and of a million words of them.
 //! Proved by: the tests below, `real_names_hash_as_the_real_system_hashed_them`.

@@ -2,7 +2,7 @@
 //!
 //! A dataset's log is a chain of blocks. Each is found by a pointer that the one before it has,
 //! and was written without a word to anything above it; so nothing says where the chain ends but
-//! a block that is not what its pointer promises. [`Records`] walks the chain and gives, in order,
+//! a block that is not what its pointer promises. [`LogReader`] walks the chain and gives, in order,
 //! the records that are not part of the dataset yet, with the data of writes whose data lies in a
 //! block of its own.
 //!
@@ -11,8 +11,8 @@
 //!           records    records    records
 //! ```
 //!
-//! [`Log`] writes it while the dataset is changed. After a power cut [`claim`] sees to it that
-//! nothing takes the place of what it holds, [`Records`] tells what is to be done again, and [`free`]
+//! [`IntentLog`] writes it while the dataset is changed. After a power cut [`claim_log`] sees to it that
+//! nothing takes the place of what it holds, [`LogReader`] tells what is to be done again, and [`free_log`]
 //! gives it up.
 //!
 //! What is left out, as an import that replays the log would leave it out:

@@ -1,7 +1,7 @@
 //! The log of a dataset that is being changed.
 //!
-//! Whoever changes something adds an [`Item`] under the same hold on a txg. Who must know that it
-//! will outlast a power cut calls [`Log::commit`]: then all that was added is written along the
+//! Whoever changes something adds an [`Itx`] under the same hold on a txg. Who must know that it
+//! will outlast a power cut calls [`IntentLog::commit`]: then all that was added is written along the
 //! chain, and the drives are told to keep it. The end of the chain is always a block that has room
 //! and is not written; so the next commit needs only to write there. One that takes several blocks
 //! writes that one last.
@@ -88,7 +88,7 @@ struct LogState {
 
 impl IntentLog {
     /// The log of a live object set. What its head, as the import has claimed it, still holds is to
-    /// be replayed and then [given up](Self::give_up); until then commits wait for their txgs.
+    /// be replayed and then [given up](Self::finish_replay); until then commits wait for their txgs.
     pub fn new(writer: Arc<Writer>, txgs: Txgs, objset: Objset, claimed: LogHeader) -> Self {
         let found = (claimed != LogHeader::default()).then_some(claimed);
         // the claim itself must be on the drives

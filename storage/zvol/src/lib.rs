@@ -2,7 +2,7 @@
 //!
 //! A volume is one object of data (number 1) and one table (number 2) that says how large it is.
 //! What its intent log still promises can be laid over it in memory ([`Volume::open`]). A
-//! [`LiveVolume`] can be changed.
+//! [`WritableVolume`] can be changed.
 #![forbid(unsafe_code)]
 #![cfg_attr(
     not(test),

@@ -55,7 +55,7 @@ fn check_size(size: u64, block_size: u32) -> Result<()> {
 }
 
 /// A volume that is being changed. What is written can be read at once; it outlasts a power cut
-/// when its txg is on the drives, or after [`LiveVolume::flush`].
+/// when its txg is on the drives, or after [`WritableVolume::flush`].
 #[derive(Debug)]
 pub struct WritableVolume {
     objset: Objset,
@@ -76,7 +76,7 @@ const MAX_TX_FREED_BLOCKS: u64 = 32768;
 
 impl WritableVolume {
     /// Opens the volume that a live object set holds. What its log has found must be replayed
-    /// ([`LiveVolume::replay`]) before anything else is done.
+    /// ([`WritableVolume::replay_log`]) before anything else is done.
     pub fn open(objset: Objset, groups: Txgs, log: Arc<IntentLog>) -> Result<Self> {
         let id = objset.id();
         if objset.header().kind != Kind::Volume {

@@ -8,7 +8,7 @@
 //! attacker with a hex editor and a calculator can do: then there is no truth to compare with, and
 //! only panics, time and memory count.
 //!
-//! [`run::batch`] makes mutants by number and examines each with [`seen::look`]. Fixture, family
+//! [`run::run_mutants`] makes mutants by number and examines each with [`contents::read_contents`]. Fixture, family
 //! and number together are all that is needed to make a mutant again.
 #![forbid(unsafe_code)]
 

@@ -1,8 +1,8 @@
 //! Drives whose power fails, and which fail themselves, all from one seed.
 //!
-//! A [`Storm`] is a set of drives in memory that write down everything that is asked of them in
+//! A [`DiskArray`] is a set of drives in memory that write down everything that is asked of them in
 //! one [`Journal`]. Whatever ran on them, a pool or a part of one, can then be looked at as if the
-//! power had failed at any point: [`Journal::cut`] gives the drives as they could be found after.
+//! power had failed at any point: [`Journal::cut_power`] gives the drives as they could be found after.
 //!
 //! # The fault model
 //!
@@ -23,10 +23,10 @@
 //! * fail to read or to write in a range, or fail every flush ([`Fault::Read`], [`Fault::Write`],
 //!   [`Fault::Flush`]); what a failed write had to say may be there in part, and what was written
 //!   before a failed flush counts as not flushed, even if a later flush succeeds;
-//! * vanish, with or without its later return ([`Fault::Gone`]); end too early ([`Fault::Short`]);
-//! * lose writes in a range while it says that all is well ([`Fault::Lost`]); put them elsewhere
-//!   ([`Fault::Astray`]);
-//! * rot: bits change on the medium ([`Disk::rot`]).
+//! * vanish, with or without its later return ([`Fault::Removed`]); end too early ([`Fault::Truncated`]);
+//! * lose writes in a range while it says that all is well ([`Fault::LostWrite`]); put them elsewhere
+//!   ([`Fault::MisdirectedWrite`]);
+//! * rot: bits change on the medium ([`Disk::flip_bits`]).
 //!
 //! Not in the model, because no file system on these drives could survive it: a drive that says a
 //! flush was done when it was not.

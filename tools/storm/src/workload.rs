@@ -12,7 +12,7 @@ use crate::op::{FileOp, Op};
 /// A row of operations.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Workload {
-    /// One of all rows of up to three operations, by its number below [`Workload::SHORT`].
+    /// One of all rows of up to three operations, by its number below [`Workload::SHORT_COUNT`].
     Short(u64),
     /// Many operations from a seed, also on datasets.
     Long(u64),

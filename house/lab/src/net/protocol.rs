@@ -25,7 +25,7 @@ pub(super) const BIN_MILLISECONDS: u64 = 50;
 /// What is asked of the end that listens.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Request {
-    /// [`VERSION`].
+    /// [`PROTOCOL_VERSION`].
     pub(super) poolhouse_net: u32,
     pub(super) wanted: Command,
 }

@@ -1,7 +1,7 @@
 //! What a change to the pool's datasets is made with, and the few ways in which it touches the MOS.
 //!
 //! All changes to datasets are made by the one who writes a transaction group, one after the other.
-//! What an operation must know of the world outside comes in with [`Change`].
+//! What an operation must know of the world outside comes in with [`SyncTaskContext`].
 
 use std::sync::Arc;
 

@@ -28,7 +28,7 @@ pub fn create_dataset(change: &SyncTaskContext<'_>, name: &str) -> Result<Objset
 
 /// Makes a file system or volume with the content of a snapshot, which it shares. The intent log
 /// that the snapshot may have a part of is not the clone's: whoever calls empties it in the same
-/// group, for which an encrypted one's key is needed ([`log_bars`]).
+/// group, for which an encrypted one's key is needed ([`check_no_partial_log`]).
 pub fn create_clone(change: &SyncTaskContext<'_>, name: &str, origin: &str) -> Result<ObjsetId> {
     names::check_path(name)?;
     let (above, part) = names::split_parent(name)?;

@@ -1,6 +1,6 @@
 //! Changing the pool's tree of datasets.
 //!
-//! Every operation takes a [`Change`] and is made by the one who writes a transaction group, after
+//! Every operation takes a [`SyncTaskContext`] and is made by the one who writes a transaction group, after
 //! the contents of the datasets and before the MOS. It judges first and changes then: an
 //! operation that is refused has changed nothing.
 

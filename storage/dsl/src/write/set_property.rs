@@ -29,7 +29,7 @@ const ZSTD_FEATURE: &str = "org.freebsd:zstd_compress";
 /// There is a received value here, perhaps of another property.
 const HAS_RECVD: &str = "$hasrecvd";
 
-/// Sets a property of a file system, volume or snapshot; its value is as [`crate::property::parse`]
+/// Sets a property of a file system, volume or snapshot; its value is as [`crate::property::parse_value`]
 /// gives it.
 pub fn set_property(
     change: &SyncTaskContext<'_>,

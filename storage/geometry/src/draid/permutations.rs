@@ -9,7 +9,7 @@
 //! Each permutation serves `children` slices in turn, for each of which all drives move on by one.
 //!
 //! Learnt from: `vdev_draid.c`, `vdev_draid_rand.c` of OpenZFS 2.3.2.
-//! Proved by: `every_permutation_has_its_sum`.
+//! Proved by: `every_permutation_matches_its_checksum`.
 
 use super::seeds::{MIN_CHILDREN, SEEDS};
 

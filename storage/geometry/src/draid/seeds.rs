@@ -4,12 +4,12 @@
 //! map's bytes taken as little-endian 32-bit words) that shows the map was grown correctly.
 //! The first row is for 2 children, the last for 255. See [`super::permute`].
 //!
-//! Learnt from: `vdev_draid.c` of OpenZFS 2.3.2. Proved by: `every_permutation_has_its_sum`.
+//! Learnt from: `vdev_draid.c` of OpenZFS 2.3.2. Proved by: `every_permutation_matches_its_checksum`.
 
 /// Children of the first row.
 pub(super) const MIN_CHILDREN: u32 = 2;
 
-/// Seed and sum for each number of children from [`FEWEST_CHILDREN`] on.
+/// Seed and sum for each number of children from [`MIN_CHILDREN`] on.
 #[rustfmt::skip]
 pub(super) const SEEDS: [(u64, u64); 254] = [
     (0x89ef3dabbcc7de37, 0x0000433d433d),

@@ -16,7 +16,7 @@
 //! 48-55 type of the table, 56-63 its class), a key and a value. A later record of the same key
 //! takes the place of an earlier one; keys up to the checkpoint are in the tables already.
 //!
-//! Learnt from: `zdb -DDDDD` of the fixture `dedup-fast`. Proved by: `a_log_of_dedup`.
+//! Learnt from: `zdb -DDDDD` of the fixture `dedup-fast`. Proved by: `golden_dedup_log`.
 
 use units::Txg;
 

@@ -18,7 +18,7 @@
 //! compression, 2 for none or 14 for zle), then the bytes.
 //!
 //! Learnt from: `zdb -DDDDD` of the fixtures `dedup-legacy`, `dedup-fast`. Proved by:
-//! `golden_value`, and `a_log_of_dedup` for the flat form.
+//! `golden_value`, and `golden_dedup_log` for the flat form.
 
 use units::Txg;
 

@@ -39,7 +39,7 @@
 //!     64
 //! ```
 //!
-//! Learnt from: `arc_impl.h` of OpenZFS 2.3.2. Proved by: `a_log_block_comes_back`.
+//! Learnt from: `arc_impl.h` of OpenZFS 2.3.2. Proved by: `log_block_survives_encoding`.
 
 use units::Txg;
 

@@ -1,6 +1,6 @@
 //! A label's list back to bytes.
 //!
-//! Learnt from: labels of the fixtures. Proved by: `a_label_finds_back_to_its_bytes`.
+//! Learnt from: labels of the fixtures. Proved by: `label_survives_encoding`.
 
 use super::list::{ConfigTarget, push_number, string_value};
 use super::{CONFIG_SIZE, LabelConfig, PoolConfig, PoolState, field_size};

@@ -48,7 +48,7 @@ macro_rules! attributes {
                 match self { $(Self::$name => $length,)* }
             }
 
-            /// How its bytes are ordered, as it is always registered: see [`Registered::swap`].
+            /// How its bytes are ordered, as it is always registered: see [`Registration::swap`].
             pub const fn swap(self) -> u8 {
                 match self { $(Self::$name => $swap,)* }
             }

@@ -87,7 +87,7 @@ pub enum AttachMode {
 
 impl ActivePool {
     /// Puts a drive beside another. Returns when the pool knows of it; what it misses is to be given
-    /// to it by a resilver, and [`Owned::finish_replacing`] then takes the other one away.
+    /// to it by a resilver, and [`ActivePool::finish_replacements`] then takes the other one away.
     pub fn attach_child(&self, old: Guid, new: NewChild, stay: AttachMode) -> Result<(), Error> {
         self.check_attach(old, &new, stay)?;
         let blank = Leaf::new(old, String::new(), Some(Arc::clone(&new.device)), Txg::ZERO);

@@ -1,8 +1,8 @@
 //! A pool that is held to be changed.
 //!
-//! There is one [`Owned`] of a pool in the world. Contents of datasets change at any time, in the
+//! There is one [`ActivePool`] of a pool in the world. Contents of datasets change at any time, in the
 //! open transaction group; the pool's own objects change only while a group is written
-//! ([`Owned::sync`]), by the tasks that were handed in for it and by the writing itself.
+//! ([`ActivePool::sync`]), by the tasks that were handed in for it and by the writing itself.
 
 mod attach;
 mod auxiliary;

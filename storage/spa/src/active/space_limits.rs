@@ -75,7 +75,7 @@ impl ActivePool {
         }
     }
 
-    /// What deduplication stores: [`crate::capacity::dedup_sums`].
+    /// What deduplication stores: [`crate::capacity::dedup_histogram`].
     pub fn dedup_histogram(&self) -> Vec<ondisk::dedup::Sums> {
         crate::capacity::dedup_histogram(&self.synced_mos(), &self.tree)
     }

@@ -2,7 +2,7 @@
 //! the pool is cleared, and then goes on where it was, so that nothing is lost. Everybody else is
 //! told at once; what can be read is still read.
 //!
-//! For that, groups must be written by a thread that does nothing else ([`Owned::serve`]): where
+//! For that, groups must be written by a thread that does nothing else ([`ActivePool::run_as_sync_thread`]): where
 //! there is none, nobody could clear the pool, and the group is given up.
 
 use std::cell::Cell;

@@ -10,7 +10,7 @@
 //! ```
 //!
 //! When room runs short the round ends, the pin is dropped, and the next one goes on where it was,
-//! in what is then the last txg: which object sets are done, and up to where, is kept (`datasets::Done`).
+//! in what is then the last txg: which object sets are done, and up to where, is kept (`targets::ScanCoverage`).
 //! What is written meanwhile goes to all drives that are there, so only what a round leads to
 //! matters. A drive's note of what it missed stays in the pool until all of that is mended and
 //! flushed; a cut before makes no harm, and the work begins anew.

@@ -10,7 +10,7 @@
 //! ```
 //!
 //! skein, edonr and blake3 are keyed with the pool's salt. In the pointer of an encrypted block
-//! the last two words are not a sum but the message authentication code: see [`keep_half`].
+//! the last two words are not a sum but the message authentication code: see [`truncate_sum`].
 //!
 //! Learnt from: blocks of a pool that has one dataset for each method. Proved by: `tests/it`.
 

@@ -122,7 +122,7 @@ fn inject(x: State, keys: &[u64; 18], tweaks: [u64; 4], number: usize) -> State 
     ]
 }
 
-/// Four rounds, from the `FROM`th of [`TURNS`].
+/// Four rounds, from the `FROM`th of [`ROTATIONS`].
 ///
 /// Between rounds the words change places, and after four they are home again; here the words
 /// stay and the pairs change. All is passed by value, which keeps the words in registers.

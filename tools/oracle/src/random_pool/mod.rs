@@ -1,7 +1,7 @@
 //! Pools that our own engine makes, from a seed, for real OpenZFS to judge.
 //!
 //! A [`Round`] is a random pool: its vdevs, its datasets, what happens to them and to their files.
-//! [`Round::make`] carries it out on images in a folder; [`Round::go_on`] takes over what OpenZFS
+//! [`Round::create_pool`] carries it out on images in a folder; [`Round::modify_pool`] takes over what OpenZFS
 //! made of it meanwhile, and goes on.
 
 mod features;
