@@ -12,13 +12,17 @@
 
 mod attributes;
 mod control_dir;
+mod door;
 mod entry_batch;
 mod error;
 mod filesystem;
+mod handle;
+mod locks;
 mod names;
 mod prefetch;
 mod readahead;
 mod reader;
+mod shares;
 mod tree;
 mod tree_dataset;
 mod tree_dir;
@@ -27,10 +31,16 @@ mod vnode;
 pub use attributes::Attributes;
 pub use engine::files::{DatasetSpace, FileType, Reason, Time};
 pub use engine::pool::{RenameMode, SetAttributes, WriteOffset, XattrMode};
+pub use door::{ClientId, DoorId};
 pub use error::{Error, Result};
 pub use filesystem::{
     Credentials, FileSystem, Invalidation, NewInode, OpenDir, OpenFile, UnlinkedHold,
 };
+pub use handle::{FileHandle, HandleError, HandleKey, HandleKind};
+pub use locks::{
+    ByteLock, LockError, LockKind, LockOwner, LockState, LockTable, WaitCallback, WaitEnd, WaitId,
+};
 pub use reader::FileReader;
+pub use shares::{Access, OpenId, OpenTable, ShareConflict, ShareMode};
 pub use tree::DatasetTree;
 pub use tree_dir::{DirEntry, TreeDir};
