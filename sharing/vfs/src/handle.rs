@@ -148,9 +148,8 @@ impl FileHandle {
         };
         let kind = HandleKind::from_byte(*kind).ok_or(HandleError::Malformed)?;
         let (object, rest) = rest.split_at(OBJECT_BYTES);
-        let number = |bytes: &[u8]| {
-            bytes.iter().rev().fold(0, |all: u64, byte| all << 8 | u64::from(*byte))
-        };
+        let number =
+            |bytes: &[u8]| bytes.iter().rev().fold(0, |all: u64, byte| all << 8 | u64::from(*byte));
         let (pool_guid, rest) = rest.split_at(8);
         let (objset_guid, generation) = rest.split_at(8);
         Ok(Self {
@@ -243,8 +242,8 @@ mod tests {
         };
         let bytes = handle.encode(&HandleKey::new([7; 32])).unwrap();
         let body = [
-            1, 4, 0xff, 0xee, 0xdd, 0xcc, 0xbb, 0xaa, 0x88, 0x77, 0x66, 0x55, 0x44, 0x33, 0x22, 0x11,
-            8, 7, 6, 5, 4, 3, 2, 1, 9, 0, 0, 0, 0, 0, 0, 0,
+            1, 4, 0xff, 0xee, 0xdd, 0xcc, 0xbb, 0xaa, 0x88, 0x77, 0x66, 0x55, 0x44, 0x33, 0x22,
+            0x11, 8, 7, 6, 5, 4, 3, 2, 1, 9, 0, 0, 0, 0, 0, 0, 0,
         ];
         assert_eq!(bytes[..32], body);
         let too_high = FileHandle { object: 1 << 48, ..handle };
