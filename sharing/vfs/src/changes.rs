@@ -90,6 +90,7 @@ pub struct ChangeBus {
 struct Queue {
     door: DoorId,
     capacity: usize,
+    wake: Box<dyn Fn() + Send + Sync>,
     state: Mutex<QueueState>,
     /// Wakes the subscriber.
     published: Condvar,
@@ -119,10 +120,18 @@ pub struct Subscription {
 pub struct SubscriptionCloser(Arc<Queue>);
 
 impl ChangeBus {
-    /// Subscribes a door to the changes of all others. At most `capacity` changes wait in its queue.
-    pub fn subscribe(self: &Arc<Self>, door: DoorId, capacity: usize) -> Subscription {
+    /// Subscribes a door to the changes of all others. At most `capacity` changes wait in its queue. `wake` is
+    /// called when the queue gets its first change, by the thread that publishes it: it must neither wait nor use
+    /// the bus.
+    pub fn subscribe(
+        self: &Arc<Self>,
+        door: DoorId,
+        capacity: usize,
+        wake: impl Fn() + Send + Sync + 'static,
+    ) -> Subscription {
         let (published, handled) = (Condvar::new(), Condvar::new());
-        let queue = Queue { door, capacity, state: Mutex::default(), published, handled };
+        let (state, wake) = (Mutex::default(), Box::new(wake));
+        let queue = Queue { door, capacity, wake, state, published, handled };
         let queue = Arc::new(queue);
         let mut queues = self.queues.write();
         queues.push(Arc::clone(&queue));
@@ -163,6 +172,7 @@ impl Queue {
             return;
         }
         state.published += 1;
+        let is_first = state.waiting.is_empty() && !state.is_overflow;
         let is_same = |last: &Change| last.ino == change.ino && last.kind == change.kind;
         if let Some(last) = state.waiting.back_mut().filter(|last| is_same(last)) {
             // appends in small pieces: one change is as good as many
@@ -173,7 +183,11 @@ impl Queue {
             state.waiting.clear();
             state.is_overflow = true;
         }
+        drop(state);
         self.published.notify_one();
+        if is_first {
+            (self.wake)();
+        }
     }
 
     fn wait_until_handled(&self, deadline: Instant) -> bool {
@@ -254,6 +268,7 @@ impl Drop for Subscription {
 #[cfg(test)]
 mod tests {
     use std::sync::Arc;
+    use std::sync::atomic::{AtomicUsize, Ordering};
     use std::time::{Duration, Instant};
 
     use proptest::prelude::*;
@@ -278,7 +293,7 @@ mod tests {
             steps in prop::collection::vec((0..6_u64, 0..3_u8), 1..60),
         ) {
             let (bus, doors) = (Arc::new(ChangeBus::default()), [1, 2].map(|_| DoorId::new_unique()));
-            let subscription = bus.subscribe(doors[0], CAPACITY);
+            let subscription = bus.subscribe(doors[0], CAPACITY, || {});
             let (mut truth, mut known) = ([0_u64; 6], [Some(0_u64); 6]);
             for (version, (ino, what)) in (1..).zip(steps) {
                 let at = usize::try_from(ino).unwrap();
@@ -311,9 +326,14 @@ mod tests {
     #[test]
     fn publishers_wait_until_others_have_handled() {
         let (bus, door) = (Arc::new(ChangeBus::default()), DoorId::new_unique());
-        let subscription = bus.subscribe(door, CAPACITY);
+        let woken = Arc::new(AtomicUsize::new(0));
+        let count = Arc::clone(&woken);
+        let wake = move || drop(count.fetch_add(1, Ordering::SeqCst));
+        let subscription = bus.subscribe(door, CAPACITY, wake);
         let closer = subscription.closer();
         bus.publish(&change(1, 1, DoorId::INTERNAL));
+        bus.publish(&change(3, 1, DoorId::INTERNAL));
+        assert_eq!(woken.load(Ordering::SeqCst), 1);
         assert!(!bus.wait_until_handled(DoorId::INTERNAL, Instant::now()));
         // its own changes a door need not handle
         assert!(bus.wait_until_handled(door, Instant::now()));
@@ -328,14 +348,14 @@ mod tests {
         bus.publish(&change(2, 2, DoorId::INTERNAL));
         assert!(bus.wait_until_handled(DoorId::INTERNAL, soon()));
         closer.close();
-        assert_eq!(handled.join().unwrap(), 2);
+        assert_eq!(handled.join().unwrap(), 3);
         assert!(!bus.has_subscribers_besides(DoorId::INTERNAL));
     }
 
     #[test]
     fn closed_subscribers_hold_nobody_up() {
         let bus = Arc::new(ChangeBus::default());
-        let subscription = bus.subscribe(DoorId::new_unique(), CAPACITY);
+        let subscription = bus.subscribe(DoorId::new_unique(), CAPACITY, || {});
         bus.publish(&change(1, 1, DoorId::INTERNAL));
         subscription.closer().close();
         assert!(bus.wait_until_handled(DoorId::INTERNAL, soon()));
