@@ -148,10 +148,17 @@ impl ChangeBus {
     /// Publishes a change to all doors but the one that made it.
     pub fn publish(&self, change: &Change) {
         if self.count.load(Ordering::SeqCst) > 0 {
-            let queues = self.queues.read();
+            // without the lock: a subscriber that is woken may end its subscription
+            let queues = self.queues.read().clone();
             let others = queues.iter().filter(|queue| queue.door != change.door);
-            others.for_each(|queue| queue.push(change));
+            others.for_each(|queue| queue.push(Some(change)));
         }
+    }
+
+    /// Tells all doors but one that everything may have changed, as after a rollback.
+    pub fn publish_overflow(&self, door: DoorId) {
+        let queues = self.queues.read().clone();
+        queues.iter().filter(|queue| queue.door != door).for_each(|queue| queue.push(None));
     }
 
     /// Waits until all doors but one have handled what was published so far; false: one has not by `deadline`.
@@ -166,22 +173,23 @@ impl ChangeBus {
 }
 
 impl Queue {
-    fn push(&self, change: &Change) {
+    /// Adds a change; none: everything may have changed.
+    fn push(&self, change: Option<&Change>) {
         let mut state = self.state.lock();
         if state.is_closed {
             return;
         }
         state.published += 1;
         let is_first = state.waiting.is_empty() && !state.is_overflow;
-        let is_same = |last: &Change| last.ino == change.ino && last.kind == change.kind;
-        if let Some(last) = state.waiting.back_mut().filter(|last| is_same(last)) {
-            // appends in small pieces: one change is as good as many
-            last.version = change.version;
-        } else if state.waiting.len() < self.capacity {
-            state.waiting.push_back(change.clone());
-        } else {
-            state.waiting.clear();
-            state.is_overflow = true;
+        match change {
+            Some(change) if state.replace_last(change) => {}
+            Some(change) if state.waiting.len() < self.capacity => {
+                state.waiting.push_back(change.clone());
+            }
+            _ => {
+                state.waiting.clear();
+                state.is_overflow = true;
+            }
         }
         drop(state);
         self.published.notify_one();
@@ -249,6 +257,13 @@ impl SubscriptionCloser {
 }
 
 impl QueueState {
+    /// Whether the last change that waits is of the same kind and file: appends in small pieces are one change.
+    fn replace_last(&mut self, change: &Change) -> bool {
+        let last = self.waiting.back_mut();
+        let same = last.filter(|last| last.ino == change.ino && last.kind == change.kind);
+        same.map(|last| last.version = change.version).is_some()
+    }
+
     fn take(&mut self) -> ChangeBatch {
         self.taken = self.published;
         let changes = std::mem::take(&mut self.waiting).into();
@@ -350,6 +365,21 @@ mod tests {
         closer.close();
         assert_eq!(handled.join().unwrap(), 3);
         assert!(!bus.has_subscribers_besides(DoorId::INTERNAL));
+    }
+
+    #[test]
+    fn overflow_is_told_once() {
+        let (bus, door) = (Arc::new(ChangeBus::default()), DoorId::new_unique());
+        let subscription = bus.subscribe(door, CAPACITY, || {});
+        bus.publish(&change(1, 1, DoorId::INTERNAL));
+        bus.publish_overflow(door);
+        assert!(!subscription.take_waiting().is_overflow);
+        bus.publish(&change(1, 1, DoorId::INTERNAL));
+        bus.publish_overflow(DoorId::INTERNAL);
+        bus.publish(&change(2, 2, DoorId::INTERNAL));
+        let batch = subscription.take_waiting();
+        assert!(batch.is_overflow && batch.changes == [change(2, 2, DoorId::INTERNAL)]);
+        assert_eq!(subscription.take_waiting(), super::ChangeBatch::default());
     }
 
     #[test]

@@ -4,6 +4,8 @@
 //! the drives changes by itself, when its group is written. Files of a snapshot never change.
 
 mod file_handle;
+mod invalidation;
+mod known_inodes;
 mod read_requests;
 mod rollback;
 mod suspend_retry;
@@ -16,13 +18,17 @@ use std::time::Duration;
 
 use fusedev::{CacheTimeouts, Notifier, OpenReply, Reply, RequestContext};
 use parking_lot::RwLock;
-use vfs::{Attributes, Credentials, Error, FileSystem, FileType, OpenDir, OpenFile, Reason};
+use vfs::{
+    Attributes, Credentials, DoorId, Error, FileSystem, FileType, OpenDir, OpenFile, Reason,
+};
 
 use crate::ROOT_NODEID;
 use crate::convert::to_attr;
 use crate::handle_table::HandleTable;
 use crate::ioctl;
 use file_handle::{FileHandle, MappableFiles};
+use invalidation::Invalidator;
+use known_inodes::KnownInodes;
 pub use rollback::{RollbackHandle, RollbackOutcome};
 use unlinked::{RestoredDirs, UnlinkedInodes};
 
@@ -44,6 +50,12 @@ pub(crate) struct FileSystemServer {
     sync_waits: bool,
     /// The way to the kernel, as soon as something is mounted.
     notifier: OnceLock<Notifier>,
+    /// This mount, among the doors into the file system.
+    door: DoorId,
+    invalidator: OnceLock<Invalidator>,
+    known: KnownInodes,
+    /// Whether the kernel can expire a name.
+    can_expire_names: AtomicBool,
 }
 
 /// Nobody but the kernel changes anything.
@@ -68,8 +80,10 @@ impl FileSystemServer {
         let (unlinked, restored_dirs) = (UnlinkedInodes::default(), RestoredDirs::default());
         let (has_direct_io_mmap, mappable) = (AtomicBool::new(false), Arc::default());
         let (rollback_gate, notifier) = (RwLock::new(()), OnceLock::new());
+        let (door, invalidator) = (DoorId::new_unique(), OnceLock::new());
+        let (known, can_expire_names) = (KnownInodes::default(), AtomicBool::new(false));
         Self {
-            fs,
+            fs: fs.with_door(door),
             rollback_gate,
             entry_timeout,
             open_files,
@@ -80,6 +94,10 @@ impl FileSystemServer {
             has_direct_io_mmap,
             sync_waits,
             notifier,
+            door,
+            invalidator,
+            known,
+            can_expire_names,
         }
     }
 
@@ -109,6 +127,7 @@ impl FileSystemServer {
     /// What a name names for so long.
     fn entry_reply_with(&self, found: &Attributes, name: Duration) -> Reply {
         let validity = CacheTimeouts { entry: name, attr: self.attr_timeout(found) };
+        self.known.add(found.ino);
         Reply::entry(&to_attr(found), self.restored_dirs.generation(found), validity)
     }
 
@@ -153,6 +172,7 @@ impl FileSystemServer {
             entry: self.entry_timeout,
             attr: SHORT_TIMEOUT.min(self.attr_timeout(found)),
         };
+        self.known.add(found.ino);
         Reply::create(&to_attr(found), self.restored_dirs.generation(found), validity, file)
     }
 

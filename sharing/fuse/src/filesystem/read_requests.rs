@@ -4,8 +4,8 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
 use fusedev::{
-    CacheTimeouts, DirentBuffer, InitFlags, MAX_REQUEST_BYTES, OpenReply, Reply, ReplyData,
-    Request, RequestContext, RequestHandler, Statfs,
+    CacheTimeouts, DirentBuffer, ForgottenNode, InitFlags, MAX_REQUEST_BYTES, OpenReply, Reply,
+    ReplyData, Request, RequestContext, RequestHandler, Statfs,
 };
 use rustix::io::Errno;
 use vfs::Error;
@@ -19,6 +19,8 @@ impl RequestHandler for FileSystemServer {
     fn wanted_flags(&self, offered: InitFlags) -> InitFlags {
         // kernels that know of this forget what they keep of a range that is written directly
         self.has_direct_io_mmap.store(offered.contains(InitFlags::DIRECT_IO_ALLOW_MMAP), Relaxed);
+        let can_expire = offered.contains(InitFlags::HAS_EXPIRE_ONLY);
+        self.can_expire_names.store(can_expire, Relaxed);
         let mut wishes = InitFlags::union_all(&[
             InitFlags::DONT_MASK,
             InitFlags::EXPORT_SUPPORT,
@@ -30,6 +32,7 @@ impl RequestHandler for FileSystemServer {
             InitFlags::EXPLICIT_INVAL_DATA,
             InitFlags::DIRECT_IO_ALLOW_MMAP,
             InitFlags::IOCTL_DIR,
+            InitFlags::HAS_EXPIRE_ONLY,
         ]);
         if self.fs.has_posix_acls() {
             wishes = wishes.union(InitFlags::POSIX_ACL);
@@ -52,12 +55,15 @@ impl RequestHandler for FileSystemServer {
         }
     }
 
-    fn forget(&self, node: u64) {
+    fn forget(&self, node: ForgottenNode) {
         let _open = self.rollback_gate.read();
-        self.unlinked.remove(self.to_ino(node));
+        let ino = self.to_ino(node.nodeid);
+        self.known.remove(ino, node.lookups);
+        self.unlinked.remove(ino);
     }
 
     fn destroy(&self) {
+        self.end_invalidation();
         // while the pool is still there to free them
         self.unlinked.drain();
     }
@@ -214,7 +220,12 @@ impl FileSystemServer {
             };
             let validity = CacheTimeouts { entry: most, attr: most.min(self.attr_timeout(&found)) };
             let how = (self.restored_dirs.generation(&found), validity);
-            page.add_direntplus(item.next_cookie, &item.name, &to_attr(&found), how)
+            let is_added = page.add_direntplus(item.next_cookie, &item.name, &to_attr(&found), how);
+            // the kernel does not count these two
+            if is_added && ![&b"."[..], b".."].contains(&&item.name[..]) {
+                self.known.add(found.ino);
+            }
+            is_added
         });
         map_errno(listed)?;
         Ok(page.into_reply())

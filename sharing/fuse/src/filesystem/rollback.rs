@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use fusedev::Notifier;
-use vfs::{Error, Invalidation};
+use vfs::{DoorId, Error, Invalidation};
 
 use super::FileSystemServer;
 use super::file_handle::FileHandle;
@@ -38,7 +38,13 @@ impl RollbackHandle {
     pub(crate) fn new(server: Arc<FileSystemServer>, notices: Notifier) -> Self {
         // the server is new, and so is the way
         let _ = server.notifier.set(notices);
+        server.subscribe_to_changes();
         Self { server }
+    }
+
+    /// The mount among the doors into its file system.
+    pub fn door(&self) -> DoorId {
+        self.server.door
     }
 
     /// Has `work` take the file system back to `snapshot`, one of its own by its full name.

@@ -46,6 +46,7 @@ pub(crate) fn environment() -> Environment {
 pub(crate) struct MountedPool {
     root: PathBuf,
     pub(crate) pool: Pool,
+    pub(crate) fs: FileSystem,
     stop: Arc<AtomicBool>,
     txg_thread: Option<std::thread::JoinHandle<()>>,
     pub(crate) mount: Option<(MountHandle, RollbackHandle)>,
@@ -73,7 +74,8 @@ impl MountedPool {
             let options = MountOptions { no_io_uring, allow_other, ..MountOptions::default() };
             fuse::mount_filesystem(&live, &dir, &options).expect("a mount")
         };
-        Self { root, pool, stop, txg_thread: Some(writing), mount: Some(mounted), no_io_uring }
+        let txg_thread = Some(writing);
+        Self { root, pool, fs: live, stop, txg_thread, mount: Some(mounted), no_io_uring }
     }
 
     pub(crate) fn create(name: &str) -> Self {

@@ -5,6 +5,7 @@
 //! own. What is changed is so for everybody at once, and on the drives after [`FileSystem::fsync`], or
 //! when the pool's next group is written.
 
+mod announce;
 mod dir_versions;
 mod open_dir;
 mod open_file;
@@ -21,6 +22,8 @@ use engine::pool::{OpenFileSystem, Pool, Snapdir, Snapshot};
 use parking_lot::{RwLock, RwLockReadGuard};
 use units::ObjectId;
 
+use crate::changes::ChangeBus;
+use crate::clock::ChangeClock;
 use crate::prefetch::PrefetchWorkers;
 use crate::vnode::{DatasetIndex, Vnode};
 use crate::{Attributes, Error, Reason, Result, control_dir};
@@ -34,7 +37,7 @@ pub use write::{Credentials, NewInode};
 
 /// A file system that can be written. Cheap to clone.
 #[derive(Clone)]
-pub struct FileSystem(Arc<Inner>);
+pub struct FileSystem(Arc<Inner>, crate::DoorId);
 
 struct Inner {
     pool: Pool,
@@ -47,7 +50,8 @@ struct Inner {
     /// How often a file was given capabilities; the first time is 1.
     capability_version: AtomicU64,
     prefetch_workers: PrefetchWorkers,
-    clock: Box<dyn Fn() -> Time + Send + Sync>,
+    clock: ChangeClock,
+    changes: Arc<ChangeBus>,
     /// Nothing is noted of who reads.
     is_read_only: AtomicBool,
 }
@@ -69,7 +73,7 @@ impl FileSystem {
         now: impl Fn() -> Time + Send + Sync + 'static,
     ) -> Result<Self> {
         let files = held.filesystem(dataset)?;
-        Ok(Self(Arc::new(Inner {
+        let inner = Arc::new(Inner {
             pool: held.clone(),
             dataset: dataset.to_owned(),
             files: RwLock::new(files),
@@ -78,9 +82,22 @@ impl FileSystem {
             dir_versions: DirVersions::default(),
             capability_version: AtomicU64::new(1),
             prefetch_workers: PrefetchWorkers::new(),
-            clock: Box::new(now),
+            clock: ChangeClock::new(now),
+            changes: Arc::default(),
             is_read_only: AtomicBool::new(false),
-        })))
+        });
+        Ok(Self(inner, crate::DoorId::INTERNAL))
+    }
+
+    /// The same, used by a door.
+    #[must_use]
+    pub fn with_door(&self, door: crate::DoorId) -> Self {
+        Self(Arc::clone(&self.0), door)
+    }
+
+    /// The bus of its changes.
+    pub fn changes(&self) -> &Arc<ChangeBus> {
+        &self.0.changes
     }
 
     /// Its full name.
@@ -120,7 +137,7 @@ impl FileSystem {
 
     /// The time, as the one who opened this tells it.
     pub fn now(&self) -> Time {
-        (self.0.clock)()
+        self.0.clock.now()
     }
 
     /// Whether who reads here leaves no trace, as where it is mounted to be read only.

@@ -8,6 +8,7 @@ use engine::pool::{
 };
 
 use super::{FileSystem, HEAD, OpenFile, file_attributes, volumes};
+use crate::changes::ChangeKind;
 use crate::{Attributes, Error, FileType, Reason, Result, control_dir};
 
 /// Who asks for a change.
@@ -47,7 +48,7 @@ impl FileSystem {
         engine::pool::Credentials {
             uid: by.uid,
             gid: by.gid,
-            now: self.now(),
+            now: self.0.clock.next_change(),
             has_cap_fsetid: by.has_cap_fsetid,
         }
     }
@@ -78,8 +79,11 @@ impl FileSystem {
         let NewInode { kind, mode, umask, rdev: device, target } = *new;
         let new = engine::pool::NewInode { kind, mode, umask, rdev: device, target };
         let object = Self::writable_object(dir)?;
-        let make = || self.0.files().create(&self.timed_credentials(by), object, name, &new);
-        file_attributes(HEAD, &self.0.dir_versions.bump_after(&[dir], make)?)
+        let by = self.timed_credentials(by);
+        let make = || self.0.files().create(&by, object, name, &new);
+        let made = self.0.dir_versions.bump_after(&[dir], make);
+        self.announce(by.now, dir, ChangeKind::EntryAdded { name: name.to_vec() });
+        file_attributes(HEAD, &made?)
     }
 
     /// Makes a file without a name, which goes when it is closed unless it was given one.
@@ -107,8 +111,12 @@ impl FileSystem {
     ) -> Result<Attributes> {
         self.check_not_control(dir, name)?;
         let (object, to) = (Self::writable_object(file)?, Self::writable_object(dir)?);
-        let link = || self.0.files().link(&self.timed_credentials(by), object, to, name);
-        self.0.dir_versions.bump_after(&[dir], link)?;
+        let by = self.timed_credentials(by);
+        let link = || self.0.files().link(&by, object, to, name);
+        let linked = self.0.dir_versions.bump_after(&[dir], link);
+        self.announce(by.now, dir, ChangeKind::EntryAdded { name: name.to_vec() });
+        self.announce(by.now, file, ChangeKind::Attributes);
+        linked?;
         self.attributes(file)
     }
 
@@ -116,16 +124,30 @@ impl FileSystem {
     pub fn unlink(&self, by: Credentials, dir: u64, name: &[u8]) -> Result<()> {
         self.check_not_control(dir, name)?;
         let object = Self::writable_object(dir)?;
-        let unlink = || self.0.files().unlink(&self.timed_credentials(by), object, name);
-        Ok(self.0.dir_versions.bump_after(&[dir], unlink)?)
+        let by = self.timed_credentials(by);
+        let found = self.named_ino(dir, name);
+        let unlink = || self.0.files().unlink(&by, object, name);
+        let done = self.0.dir_versions.bump_after(&[dir], unlink);
+        self.announce(by.now, dir, ChangeKind::EntryRemoved { name: name.to_vec() });
+        if let Some(found) = found {
+            self.announce(by.now, found, ChangeKind::Attributes);
+        }
+        Ok(done?)
     }
 
     /// Removes a directory, which must be empty.
     pub fn rmdir(&self, by: Credentials, dir: u64, name: &[u8]) -> Result<()> {
         self.check_not_control(dir, name)?;
         let object = Self::writable_object(dir)?;
-        let rmdir = || self.0.files().rmdir(&self.timed_credentials(by), object, name);
-        Ok(self.0.dir_versions.bump_after(&[dir], rmdir)?)
+        let by = self.timed_credentials(by);
+        let found = self.named_ino(dir, name);
+        let rmdir = || self.0.files().rmdir(&by, object, name);
+        let done = self.0.dir_versions.bump_after(&[dir], rmdir);
+        self.announce(by.now, dir, ChangeKind::EntryRemoved { name: name.to_vec() });
+        if let Some(found) = found {
+            self.announce(by.now, found, ChangeKind::Attributes);
+        }
+        Ok(done?)
     }
 
     /// Moves a name.
@@ -139,10 +161,23 @@ impl FileSystem {
         self.check_not_control(from_dir, from)?;
         self.check_not_control(to_dir, to)?;
         let dirs = [from_dir, to_dir];
+        let found = [self.named_ino(from_dir, from), self.named_ino(to_dir, to)];
         let (from_dir, to_dir) = (Self::writable_object(from_dir)?, Self::writable_object(to_dir)?);
         let how = RenameRequest { from_dir, from, to_dir, to, mode: kind };
-        let rename = || self.0.files().rename(&self.timed_credentials(by), &how);
-        Ok(self.0.dir_versions.bump_after(&dirs, rename)?)
+        let by = self.timed_credentials(by);
+        let rename = || self.0.files().rename(&by, &how);
+        let done = self.0.dir_versions.bump_after(&dirs, rename);
+        let (name, to_dir, to_name) = (from.to_vec(), dirs[1], to.to_vec());
+        let moved = if kind == RenameMode::Exchange {
+            ChangeKind::EntriesExchanged { name, to_dir, to_name }
+        } else {
+            ChangeKind::EntryRenamed { name, to_dir, to_name }
+        };
+        self.announce(by.now, dirs[0], moved);
+        for ino in found.into_iter().flatten() {
+            self.announce(by.now, ino, ChangeKind::Attributes);
+        }
+        Ok(done?)
     }
 
     /// Sets attributes of a file.
@@ -163,11 +198,11 @@ impl FileSystem {
                 Err(Error::Refused { reason: Reason::NotPermitted })
             };
         }
-        self.0.files().set_attributes(
-            &self.timed_credentials(by),
-            Self::writable_object(file)?,
-            set,
-        )?;
+        let by = self.timed_credentials(by);
+        let done = self.0.files().set_attributes(&by, Self::writable_object(file)?, set);
+        let kind = if set.size.is_some() { ChangeKind::Data } else { ChangeKind::Attributes };
+        self.announce(by.now, file, kind);
+        done?;
         self.attributes(file)
     }
 
@@ -176,12 +211,10 @@ impl FileSystem {
         if let (Some(volume), WriteOffset::At(offset)) = (self.find_volume(file)?, at) {
             return volumes::write_volume(&volume, offset, bytes);
         }
-        self.0.files().write(
-            &self.timed_credentials(by),
-            Self::writable_object(file)?,
-            at,
-            bytes,
-        )?;
+        let by = self.timed_credentials(by);
+        let done = self.0.files().write(&by, Self::writable_object(file)?, at, bytes);
+        self.announce(by.now, file, ChangeKind::Data);
+        done?;
         Ok(())
     }
 
@@ -191,11 +224,10 @@ impl FileSystem {
             let range = range.start.min(volume.size())..range.end.min(volume.size());
             return Ok(volume.write_zeros(range)?);
         }
-        Ok(self.0.files().punch_hole(
-            &self.timed_credentials(by),
-            Self::writable_object(file)?,
-            range,
-        )?)
+        let by = self.timed_credentials(by);
+        let done = self.0.files().punch_hole(&by, Self::writable_object(file)?, range);
+        self.announce(by.now, file, ChangeKind::Data);
+        Ok(done?)
     }
 
     /// Refuses a stretch that there is no room for, with a tenth to spare, as OpenZFS does: nothing can
@@ -216,11 +248,10 @@ impl FileSystem {
             let fits = range.end <= volume.size();
             return if fits { Ok(()) } else { Err(Error::Refused { reason: Reason::NoSpace }) };
         }
-        Ok(self.0.files().extend(
-            &self.timed_credentials(by),
-            Self::writable_object(file)?,
-            range.end,
-        )?)
+        let by = self.timed_credentials(by);
+        let done = self.0.files().extend(&by, Self::writable_object(file)?, range.end);
+        self.announce(by.now, file, ChangeKind::Data);
+        Ok(done?)
     }
 
     /// Shares the blocks of a stretch, as far as that goes from its beginning.
@@ -242,7 +273,10 @@ impl FileSystem {
             target_offset: at,
             length,
         };
-        Ok(self.0.files().clone_blocks(&self.timed_credentials(by), &stretch)?)
+        let by = self.timed_credentials(by);
+        let done = self.0.files().clone_blocks(&by, &stretch);
+        self.announce(by.now, to.get(), ChangeKind::Data);
+        Ok(done?)
     }
 
     /// Copies bytes from file to file; gives how many, fewer than asked for at the end.
@@ -281,7 +315,9 @@ impl FileSystem {
         mode: XattrMode,
     ) -> Result<()> {
         let object = Self::writable_object(file)?;
-        let set = self.0.files().set_xattr(&self.timed_credentials(by), object, name, value, mode);
+        let by = self.timed_credentials(by);
+        let set = self.0.files().set_xattr(&by, object, name, value, mode);
+        self.announce(by.now, file, ChangeKind::Attributes);
         if name == CAPABILITY_XATTR && value.is_some() {
             // whatever is said to have come of it: it may have been done all the same
             self.0.capability_version.fetch_add(1, Ordering::AcqRel);
