@@ -19,7 +19,9 @@
 //! mount has handled its change.
 //!
 //! A page that a program has changed by a mapping is written out as a whole. If another door has changed other bytes
-//! of the same page, the program's page wins, as with any network file system.
+//! of the same page, the program's page wins, as with any network file system. And a mapping writes nothing beyond the
+//! end of file that the kernel knows: a program that expects another door to have extended the file asks for its
+//! size first (fstat), as it must with any file that others extend.
 //!
 //! The thread starts with the first change of another door, so that an idle mount has none. After lost changes a
 //! directory's name is expired rather than dropped, as a file system may be mounted on it. What the kernel still

@@ -18,8 +18,8 @@ use crate::mounted_pool::Random;
 /// One change. Files are called f, symbolic links s, directories d, so that none becomes another.
 #[derive(Clone, PartialEq, Debug)]
 pub(crate) enum Step {
-    Write { path: String, at: u64, bytes: Vec<u8> },
-    Append { path: String, bytes: Vec<u8> },
+    Write { path: String, at: u64, fill: Fill },
+    Append { path: String, fill: Fill },
     Truncate { path: String, size: u64 },
     Punch { path: String, at: u64, length: u64 },
     Chmod { path: String, mode: u32 },
@@ -31,6 +31,19 @@ pub(crate) enum Step {
     Rmdir { path: String },
     Rename { path: String, to: String },
     Exchange { path: String, to: String },
+}
+
+/// Bytes to be written, all the same.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub(crate) struct Fill {
+    byte: u8,
+    length: usize,
+}
+
+impl Fill {
+    fn bytes(self) -> Vec<u8> {
+        vec![self.byte; self.length]
+    }
 }
 
 const DIRS: [&str; 6] = ["", "a/", "b/", "a/c/", "d0/", "a/d1/"];
@@ -69,10 +82,11 @@ impl Step {
         let (path, to) = (name(), name());
         let (at, length) = (random.next_below(40_000), random.next_below(9000) + 1);
         let fill = u8::try_from(random.next_below(255) + 1).unwrap();
-        let bytes = vec![fill; usize::try_from(length).unwrap()];
+        let (byte, fill_length) = (fill, usize::try_from(length).unwrap());
+        let data = Fill { byte, length: fill_length };
         match what {
-            0..=2 => Self::Write { path, at, bytes },
-            3 => Self::Append { path, bytes },
+            0..=2 => Self::Write { path, at, fill: data },
+            3 => Self::Append { path, fill: data },
             4 => Self::Truncate { path, size: at },
             5 => Self::Punch { path, at, length: length * 4 },
             6 => Self::Chmod { path, mode: 0o600 | u32::from(fill) & 0o177 },
@@ -111,12 +125,12 @@ impl Step {
         let path = root.join(self.path());
         let open = || OpenOptions::new().read(true).write(true).open(&path);
         match self {
-            Self::Write { at, bytes, .. } => {
+            Self::Write { at, fill, .. } => {
                 let how = OpenOptions::new().create(true).truncate(false).write(true).clone();
-                how.open(&path)?.write_all_at(bytes, *at)
+                how.open(&path)?.write_all_at(&fill.bytes(), *at)
             }
-            Self::Append { bytes, .. } => {
-                OpenOptions::new().append(true).open(&path)?.write_all(bytes)
+            Self::Append { fill, .. } => {
+                OpenOptions::new().append(true).open(&path)?.write_all(&fill.bytes())
             }
             Self::Truncate { size, .. } => open()?.set_len(*size),
             Self::Punch { at, length, .. } => {
@@ -194,15 +208,15 @@ impl InProcess {
     pub(crate) fn apply(&self, step: &Step) -> Result<()> {
         let none = SetAttributes::default();
         match step {
-            Step::Write { path, at, bytes } => {
+            Step::Write { path, at, fill } => {
                 let file = match self.find(path) {
                     Err(Error::NotFound) => self.create(path, FileType::File, b"")?,
                     found => found?,
                 };
-                self.fs.write(ROOT, file, WriteOffset::At(*at), bytes)
+                self.fs.write(ROOT, file, WriteOffset::At(*at), &fill.bytes())
             }
-            Step::Append { path, bytes } => {
-                self.fs.write(ROOT, self.find(path)?, WriteOffset::End, bytes)
+            Step::Append { path, fill } => {
+                self.fs.write(ROOT, self.find(path)?, WriteOffset::End, &fill.bytes())
             }
             Step::Truncate { path, size } => {
                 self.set(path, &SetAttributes { size: Some(*size), ..none })
@@ -287,13 +301,10 @@ impl InProcess {
     /// Changes things by the mount's own door, so that the mount is not told, and then that changes were lost.
     pub(crate) fn change_unheard(&self, mount: DoorId) {
         let unheard = Self { fs: self.fs.with_door(mount), door: self.door };
-        let write = |path: &str, bytes: &[u8]| {
-            let path = path.to_owned();
-            unheard.apply(&Step::Write { path, at: 0, bytes: bytes.to_vec() }).unwrap();
-        };
-        write("f0", b"other");
-        write("a/c/f2", b"longer than it was");
-        write("a/new", b"new");
+        for (path, length) in [("f0", 5), ("a/c/f2", 100), ("a/new", 3)] {
+            let (path, fill) = (path.to_owned(), Fill { byte: b'n', length });
+            unheard.apply(&Step::Write { path, at: 0, fill }).unwrap();
+        }
         unheard.apply(&Step::Unlink { path: "a/f1".to_owned() }).unwrap();
         self.fs.changes().publish_overflow(self.door);
         self.wait_until_handled(Instant::now() + std::time::Duration::from_secs(30));
