@@ -5,12 +5,14 @@
 //! (`number.rs`) and [`Attributes`]; a directory has a [`TreeDir`] that goes on where it stopped;
 //! a file or volume has a [`FileReader`] that reads ahead. A tree is never written.
 //!
-//! [`FileSystem`] is one file system of a held pool, to be read and written, with `.zfs/snapshot`.
+//! [`PoolFileSystem`] is one file system of a held pool, to be read and written, with `.zfs/snapshot`.
 //!
 //! Nothing here knows of a protocol, a socket or the kernel.
 #![forbid(unsafe_code)]
 
 mod attributes;
+mod context;
+mod contract;
 mod control_dir;
 mod entry_batch;
 mod error;
@@ -24,13 +26,11 @@ mod tree_dataset;
 mod tree_dir;
 mod vnode;
 
-pub use attributes::Attributes;
-pub use engine::files::{DatasetSpace, FileType, Reason, Time};
-pub use engine::pool::{RenameMode, SetAttributes, WriteOffset, XattrMode};
+pub use context::{AccessChecks, Context, DoorId, Waiter};
+pub use contract::{AllocateMode, CreateMode, FileOffset, FileSystem, Limits, Opened};
+pub use engine::files::{DatasetSpace, Reason};
 pub use error::{Error, Result};
-pub use filesystem::{
-    Credentials, FileSystem, Invalidation, NewInode, OpenDir, OpenFile, UnlinkedHold,
-};
+pub use filesystem::{Invalidation, OpenDir, OpenFile, PoolFileSystem, UnlinkedHold};
 pub use reader::FileReader;
 pub use tree::DatasetTree;
 pub use tree_dir::{DirEntry, TreeDir};

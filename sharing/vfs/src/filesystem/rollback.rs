@@ -4,8 +4,9 @@
 use std::collections::BTreeMap;
 
 use engine::files::{ChangedObject, FileSystemReader, ObjectKind};
+use posix::Ino;
 
-use super::{FileSystem, HEAD};
+use super::{HEAD, PoolFileSystem};
 use crate::vnode::Vnode;
 use crate::{Error, Result};
 
@@ -13,17 +14,17 @@ use crate::{Error, Result};
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Invalidation {
     /// A file of any kind, or one that is no more.
-    Inode(u64),
+    Inode(Ino),
     /// What a name names, if anything.
     Entry {
         /// The directory's number.
-        dir: u64,
+        dir: Ino,
         /// The name.
         name: Vec<u8>,
     },
 }
 
-impl FileSystem {
+impl PoolFileSystem {
     /// What will be another when the file system is what `snapshot`, one of its own by its full name,
     /// has. Nobody may change it meanwhile.
     ///
@@ -66,7 +67,7 @@ fn push_invalidations(
     if let (Some(was), Some(will_be)) = (before.generation()?, after.generation()?)
         && was != will_be
     {
-        return Err(Error::InoReused { ino: one.id });
+        return Err(Error::InoReused { ino: Ino::new(one.id) });
     }
     let Some(number) = Vnode::File(HEAD, one.id).ino() else { return Ok(()) };
     changed.push(Invalidation::Inode(number));

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use dsl::KeyStatus;
 use ondisk::version;
-use ondisk::znode::Time;
+use posix::Time;
 use spa::{Owned, Set};
 use txg::Tx;
 use units::{ObjectId, ObjsetId};
