@@ -184,6 +184,7 @@ pub enum Request<'a> {
         output_size: u32,
     },
     Fallocate {
+        handle: u64,
         offset: u64,
         length: u64,
         mode: i32,
@@ -196,7 +197,7 @@ pub enum Request<'a> {
     CopyFileRange {
         handle: u64,
         offset: u64,
-        out_nodeid: u64,
+        out_handle: u64,
         out_offset: u64,
         length: u64,
         has_64bit_reply: bool,
@@ -399,23 +400,23 @@ impl<'a> Request<'a> {
             opcode::FSYNC => Self::Fsync,
             opcode::FSYNCDIR => Self::Fsyncdir,
             opcode::FALLOCATE => {
-                body.skip(8)?;
-                let (offset, length) = (body.u64()?, body.u64()?);
-                Self::Fallocate { offset, length, mode: body.i32()? }
+                let (handle, offset, length) = (body.u64()?, body.u64()?, body.u64()?);
+                Self::Fallocate { handle, offset, length, mode: body.i32()? }
             }
             opcode::LSEEK => {
                 let (handle, offset) = (body.u64()?, body.u64()?.cast_signed());
                 Self::Lseek { handle, offset, whence: body.i32()? }
             }
             opcode::COPY_FILE_RANGE | opcode::COPY_FILE_RANGE_64 => {
-                let (handle, offset, file) = (body.u64()?, body.u64()?, body.u64()?);
+                let (handle, offset) = (body.u64()?, body.u64()?);
                 body.skip(8)?;
+                let out_handle = body.u64()?;
                 let (to, length) = (body.u64()?, body.u64()?);
                 let is_long = code == opcode::COPY_FILE_RANGE_64;
                 Self::CopyFileRange {
                     handle,
                     offset,
-                    out_nodeid: file,
+                    out_handle,
                     out_offset: to,
                     length,
                     has_64bit_reply: is_long,

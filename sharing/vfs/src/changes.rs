@@ -17,6 +17,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Instant;
 
 use parking_lot::{Condvar, Mutex, RwLock};
+use posix::Ino;
 
 use crate::DoorId;
 
@@ -42,7 +43,7 @@ pub enum ChangeKind {
         /// The old name.
         name: Vec<u8>,
         /// Inode number of the directory that has it now.
-        to_dir: u64,
+        to_dir: Ino,
         /// The new name.
         to_name: Vec<u8>,
     },
@@ -51,7 +52,7 @@ pub enum ChangeKind {
         /// The name in this directory.
         name: Vec<u8>,
         /// Inode number of the other directory.
-        to_dir: u64,
+        to_dir: Ino,
         /// The name there.
         to_name: Vec<u8>,
     },
@@ -61,10 +62,10 @@ pub enum ChangeKind {
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Change {
     /// Inode number of the file or directory.
-    pub ino: u64,
+    pub ino: Ino,
     /// What changed.
     pub kind: ChangeKind,
-    /// The version that the change gave to the file (see [`crate::Attributes::version`]).
+    /// The version that the change gave to the file (see [`crate::change_version`]).
     pub version: u64,
     /// The door by which the change came.
     pub door: DoorId,
@@ -286,6 +287,7 @@ mod tests {
     use std::sync::atomic::{AtomicUsize, Ordering};
     use std::time::{Duration, Instant};
 
+    use posix::Ino;
     use proptest::prelude::*;
 
     use super::{Change, ChangeBus, ChangeKind};
@@ -294,7 +296,7 @@ mod tests {
     const CAPACITY: usize = 4;
 
     fn change(ino: u64, version: u64, door: DoorId) -> Change {
-        Change { ino, kind: ChangeKind::Data, version, door }
+        Change { ino: Ino::new(ino), kind: ChangeKind::Data, version, door }
     }
 
     fn soon() -> Instant {
@@ -328,7 +330,7 @@ mod tests {
                 }
                 for change in batch.changes {
                     prop_assert_eq!(change.door, doors[1]);
-                    known[usize::try_from(change.ino).unwrap()] = None;
+                    known[usize::try_from(change.ino.get()).unwrap()] = None;
                 }
                 for (known, truth) in known.iter_mut().zip(truth) {
                     prop_assert_eq!(known.unwrap_or(truth), truth);
@@ -343,7 +345,9 @@ mod tests {
         let (bus, door) = (Arc::new(ChangeBus::default()), DoorId::new_unique());
         let woken = Arc::new(AtomicUsize::new(0));
         let count = Arc::clone(&woken);
-        let wake = move || drop(count.fetch_add(1, Ordering::SeqCst));
+        let wake = move || {
+            count.fetch_add(1, Ordering::SeqCst);
+        };
         let subscription = bus.subscribe(door, CAPACITY, wake);
         let closer = subscription.closer();
         bus.publish(&change(1, 1, DoorId::INTERNAL));

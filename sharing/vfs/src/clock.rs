@@ -11,7 +11,7 @@
 
 use std::sync::atomic::{AtomicI64, Ordering};
 
-use engine::files::Time;
+use posix::Time;
 
 /// A source of times that are never given twice.
 pub(crate) struct ChangeClock {
@@ -64,7 +64,7 @@ fn from_nanoseconds(all: i64) -> Time {
 }
 
 /// The version of a file that was last changed at that time: NFSv4's change attribute.
-pub(crate) fn version_of(ctime: Time) -> u64 {
+pub fn change_version(ctime: Time) -> u64 {
     // equal only for equal times as far as nanoseconds since 1970 fit 64 bits; so times after 2554 repeat
     let whole = ctime.seconds.wrapping_mul(NANOSECONDS);
     whole.wrapping_add(ctime.nanoseconds.into()).cast_unsigned()
@@ -77,7 +77,7 @@ mod tests {
     use parking_lot::Mutex;
     use proptest::prelude::*;
 
-    use super::{ChangeClock, Time, version_of};
+    use super::{ChangeClock, Time, change_version};
 
     proptest! {
         #[test]
@@ -104,7 +104,7 @@ mod tests {
                     prop_assert_ne!(given, last);
                     let back = last.total_nanoseconds() - now_is.total_nanoseconds();
                     prop_assert!(given > last || back > 1_000_000_000);
-                    prop_assert_eq!(given > last, version_of(given) > version_of(last));
+                    prop_assert_eq!(given > last, change_version(given) > change_version(last));
                 }
                 last = Some(given);
             }

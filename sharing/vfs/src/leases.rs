@@ -25,6 +25,7 @@ use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering::SeqCst};
 use std::time::{Duration, Instant};
 
 use parking_lot::{Condvar, Mutex, MutexGuard};
+use posix::Ino;
 
 use crate::ClientId;
 
@@ -95,7 +96,7 @@ pub enum LeaseEvent {
     /// The client must write back what it caches and answer by [`LeaseTable::downgrade`] to `keep` or less.
     Recall {
         /// The file.
-        ino: u64,
+        ino: Ino,
         /// The lease.
         lease: LeaseId,
         /// The rights that the client may keep.
@@ -105,7 +106,7 @@ pub enum LeaseEvent {
     /// write back is refused.
     Revoked {
         /// The file.
-        ino: u64,
+        ino: Ino,
         /// The lease.
         lease: LeaseId,
         /// The rights that are left.
@@ -135,7 +136,7 @@ pub struct LeaseTable {
 
 #[derive(Default)]
 struct Leases {
-    files: HashMap<u64, Vec<Lease>>,
+    files: HashMap<Ino, Vec<Lease>>,
     next: u64,
 }
 
@@ -193,15 +194,15 @@ impl LeaseTable {
         Self { leases, changed, count, underway, revoke_after }
     }
 
-    fn counter(&self, ino: u64) -> Option<&AtomicU32> {
-        self.underway.get(usize::try_from(ino).ok()? % COUNTERS)
+    fn counter(&self, ino: Ino) -> Option<&AtomicU32> {
+        self.underway.get(usize::try_from(ino.get()).ok()? % COUNTERS)
     }
 
     /// Grants a lease, or none: another client has rights that conflict, or changes the file just now. The caller
     /// checks afterwards that nobody else has the file open in a way that conflicts, and releases the lease if so.
     pub fn grant(
         &self,
-        ino: u64,
+        ino: Ino,
         holder: LeaseHolder,
         rights: LeaseRights,
         callback: LeaseCallback,
@@ -231,7 +232,7 @@ impl LeaseTable {
     }
 
     /// A client gives rights back: it keeps `rights` at most.
-    pub fn downgrade(&self, ino: u64, id: LeaseId, rights: LeaseRights) {
+    pub fn downgrade(&self, ino: Ino, id: LeaseId, rights: LeaseRights) {
         let mut leases = self.leases.lock();
         let of_file = leases.files.get_mut(&ino).into_iter().flatten();
         for lease in of_file.filter(|lease| lease.id == id) {
@@ -244,14 +245,14 @@ impl LeaseTable {
     }
 
     /// A client gives a lease back.
-    pub fn release(&self, ino: u64, id: LeaseId) {
+    pub fn release(&self, ino: Ino, id: LeaseId) {
         self.downgrade(ino, id, LeaseRights::NONE);
     }
 
     /// Removes all leases of a client that is gone.
     pub fn release_client(&self, client: ClientId) {
         let mut leases = self.leases.lock();
-        let inos: Vec<u64> = leases.files.keys().copied().collect();
+        let inos: Vec<Ino> = leases.files.keys().copied().collect();
         for ino in inos {
             self.remove_where(&mut leases, ino, |lease| lease.holder.client == client);
         }
@@ -259,10 +260,25 @@ impl LeaseTable {
     }
 
     /// The rights that a lease has now; none after it is gone.
-    pub fn rights(&self, ino: u64, id: LeaseId) -> LeaseRights {
+    pub fn rights(&self, ino: Ino, id: LeaseId) -> LeaseRights {
         let leases = self.leases.lock();
         let mut of_file = leases.files.get(&ino).into_iter().flatten();
         of_file.find(|lease| lease.id == id).map_or(LeaseRights::NONE, |lease| lease.rights)
+    }
+
+    /// Whether there are no leases at all.
+    pub fn is_empty(&self) -> bool {
+        self.count.load(SeqCst) == 0
+    }
+
+    /// Whether an operation would have to wait.
+    pub fn has_conflict(&self, ino: Ino, by: LeaseHolder, action: LeaseAction) -> bool {
+        if self.is_empty() {
+            return false;
+        }
+        let leases = self.leases.lock();
+        let mut of_file = leases.files.get(&ino).into_iter().flatten();
+        of_file.any(|lease| lease.conflicts_with(action, by))
     }
 
     /// Begins an operation: recalls the rights of others that it conflicts with and waits for them, at most until
@@ -273,7 +289,7 @@ impl LeaseTable {
     /// [`RecallPending`]: the deadline passed. The recall goes on, so that the operation can be tried again.
     pub fn begin(
         &self,
-        ino: u64,
+        ino: Ino,
         by: LeaseHolder,
         action: LeaseAction,
         deadline: Option<Instant>,
@@ -292,7 +308,7 @@ impl LeaseTable {
 
     fn recall(
         &self,
-        ino: u64,
+        ino: Ino,
         by: LeaseHolder,
         action: LeaseAction,
         deadline: Option<Instant>,
@@ -320,7 +336,7 @@ impl LeaseTable {
     fn next_revocation(
         &self,
         leases: &Leases,
-        ino: u64,
+        ino: Ino,
         by: LeaseHolder,
         action: LeaseAction,
     ) -> Option<Instant> {
@@ -347,7 +363,7 @@ impl LeaseTable {
     fn revoke(
         &self,
         leases: &mut Leases,
-        ino: u64,
+        ino: Ino,
         by: LeaseHolder,
         action: LeaseAction,
     ) -> Vec<(LeaseCallback, LeaseEvent)> {
@@ -366,7 +382,7 @@ impl LeaseTable {
         events
     }
 
-    fn remove_where(&self, leases: &mut Leases, ino: u64, is_gone: impl Fn(&Lease) -> bool) {
+    fn remove_where(&self, leases: &mut Leases, ino: Ino, is_gone: impl Fn(&Lease) -> bool) {
         let Some(of_file) = leases.files.get_mut(&ino) else { return };
         let before = of_file.len();
         of_file.retain(|lease| !is_gone(lease));
@@ -380,7 +396,7 @@ impl LeaseTable {
 /// Marks the leases in the way of an operation as recalled; returns the messages that are not sent yet.
 fn start_recalls(
     leases: &mut Leases,
-    ino: u64,
+    ino: Ino,
     by: LeaseHolder,
     action: LeaseAction,
 ) -> Vec<(LeaseCallback, LeaseEvent)> {

@@ -17,6 +17,7 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use std::ops::Range;
 
 use parking_lot::Mutex;
+use posix::Ino;
 
 use crate::ClientId;
 
@@ -94,7 +95,7 @@ pub struct LockTable(Mutex<Tables>);
 
 #[derive(Default)]
 struct Tables {
-    files: HashMap<u64, FileLocks>,
+    files: HashMap<Ino, FileLocks>,
     next_wait: u64,
 }
 
@@ -122,7 +123,7 @@ type EndedWaits = Vec<(WaitCallback, WaitEnd)>;
 
 impl LockTable {
     /// Locks bytes of a file at once, or says which lock is in the way.
-    pub fn try_lock(&self, ino: u64, lock: &ByteLock) -> Result<(), LockError> {
+    pub fn try_lock(&self, ino: Ino, lock: &ByteLock) -> Result<(), LockError> {
         check_range(lock)?;
         let ended = {
             let mut tables = self.0.lock();
@@ -138,7 +139,7 @@ impl LockTable {
     /// Locks bytes of a file at once or later. `callback` is called only if the request has to wait.
     pub fn lock_or_wait(
         &self,
-        ino: u64,
+        ino: Ino,
         lock: &ByteLock,
         callback: WaitCallback,
     ) -> Result<LockState, LockError> {
@@ -155,7 +156,7 @@ impl LockTable {
     }
 
     /// Ends a wait without a call of its callback. False: the wait has ended already.
-    pub fn cancel_wait(&self, ino: u64, wait: WaitId) -> bool {
+    pub fn cancel_wait(&self, ino: Ino, wait: WaitId) -> bool {
         let mut tables = self.0.lock();
         let Some(file) = tables.files.get_mut(&ino) else { return false };
         let Some(at) = file.waiting.iter().position(|waiter| waiter.id == wait) else {
@@ -170,7 +171,7 @@ impl LockTable {
     }
 
     /// Unlocks bytes of a file.
-    pub fn unlock(&self, ino: u64, owner: LockOwner, range: &Range<u64>) {
+    pub fn unlock(&self, ino: Ino, owner: LockOwner, range: &Range<u64>) {
         self.release(Some(ino), |held, locks| {
             if held == owner {
                 locks.remove_range(range);
@@ -179,7 +180,7 @@ impl LockTable {
     }
 
     /// Unlocks everything that an owner has locked in a file, as close(2) does. Its waits go on.
-    pub fn release_file(&self, ino: u64, owner: LockOwner) {
+    pub fn release_file(&self, ino: Ino, owner: LockOwner) {
         self.unlock(ino, owner, &(0..u64::MAX));
     }
 
@@ -194,12 +195,12 @@ impl LockTable {
     }
 
     /// A lock of another owner that a request would conflict with.
-    pub fn find_conflict(&self, ino: u64, lock: &ByteLock) -> Option<ByteLock> {
+    pub fn find_conflict(&self, ino: Ino, lock: &ByteLock) -> Option<ByteLock> {
         self.0.lock().find_conflict(ino, lock)
     }
 
     /// All locks that are held in a file, by owner and first byte.
-    pub fn held_locks(&self, ino: u64) -> Vec<ByteLock> {
+    pub fn held_locks(&self, ino: Ino) -> Vec<ByteLock> {
         let tables = self.0.lock();
         let Some(file) = tables.files.get(&ino) else { return Vec::new() };
         let of_owner = |(owner, locks): (&LockOwner, &OwnerLocks)| {
@@ -228,11 +229,11 @@ impl LockTable {
     }
 
     /// Has `work` shorten the locks of owners, in one file or in all, and grants what waited for that.
-    fn release(&self, ino: Option<u64>, work: impl Fn(LockOwner, &mut OwnerLocks)) {
+    fn release(&self, ino: Option<Ino>, work: impl Fn(LockOwner, &mut OwnerLocks)) {
         let ended = {
             let mut tables = self.0.lock();
             let all = || tables.files.keys().copied().collect();
-            let inos: Vec<u64> = ino.map_or_else(all, |ino| vec![ino]);
+            let inos: Vec<Ino> = ino.map_or_else(all, |ino| vec![ino]);
             let mut ended = EndedWaits::new();
             for ino in inos {
                 let Some(file) = tables.files.get_mut(&ino) else { continue };
@@ -257,12 +258,12 @@ fn run_callbacks(ended: EndedWaits) {
 }
 
 impl Tables {
-    fn find_conflict(&self, ino: u64, lock: &ByteLock) -> Option<ByteLock> {
+    fn find_conflict(&self, ino: Ino, lock: &ByteLock) -> Option<ByteLock> {
         self.files.get(&ino)?.conflicts(lock).next()
     }
 
     /// Gives an owner a lock that conflicts with none. A lock that became shared may let others in.
-    fn grant(&mut self, ino: u64, lock: &ByteLock) -> EndedWaits {
+    fn grant(&mut self, ino: Ino, lock: &ByteLock) -> EndedWaits {
         let file = self.files.entry(ino).or_default();
         file.held.entry(lock.owner).or_default().insert(&lock.range, lock.kind);
         file.grant_waiting()
@@ -270,7 +271,7 @@ impl Tables {
 
     fn queue(
         &mut self,
-        ino: u64,
+        ino: Ino,
         lock: &ByteLock,
         callback: WaitCallback,
     ) -> Result<WaitId, LockError> {
@@ -285,12 +286,12 @@ impl Tables {
     }
 
     /// Whether an owner in the way of a request waits, directly or over others, for the requester.
-    fn would_deadlock(&self, ino: u64, lock: &ByteLock) -> bool {
-        let blockers = |ino: u64, lock: &ByteLock| -> Vec<LockOwner> {
+    fn would_deadlock(&self, ino: Ino, lock: &ByteLock) -> bool {
+        let blockers = |ino: Ino, lock: &ByteLock| -> Vec<LockOwner> {
             let conflicts = self.files.get(&ino).into_iter().flat_map(|file| file.conflicts(lock));
             conflicts.map(|conflict| conflict.owner).collect()
         };
-        let mut waits: HashMap<LockOwner, Vec<(u64, &ByteLock)>> = HashMap::new();
+        let mut waits: HashMap<LockOwner, Vec<(Ino, &ByteLock)>> = HashMap::new();
         for (ino, file) in &self.files {
             for waiter in &file.waiting {
                 waits.entry(waiter.lock.owner).or_default().push((*ino, &waiter.lock));
@@ -309,7 +310,7 @@ impl Tables {
         false
     }
 
-    fn remove_if_empty(&mut self, ino: u64) {
+    fn remove_if_empty(&mut self, ino: Ino) {
         if let Some(file) = self.files.get_mut(&ino) {
             file.held.retain(|_, locks| !locks.0.is_empty());
             if file.held.is_empty() && file.waiting.is_empty() {

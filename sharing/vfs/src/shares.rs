@@ -10,8 +10,9 @@
 use std::collections::HashMap;
 
 use parking_lot::Mutex;
+use posix::Ino;
 
-use crate::ClientId;
+use crate::{ClientId, LeaseHolder};
 
 /// Kinds of access to an open file: a set.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
@@ -42,8 +43,8 @@ impl Access {
 /// How a client has a file open.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ShareMode {
-    /// The client.
-    pub client: ClientId,
+    /// The client, and the key of the lease that its open belongs to.
+    pub holder: LeaseHolder,
     /// What the client does.
     pub access: Access,
     /// What others may not do meanwhile.
@@ -68,7 +69,7 @@ pub struct OpenTable(Mutex<Opens>);
 
 #[derive(Default)]
 struct Opens {
-    files: HashMap<u64, Vec<(OpenId, ShareMode)>>,
+    files: HashMap<Ino, Vec<(OpenId, ShareMode)>>,
     next: u64,
 }
 
@@ -80,7 +81,7 @@ impl ShareMode {
 
 impl OpenTable {
     /// Adds an open of a file, unless it conflicts with another.
-    pub fn open(&self, ino: u64, mode: ShareMode) -> Result<OpenId, ShareConflict> {
+    pub fn open(&self, ino: Ino, mode: ShareMode) -> Result<OpenId, ShareConflict> {
         let mut opens = self.0.lock();
         opens.check(ino, &mode, None)?;
         let id = OpenId(opens.next);
@@ -90,7 +91,7 @@ impl OpenTable {
     }
 
     /// Changes what an open is for: an NFSv4 client opens the same file again, or downgrades.
-    pub fn change(&self, ino: u64, id: OpenId, mode: ShareMode) -> Result<(), ShareConflict> {
+    pub fn change(&self, ino: Ino, id: OpenId, mode: ShareMode) -> Result<(), ShareConflict> {
         let mut opens = self.0.lock();
         opens.check(ino, &mode, Some(id))?;
         let of_file = opens.files.get_mut(&ino).into_iter().flatten();
@@ -99,7 +100,7 @@ impl OpenTable {
     }
 
     /// Removes an open.
-    pub fn close(&self, ino: u64, id: OpenId) {
+    pub fn close(&self, ino: Ino, id: OpenId) {
         let mut opens = self.0.lock();
         if let Some(of_file) = opens.files.get_mut(&ino) {
             of_file.retain(|(other, _)| *other != id);
@@ -112,29 +113,29 @@ impl OpenTable {
     /// Removes all opens of a client that is gone.
     pub fn release_client(&self, client: ClientId) {
         self.0.lock().files.retain(|_, opens| {
-            opens.retain(|(_, mode)| mode.client != client);
+            opens.retain(|(_, mode)| mode.holder.client != client);
             !opens.is_empty()
         });
     }
 
-    /// What all clients but one do with a file they have open.
-    pub fn access_of_others(&self, ino: u64, client: ClientId) -> Access {
+    /// What all but one holder do with a file they have open.
+    pub fn access_of_others(&self, ino: Ino, holder: LeaseHolder) -> Access {
         let opens = self.0.lock();
         let others = opens.files.get(&ino).into_iter().flatten();
-        let others = others.filter(|(_, mode)| mode.client != client);
+        let others = others.filter(|(_, mode)| mode.holder != holder);
         others.fold(Access::NONE, |all, (_, mode)| all.union(mode.access))
     }
 
-    /// Whether any client but one has a file open.
-    pub fn is_open_elsewhere(&self, ino: u64, client: ClientId) -> bool {
+    /// Whether any but one holder has a file open.
+    pub fn is_open_elsewhere(&self, ino: Ino, holder: LeaseHolder) -> bool {
         let opens = self.0.lock();
         let mut others = opens.files.get(&ino).into_iter().flatten();
-        others.any(|(_, mode)| mode.client != client)
+        others.any(|(_, mode)| mode.holder != holder)
     }
 }
 
 impl Opens {
-    fn check(&self, ino: u64, mode: &ShareMode, own: Option<OpenId>) -> Result<(), ShareConflict> {
+    fn check(&self, ino: Ino, mode: &ShareMode, own: Option<OpenId>) -> Result<(), ShareConflict> {
         let others = self.files.get(&ino).into_iter().flatten();
         let mut others = others.filter(|(id, _)| Some(*id) != own);
         match others.find(|(_, other)| mode.conflicts_with(other)) {
@@ -146,14 +147,16 @@ impl Opens {
 
 #[cfg(test)]
 mod tests {
+    use posix::Ino;
     use proptest::prelude::*;
 
     use super::{Access, OpenTable, ShareMode};
-    use crate::{ClientId, DoorId};
+    use crate::{ClientId, DoorId, LeaseHolder};
 
     fn mode((client, access, deny): (u64, u8, u8)) -> ShareMode {
         let client = ClientId { door: DoorId::INTERNAL, client };
-        ShareMode { client, access: Access(access), deny: Access(deny) }
+        let holder = LeaseHolder { client, key: 0 };
+        ShareMode { holder, access: Access(access), deny: Access(deny) }
     }
 
     proptest! {
@@ -163,8 +166,9 @@ mod tests {
         ) {
             let (table, mut held) = (OpenTable::default(), Vec::new());
             for (ino, parts, what) in steps {
+                let ino = Ino::new(ino);
                 let new = mode(parts);
-                let clash = |held: &[(u64, _, ShareMode)], skip| held.iter().any(|(of, id, other)| {
+                let clash = |held: &[(Ino, _, ShareMode)], skip| held.iter().any(|(of, id, other)| {
                     let (one, two) = (&new, other);
                     *of == ino && Some(*id) != skip
                         && (one.access.0 & two.deny.0 != 0 || one.deny.0 & two.access.0 != 0)
@@ -184,8 +188,8 @@ mod tests {
                         }
                     }
                     (2, _) if parts.1 == 0 => {
-                        table.release_client(new.client);
-                        held.retain(|(_, _, other)| other.client != new.client);
+                        table.release_client(new.holder.client);
+                        held.retain(|(_, _, other)| other.holder != new.holder);
                     }
                     _ => match table.open(ino, new) {
                         Ok(id) => {
@@ -198,10 +202,10 @@ mod tests {
                         }
                     },
                 }
-                let others = held.iter().filter(|(of, _, other)| *of == ino && other.client != new.client);
+                let others = held.iter().filter(|(of, _, other)| *of == ino && other.holder != new.holder);
                 let access = others.clone().fold(0, |all, (_, _, other)| all | other.access.0);
-                prop_assert_eq!(table.access_of_others(ino, new.client), Access(access));
-                prop_assert_eq!(table.is_open_elsewhere(ino, new.client), others.count() > 0);
+                prop_assert_eq!(table.access_of_others(ino, new.holder), Access(access));
+                prop_assert_eq!(table.is_open_elsewhere(ino, new.holder), others.count() > 0);
             }
         }
     }

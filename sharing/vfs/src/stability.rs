@@ -17,7 +17,7 @@ pub enum Stability {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Written {
     /// Bytes written.
-    pub count: u64,
+    pub count: usize,
     /// How stable they are: at least what was asked for.
     pub stability: Stability,
 }

@@ -9,7 +9,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use engine::pool::{Environment, Memory, NewPool, NewVdev, Pool, Purpose, Shape, create};
-use vfs::{FileSystem, Time};
+use posix::Time;
+use vfs::PoolFileSystem;
 
 /// Files that a pool is made of, and how many of them are parity.
 pub(crate) const DRIVES: usize = 6;
@@ -107,7 +108,7 @@ pub(crate) fn hold(words: &[String]) -> Result<(), String> {
             seconds: i64::try_from(now().as_secs()).unwrap_or(0),
             nanoseconds: now().subsec_nanos(),
         };
-        let live = FileSystem::open(&held, DATASET, clock).map_err(|why| why.to_string())?;
+        let live = PoolFileSystem::open(&held, DATASET, clock).map_err(|why| why.to_string())?;
         let options = fuse::MountOptions::default();
         let (mut mounted, _) = fuse::mount_filesystem(&live, Path::new(dir), &options)
             .map_err(|why| why.to_string())?;

@@ -11,13 +11,14 @@ use dsl::{Dataset, Owners, PoolFacts, Tree};
 use fixtures::{Key, hex};
 use job::Job;
 use ondisk::object_type::Content;
+use posix::FileType;
 use sha2::{Digest, Sha256};
 use spa::{Candidate, Choice, Options, Pool};
 use units::{Guid, ObjectId, ObjsetId};
 use zap::Zap;
 use zil::Records;
 use zio::Source;
-use zpl::{FileType, Fs, Inode};
+use zpl::{Fs, Inode};
 use zvol::Volume;
 
 use crate::hostile::{Hostile, Plan};

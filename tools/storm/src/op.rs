@@ -3,8 +3,9 @@
 use std::sync::Arc;
 
 use engine::files::{FileType, Time};
-use engine::pool::{
-    CloneRange, Credentials, NewDataset, NewInode, OpenFileSystem, Pool, RenameMode, RenameRequest,
+use engine::pool::{NewDataset, OpenFileSystem, Pool};
+use posix::{
+    ChangeContext, CloneRange, Credentials, NewInode, RenameMode, RenameRequest,
     SetAttributes as Attrs, WriteOffset, XattrMode,
 };
 use units::ObjectId;
@@ -190,9 +191,9 @@ struct Hand {
 }
 
 impl Hand {
-    fn caller(&self) -> Credentials {
+    fn caller(&self) -> ChangeContext {
         let now = Time { seconds: self.now, nanoseconds: 0 };
-        Credentials { uid: OWNER, gid: 100, now, has_cap_fsetid: false }
+        ChangeContext { credentials: Credentials::new(OWNER, 100), now }
     }
 
     fn find(&self, path: &str) -> Result<ObjectId, String> {
@@ -283,7 +284,10 @@ impl Hand {
             Act::Rename { from, to } => {
                 let ((from_dir, from), (to_dir, to)) = (self.place(from)?, self.place(to)?);
                 let kind = RenameMode::Replace;
-                live.rename(&caller, &RenameRequest { from_dir, from, to_dir, to, mode: kind })
+                live.rename(
+                    &caller,
+                    &RenameRequest { from_dir, from_name: from, to_dir, to_name: to, mode: kind },
+                )
             }
             Act::Unlink { path } => {
                 let (dir, name) = self.place(path)?;

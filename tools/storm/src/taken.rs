@@ -11,11 +11,9 @@ use std::sync::Arc;
 use device::{Device, Memory};
 use engine::dataset::DatasetQuery;
 use engine::files::{File, FileSystemReader, FileType, Time};
-use engine::pool::{
-    Credentials, Environment, ImportOptions, OpenFileSystem, Pool, SetAttributes, WriteOffset,
-    import_devices_with,
-};
+use engine::pool::{Environment, ImportOptions, OpenFileSystem, Pool, import_devices_with};
 use engine::{OpenOptions, RescuePool};
+use posix::{ChangeContext, Credentials, SetAttributes, WriteOffset};
 use sim::Storm;
 use units::ObjectId;
 
@@ -276,12 +274,8 @@ fn change(held: &Pool, now: &All, all: bool, seed: u64) -> Result<(), String> {
 }
 
 fn change_one(live: &OpenFileSystem, path: &[u8], way: usize, seed: u64) -> Result<(), String> {
-    let by = Credentials {
-        uid: 0,
-        gid: 0,
-        now: Time { seconds: NOW, nanoseconds: 0 },
-        has_cap_fsetid: false,
-    };
+    let now = Time { seconds: NOW, nanoseconds: 0 };
+    let by = ChangeContext { credentials: Credentials::new(0, 0), now };
     let said = |why: engine::files::Error| format!("{why:?}");
     let find = |path: &[u8]| {
         let found = live.reader().find(path).map_err(said)?;

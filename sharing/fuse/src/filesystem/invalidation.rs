@@ -25,7 +25,7 @@
 //!
 //! The thread starts with the first change of another door, so that an idle mount has none. After lost changes a
 //! directory's name is expired rather than dropped, as a file system may be mounted on it. What the kernel still
-//! knows then is a name that another door removed from a file that has a second name.
+//! knows then is a name that another door removed from a file that is open or has a second name.
 
 use std::collections::{HashMap, HashSet};
 use std::io;
@@ -33,8 +33,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use fusedev::Notifier;
+use posix::{Credentials, FileType, Ino};
 use rustix::io::Errno;
-use vfs::{Change, ChangeBatch, ChangeKind, FileType, Subscription, SubscriptionCloser};
+use vfs::{
+    Change, ChangeBatch, ChangeKind, Context, FileSystem as _, Subscription, SubscriptionCloser,
+};
 
 use super::FileSystemServer;
 use crate::ROOT_NODEID;
@@ -95,8 +98,8 @@ impl FileSystemServer {
         }
     }
 
-    fn to_nodeid(&self, ino: u64) -> u64 {
-        if ino == self.fs.root_ino() { ROOT_NODEID } else { ino }
+    fn to_nodeid(&self, ino: Ino) -> u64 {
+        if ino == self.fs.root_ino() { ROOT_NODEID } else { ino.get() }
     }
 
     fn invalidate(&self, notifier: &Notifier, batch: &ChangeBatch) -> io::Result<()> {
@@ -120,11 +123,14 @@ impl FileSystemServer {
 
     /// Changes were lost: drops what the kernel caches of all inodes that it knows.
     fn invalidate_all(&self, notifier: &Notifier) -> io::Result<()> {
+        let context = Context::new(&Credentials::ROOT, self.door).checked_by_door();
         for ino in self.known.all().into_iter().chain([self.fs.root_ino()]) {
+            // else the kernel would be told what a removed file was like, and believe the name
+            self.fs.forget(ino);
             let mut names = Vec::new();
-            if let Ok(dir) = self.fs.open_dir(ino) {
+            if let Ok(dir) = self.fs.open_dir(&context, ino) {
                 // a directory that cannot be read now is looked up again by its attributes
-                let _ = dir.visit_from(0, &mut |entry| {
+                let _ = self.fs.read_dir(&context, &dir, 0, &mut |entry| {
                     names.push((entry.name.clone(), entry.kind));
                     true
                 });
@@ -149,9 +155,9 @@ impl FileSystemServer {
 /// What the kernel's cache has of the changes of a batch: many changes may be of the same file.
 #[derive(Default)]
 struct StaleCache<'a> {
-    entries: HashSet<(u64, &'a [u8])>,
+    entries: HashSet<(Ino, &'a [u8])>,
     /// By inode, whether its content changed.
-    inodes: HashMap<u64, bool>,
+    inodes: HashMap<Ino, bool>,
 }
 
 impl<'a> StaleCache<'a> {
@@ -186,23 +192,27 @@ fn check_mounted(sent: io::Result<()>) -> io::Result<()> {
 
 #[cfg(test)]
 mod tests {
+    use posix::Ino;
     use vfs::{Change, ChangeKind, DoorId};
 
     use super::StaleCache;
 
     #[test]
     fn changes_of_one_file_are_handled_once() {
-        let change = |ino, kind| Change { ino, kind, version: 0, door: DoorId::INTERNAL };
+        let change =
+            |ino, kind| Change { ino: Ino::new(ino), kind, version: 0, door: DoorId::INTERNAL };
         let (name, to_name) = (b"a".to_vec(), b"b".to_vec());
         let changes = [
             change(1, ChangeKind::Attributes),
             change(1, ChangeKind::Data),
             change(1, ChangeKind::Attributes),
             change(2, ChangeKind::EntryAdded { name: name.clone() }),
-            change(2, ChangeKind::EntryRenamed { name, to_dir: 3, to_name }),
+            change(2, ChangeKind::EntryRenamed { name, to_dir: Ino::new(3), to_name }),
         ];
         let stale = StaleCache::of(&changes);
-        assert_eq!(stale.inodes, [(1, true), (2, false), (3, false)].into());
-        assert_eq!(stale.entries, [(2, &b"a"[..]), (3, b"b")].into());
+        let inodes = [(1, true), (2, false), (3, false)];
+        assert_eq!(stale.inodes, inodes.map(|(ino, data)| (Ino::new(ino), data)).into());
+        let entries = [(2, &b"a"[..]), (3, b"b")];
+        assert_eq!(stale.entries, entries.map(|(dir, name)| (Ino::new(dir), name)).into());
     }
 }

@@ -10,6 +10,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use fusedev::Notifier;
+use posix::Ino;
 use vfs::{DoorId, Error, Invalidation};
 
 use super::FileSystemServer;
@@ -80,7 +81,7 @@ impl RollbackHandle {
     /// Tells the kernel of all; gives the first that it could not be told.
     fn invalidate_kernel_cache(&self, changed: &[Invalidation]) -> io::Result<()> {
         let root = self.server.fs.root_ino();
-        let node = |number: u64| if number == root { ROOT_NODEID } else { number };
+        let node = |ino: Ino| if ino == root { ROOT_NODEID } else { ino.get() };
         let Some(notices) = self.server.notifier.get() else { return Ok(()) };
         let told = changed.iter().map(|changed| match changed {
             Invalidation::Inode(number) => notices.invalidate_inode(node(*number)),
@@ -95,12 +96,12 @@ impl FileSystemServer {
     fn reopen_after_rollback(&self) -> Result<bool, Error> {
         let is_another = self.fs.reopen_after_rollback()?;
         if is_another {
+            self.fs.changes().publish_overflow(self.door);
             self.open_files.replace_where(FileHandle::reopen);
             self.open_dirs.replace_where(vfs::OpenDir::reopen_after_rollback);
             // these the kernel takes for dead as long as somebody is in them
-            let gone = self.unlinked.drain();
-            self.restored_dirs
-                .increment(gone.into_iter().filter(|one| self.fs.attributes(*one).is_ok()));
+            let gone = self.fs.forget_all();
+            self.restored_dirs.increment(gone.into_iter().filter(|dir| self.fs.exists(*dir)));
         }
         Ok(is_another)
     }

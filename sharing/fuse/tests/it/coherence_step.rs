@@ -6,10 +6,15 @@ use std::os::unix::fs::{FileExt, PermissionsExt, symlink};
 use std::path::Path;
 use std::time::Instant;
 
+use posix::access::OpenMode;
+use posix::{
+    Credentials, FileType, Ino, NewInode, RenameMode, RenameRequest, SetAttributes, WriteOffset,
+    XattrMode,
+};
 use rustix::fs::{CWD, FallocateFlags, RenameFlags, fallocate, renameat_with};
 use vfs::{
-    Credentials, DoorId, Error, FileSystem, FileType, NewInode, Reason, RenameMode, Result,
-    SetAttributes, WriteOffset, XattrMode,
+    AllocateMode, Context, CreateMode, DoorId, Error, FileOffset, FileSystem as _, OpenFile,
+    PoolFileSystem, Reason, Result,
 };
 
 use crate::coherence::{Tree, hash_of};
@@ -61,8 +66,6 @@ pub(crate) fn step_names() -> Vec<String> {
     };
     DIRS.iter().flat_map(of_dir).collect()
 }
-
-const ROOT: Credentials = Credentials { uid: 0, gid: 0, has_cap_fsetid: true };
 
 impl Step {
     pub(crate) fn roll(random: &mut Random) -> Self {
@@ -159,14 +162,13 @@ impl Step {
 /// A client of a file system within the process, by a door of its own.
 #[derive(Clone)]
 pub(crate) struct InProcess {
-    fs: FileSystem,
+    fs: PoolFileSystem,
     door: DoorId,
 }
 
 impl InProcess {
-    pub(crate) fn new(fs: &FileSystem) -> Self {
-        let door = DoorId::new_unique();
-        Self { fs: fs.with_door(door), door }
+    pub(crate) fn new(fs: &PoolFileSystem) -> Self {
+        Self { fs: fs.clone(), door: DoorId::new_unique() }
     }
 
     /// Waits until the mount has handled all that this client has changed.
@@ -174,77 +176,83 @@ impl InProcess {
         assert!(self.fs.changes().wait_until_handled(self.door, deadline), "a mount hangs");
     }
 
+    fn context(&self) -> Context<'static> {
+        Context::new(&Credentials::ROOT, self.door)
+    }
+
+    fn lookup(&self, dir: Ino, name: &[u8]) -> Result<posix::Attributes> {
+        self.fs.lookup(&self.context(), dir, name)
+    }
+
     /// The directory of a path, and the last name in it.
-    fn parent<'a>(&self, path: &'a str) -> Result<(u64, &'a [u8])> {
+    fn parent<'a>(&self, path: &'a str) -> Result<(Ino, &'a [u8])> {
         let mut parts: Vec<&str> = path.split('/').collect();
         let name = parts.pop().unwrap().as_bytes();
         let mut dir = self.fs.root_ino();
         for part in parts {
-            dir = self.fs.lookup(dir, part.as_bytes())?.ino;
+            dir = self.lookup(dir, part.as_bytes())?.ino;
         }
         Ok((dir, name))
     }
 
-    fn find(&self, path: &str) -> Result<u64> {
+    fn find(&self, path: &str) -> Result<Ino> {
         let (dir, name) = self.parent(path)?;
-        Ok(self.fs.lookup(dir, name)?.ino)
+        Ok(self.lookup(dir, name)?.ino)
     }
 
-    fn create(&self, path: &str, kind: FileType, target: &[u8]) -> Result<u64> {
-        let mode = match kind {
-            FileType::Directory => 0o755,
-            FileType::Symlink => 0o777,
-            _ => 0o644,
-        };
+    fn open(&self, path: &str) -> Result<OpenFile> {
+        self.fs.open(&self.context(), self.find(path)?, OpenMode::READ_WRITE)
+    }
+
+    fn create(&self, path: &str, kind: FileType, target: &[u8]) -> Result<()> {
         let (dir, name) = self.parent(path)?;
-        let new = NewInode { kind, mode, umask: 0, rdev: (0, 0), target };
-        Ok(self.fs.create(ROOT, dir, name, &new)?.ino)
+        self.fs.create(&self.context(), dir, name, &new_inode(kind, target)).map(drop)
     }
 
     fn set(&self, path: &str, set: &SetAttributes) -> Result<()> {
-        self.fs.set_attributes(ROOT, self.find(path)?, set).map(drop)
+        self.fs.set_attributes(&self.context(), self.find(path)?, set).map(drop)
     }
 
     pub(crate) fn apply(&self, step: &Step) -> Result<()> {
-        let none = SetAttributes::default();
+        let (context, none) = (self.context(), SetAttributes::default());
         match step {
             Step::Write { path, at, fill } => {
-                let file = match self.find(path) {
-                    Err(Error::NotFound) => self.create(path, FileType::File, b"")?,
-                    found => found?,
-                };
-                self.fs.write(ROOT, file, WriteOffset::At(*at), &fill.bytes())
+                let new = new_inode(FileType::File, b"");
+                let (create, open) = (CreateMode::OpenExisting, OpenMode::READ_WRITE);
+                let entry = self.parent(path)?;
+                let file = self.fs.create_and_open(&context, entry, &new, create, open)?.file;
+                self.fs.write(&context, &file, WriteOffset::At(*at), &fill.bytes())
             }
             Step::Append { path, fill } => {
-                self.fs.write(ROOT, self.find(path)?, WriteOffset::End, &fill.bytes())
+                self.fs.write(&context, &self.open(path)?, WriteOffset::End, &fill.bytes())
             }
-            Step::Truncate { path, size } => {
-                self.set(path, &SetAttributes { size: Some(*size), ..none })
-            }
+            Step::Truncate { path, size } => self.fs.truncate(&context, &self.open(path)?, *size),
             Step::Punch { path, at, length } => {
-                self.fs.punch_hole(ROOT, self.find(path)?, *at..at + length)
+                let (file, range) = (self.open(path)?, *at..at + length);
+                self.fs.punch_hole(&context, &file, range, AllocateMode::KeepSize)
             }
             Step::Chmod { path, mode } => {
                 self.set(path, &SetAttributes { mode: Some(*mode), ..none })
             }
             Step::Xattr { path, value } => {
-                let file = self.find(path)?;
-                self.fs.set_xattr(ROOT, file, b"user.step", Some(value), XattrMode::Any)
+                let (file, value) = (self.find(path)?, Some(&value[..]));
+                self.fs.set_xattr(&context, file, b"user.step", value, XattrMode::Any)
             }
             Step::Unlink { path } => {
                 let (dir, name) = self.parent(path)?;
-                self.fs.unlink(ROOT, dir, name)
+                self.fs.unlink(&context, dir, name)
             }
             Step::Link { path, to } => {
-                self.fs.link(ROOT, self.find(path)?, self.parent(to)?).map(drop)
+                let (file, (dir, name)) = (self.find(path)?, self.parent(to)?);
+                self.fs.link(&context, file, dir, name).map(drop)
             }
             Step::Symlink { path, target } => {
-                self.create(path, FileType::Symlink, target.as_bytes()).map(drop)
+                self.create(path, FileType::Symlink, target.as_bytes())
             }
-            Step::Mkdir { path } => self.create(path, FileType::Directory, b"").map(drop),
+            Step::Mkdir { path } => self.create(path, FileType::Directory, b""),
             Step::Rmdir { path } => {
                 let (dir, name) = self.parent(path)?;
-                self.fs.rmdir(ROOT, dir, name)
+                self.fs.rmdir(&context, dir, name)
             }
             Step::Rename { path, to } => self.rename(path, to, RenameMode::Replace),
             Step::Exchange { path, to } => self.rename(path, to, RenameMode::Exchange),
@@ -258,27 +266,31 @@ impl InProcess {
             self.find(from)?;
             return Err(Error::Refused { reason: Reason::Invalid });
         }
-        self.fs.rename(ROOT, self.parent(from)?, self.parent(to)?, mode)
+        let ((from_dir, from_name), (to_dir, to_name)) = (self.parent(from)?, self.parent(to)?);
+        let request = RenameRequest { from_dir, from_name, to_dir, to_name, mode };
+        self.fs.rename(&self.context(), &request)
     }
 
     /// Everything that the client sees.
     pub(crate) fn read_tree(&self) -> Tree {
+        let context = self.context();
         let (mut all, mut dirs) = (Tree::new(), vec![(String::new(), self.fs.root_ino())]);
         while let Some((above, dir)) = dirs.pop() {
             let mut names = Vec::new();
-            let list = self.fs.open_dir(dir).unwrap();
-            let shown = list.visit_from(0, &mut |entry| {
+            let list = self.fs.open_dir(&context, dir).unwrap();
+            let shown = self.fs.read_dir(&context, &list, 0, &mut |entry| {
                 names.push(entry.name.clone());
                 true
             });
             shown.unwrap();
             for name in names.iter().filter(|name| ![&b"."[..], b".."].contains(&&name[..])) {
-                let found = self.fs.lookup(dir, name).unwrap();
+                let found = self.lookup(dir, name).unwrap();
                 let path = format!("{above}{}", str::from_utf8(name).unwrap());
                 let (bits, content, links) = match found.kind {
                     FileType::Directory => (0o40_000, Vec::new(), 0),
                     FileType::Symlink => {
-                        (0o120_000, self.fs.read_link(found.ino).unwrap(), found.nlink)
+                        let target = self.fs.read_link(&context, found.ino).unwrap();
+                        (0o120_000, target, found.nlink)
                     }
                     _ => (0o100_000, self.read(found.ino, found.size), found.nlink),
                 };
@@ -291,16 +303,18 @@ impl InProcess {
         all
     }
 
-    fn read(&self, ino: u64, size: u64) -> Vec<u8> {
+    fn read(&self, ino: Ino, size: u64) -> Vec<u8> {
+        let file = &self.fs.open(&self.context(), ino, OpenMode::READ).unwrap();
         let mut bytes = vec![0; usize::try_from(size).unwrap()];
-        let count = self.fs.open_file(ino).unwrap().read(0, &mut bytes).unwrap();
+        let from = FileOffset { file, offset: 0 };
+        let count = self.fs.read(&self.context(), from, &mut bytes).unwrap();
         assert_eq!(count, bytes.len());
         bytes
     }
 
     /// Changes things by the mount's own door, so that the mount is not told, and then that changes were lost.
     pub(crate) fn change_unheard(&self, mount: DoorId) {
-        let unheard = Self { fs: self.fs.with_door(mount), door: self.door };
+        let unheard = Self { fs: self.fs.clone(), door: mount };
         for (path, length) in [("f0", 5), ("a/c/f2", 100), ("a/new", 3)] {
             let (path, fill) = (path.to_owned(), Fill { byte: b'n', length });
             unheard.apply(&Step::Write { path, at: 0, fill }).unwrap();
@@ -309,4 +323,13 @@ impl InProcess {
         self.fs.changes().publish_overflow(self.door);
         self.wait_until_handled(Instant::now() + std::time::Duration::from_secs(30));
     }
+}
+
+fn new_inode(kind: FileType, target: &[u8]) -> NewInode<'_> {
+    let mode = match kind {
+        FileType::Directory => 0o755,
+        FileType::Symlink => 0o777,
+        _ => 0o644,
+    };
+    NewInode { kind, mode, umask: 0, rdev: (0, 0), target }
 }

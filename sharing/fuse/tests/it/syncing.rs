@@ -12,8 +12,9 @@ use std::time::Duration;
 use device::Device;
 use engine::pool::{NewPool, NewVdev, Pool, Purpose, Shape};
 use fuse::{MountHandle, MountOptions};
+use posix::Time;
 use sim::{Fault, Storm};
-use vfs::{FileSystem, Time};
+use vfs::PoolFileSystem;
 
 use crate::client::{self, Client};
 use crate::mapping::Mapping;
@@ -44,7 +45,7 @@ impl Place {
         let new = NewPool { name: pool, vdevs, ashift: None, properties, force: false };
         let held = engine::pool::create_on_devices(&new, &storm.devices(), &environment()).unwrap();
         let now = || Time { seconds: 1_700_000_000, nanoseconds: 7 };
-        let live = FileSystem::open(&held, POOL, now).unwrap();
+        let live = PoolFileSystem::open(&held, POOL, now).unwrap();
         let folder = fixtures::scratch(&format!("syncing-{name}"));
         let dir = folder.join("mnt");
         let (mounted, _) = fuse::mount_filesystem(&live, &dir, &MountOptions::default()).unwrap();

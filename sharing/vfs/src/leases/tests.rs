@@ -5,6 +5,7 @@ use std::sync::{Arc, Weak, mpsc};
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
+use posix::Ino;
 use proptest::prelude::*;
 
 use super::{
@@ -14,6 +15,7 @@ use crate::{ClientId, DoorId};
 
 const CLIENTS: u64 = 3;
 const FILES: u64 = 2;
+const FILE: Ino = Ino::new(1);
 const NEVER: Duration = Duration::from_hours(1);
 
 fn holder(client: u64) -> LeaseHolder {
@@ -23,7 +25,7 @@ fn holder(client: u64) -> LeaseHolder {
 /// A server with two files, each of one number.
 struct Server {
     table: LeaseTable,
-    files: Mutex<HashMap<u64, u64>>,
+    files: Mutex<HashMap<Ino, u64>>,
 }
 
 /// What a client caches of a file.
@@ -37,7 +39,7 @@ struct Cached {
 struct Client {
     number: u64,
     server: Arc<Server>,
-    cache: Mutex<HashMap<u64, Cached>>,
+    cache: Mutex<HashMap<Ino, Cached>>,
 }
 
 impl Client {
@@ -60,11 +62,11 @@ impl Client {
         }
     }
 
-    fn begin(&self, ino: u64, action: LeaseAction) -> super::Operation<'_> {
+    fn begin(&self, ino: Ino, action: LeaseAction) -> super::Operation<'_> {
         self.server.table.begin(ino, holder(self.number), action, None).unwrap()
     }
 
-    fn read(&self, ino: u64) -> u64 {
+    fn read(&self, ino: Ino) -> u64 {
         if let Some(value) = self.cache.lock().get(&ino).and_then(|cached| cached.value) {
             return value;
         }
@@ -78,7 +80,7 @@ impl Client {
         value
     }
 
-    fn write(&self, ino: u64, value: u64) {
+    fn write(&self, ino: Ino, value: u64) {
         if let Some(cached) = self.cache.lock().get_mut(&ino)
             && cached.rights.contains(LeaseRights::WRITE.union(LeaseRights::READ))
         {
@@ -92,7 +94,7 @@ impl Client {
         }
     }
 
-    fn lease(self: &Arc<Self>, ino: u64, rights: LeaseRights) {
+    fn lease(self: &Arc<Self>, ino: Ino, rights: LeaseRights) {
         if self.cache.lock().contains_key(&ino) {
             return;
         }
@@ -110,15 +112,16 @@ proptest! {
     fn cached_reads_are_never_stale(
         steps in prop::collection::vec((0..CLIENTS, 0..FILES, 0..4_u8, 0..8_u8, any::<u64>()), 1..80),
     ) {
-        let files = Mutex::new((0..FILES).map(|ino| (ino, 0)).collect());
+        let files = Mutex::new((0..FILES).map(|ino| (Ino::new(ino), 0)).collect());
         let server = Arc::new(Server { table: LeaseTable::new(NEVER), files });
         let client = |number| {
             let (server, cache) = (Arc::clone(&server), Mutex::default());
             Arc::new(Client { number, server, cache })
         };
         let clients: Vec<_> = (0..CLIENTS).map(client).collect();
-        let mut truth: HashMap<u64, u64> = (0..FILES).map(|ino| (ino, 0)).collect();
+        let mut truth: HashMap<Ino, u64> = (0..FILES).map(|ino| (Ino::new(ino), 0)).collect();
         for (number, ino, what, rights, value) in steps {
+            let ino = Ino::new(ino);
             let client = &clients[usize::try_from(number).unwrap()];
             match what {
                 0 => client.lease(ino, LeaseRights(rights)),
@@ -143,24 +146,24 @@ fn operations_wait_until_the_client_answers() {
     let (sender, events) = mpsc::channel();
     let callback = Arc::new(move |event| sender.send(event).unwrap());
     let rights = LeaseRights::READ.union(LeaseRights::HANDLE);
-    let id = table.grant(1, holder(0), rights, callback).unwrap();
+    let id = table.grant(FILE, holder(0), rights, callback).unwrap();
     let past = Some(Instant::now());
-    let write = |deadline| table.begin(1, holder(1), LeaseAction::Write, deadline).map(drop);
+    let write = |deadline| table.begin(FILE, holder(1), LeaseAction::Write, deadline).map(drop);
     assert_eq!(write(past), Err(RecallPending));
     let keep = LeaseRights::HANDLE;
-    assert_eq!(events.recv().unwrap(), LeaseEvent::Recall { ino: 1, lease: id, keep });
+    assert_eq!(events.recv().unwrap(), LeaseEvent::Recall { ino: FILE, lease: id, keep });
     // no second message for the same demand, and one for a further demand
     assert_eq!(write(past), Err(RecallPending));
-    let rename = table.begin(1, holder(1), LeaseAction::ChangeName, past).map(drop);
+    let rename = table.begin(FILE, holder(1), LeaseAction::ChangeName, past).map(drop);
     assert_eq!(rename, Err(RecallPending));
     let keep = LeaseRights::NONE;
-    assert_eq!(events.recv().unwrap(), LeaseEvent::Recall { ino: 1, lease: id, keep });
+    assert_eq!(events.recv().unwrap(), LeaseEvent::Recall { ino: FILE, lease: id, keep });
     std::thread::scope(|threads| {
         let writer = threads.spawn(|| write(None));
-        table.downgrade(1, id, LeaseRights::HANDLE);
+        table.downgrade(FILE, id, LeaseRights::HANDLE);
         assert_eq!(writer.join().unwrap(), Ok(()));
     });
-    assert_eq!(table.rights(1, id), LeaseRights::HANDLE);
+    assert_eq!(table.rights(FILE, id), LeaseRights::HANDLE);
     assert!(events.try_recv().is_err());
 }
 
@@ -170,24 +173,26 @@ fn silent_clients_lose_their_leases() {
     let (sender, events) = mpsc::channel();
     let callback = Arc::new(move |event| sender.send(event).unwrap());
     let rights = LeaseRights::READ.union(LeaseRights::WRITE);
-    let id = table.grant(1, holder(0), rights, callback).unwrap();
-    drop(table.begin(1, holder(1), LeaseAction::Read, None).unwrap());
+    let id = table.grant(FILE, holder(0), rights, callback).unwrap();
+    drop(table.begin(FILE, holder(1), LeaseAction::Read, None).unwrap());
     let (lease, keep) = (id, LeaseRights::READ);
     let sent: Vec<_> = events.try_iter().collect();
-    let wanted =
-        [LeaseEvent::Recall { ino: 1, lease, keep }, LeaseEvent::Revoked { ino: 1, lease, keep }];
+    let wanted = [
+        LeaseEvent::Recall { ino: FILE, lease, keep },
+        LeaseEvent::Revoked { ino: FILE, lease, keep },
+    ];
     assert_eq!(sent, wanted);
-    assert_eq!(table.rights(1, id), keep);
+    assert_eq!(table.rights(FILE, id), keep);
 }
 
 #[test]
 fn leases_are_refused_during_a_change() {
     let table = LeaseTable::new(NEVER);
     let callback = || Arc::new(|_| {});
-    let write = table.begin(1, holder(1), LeaseAction::Write, None).unwrap();
-    assert_eq!(table.grant(1, holder(0), LeaseRights::READ, callback()), None);
+    let write = table.begin(FILE, holder(1), LeaseAction::Write, None).unwrap();
+    assert_eq!(table.grant(FILE, holder(0), LeaseRights::READ, callback()), None);
     drop(write);
-    assert!(table.grant(1, holder(0), LeaseRights::READ, callback()).is_some());
-    assert_eq!(table.grant(1, holder(1), LeaseRights::WRITE, callback()), None);
-    assert!(table.grant(1, holder(1), LeaseRights::READ, callback()).is_some());
+    assert!(table.grant(FILE, holder(0), LeaseRights::READ, callback()).is_some());
+    assert_eq!(table.grant(FILE, holder(1), LeaseRights::WRITE, callback()), None);
+    assert!(table.grant(FILE, holder(1), LeaseRights::READ, callback()).is_some());
 }

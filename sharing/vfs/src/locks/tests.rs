@@ -5,6 +5,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use parking_lot::Mutex;
+use posix::Ino;
 use proptest::prelude::*;
 
 use super::{ByteLock, LockError, LockKind, LockOwner, LockState, LockTable, WaitEnd, WaitId};
@@ -25,11 +26,11 @@ fn lock(number: u64, range: Range<u64>, kind: LockKind) -> ByteLock {
 
 #[derive(Clone, Debug)]
 enum Step {
-    Try(u64, ByteLock),
-    Wait(u64, ByteLock),
-    Unlock(u64, LockOwner, Range<u64>),
+    Try(Ino, ByteLock),
+    Wait(Ino, ByteLock),
+    Unlock(Ino, LockOwner, Range<u64>),
     Cancel(usize),
-    ReleaseFile(u64, LockOwner),
+    ReleaseFile(Ino, LockOwner),
     ReleaseClient(ClientId),
 }
 
@@ -37,27 +38,31 @@ fn any_step() -> impl Strategy<Value = Step> {
     let range = (0..BYTES, 1..BYTES).prop_map(|(start, length)| start..(start + length).min(BYTES));
     let kind = prop_oneof![Just(LockKind::Shared), Just(LockKind::Exclusive)];
     let parts = (0..6_u8, 0..FILES, 0..OWNERS, range, kind, any::<prop::sample::Index>());
-    parts.prop_map(|(what, file, number, range, kind, index)| match what {
-        0 => Step::Try(file, lock(number, range, kind)),
-        1 | 2 => Step::Wait(file, lock(number, range, kind)),
-        3 => Step::Unlock(file, owner(number), range),
-        4 => Step::Cancel(index.index(1000)),
-        _ if range.start == 0 => Step::ReleaseClient(owner(number).client),
-        _ if range.start < 4 => Step::ReleaseFile(file, owner(number)),
-        _ => Step::Unlock(file, owner(number), range),
-    })
+    parts
+        .prop_map(|(what, file, number, range, kind, index)| {
+            (what, Ino::new(file), number, range, kind, index)
+        })
+        .prop_map(|(what, file, number, range, kind, index)| match what {
+            0 => Step::Try(file, lock(number, range, kind)),
+            1 | 2 => Step::Wait(file, lock(number, range, kind)),
+            3 => Step::Unlock(file, owner(number), range),
+            4 => Step::Cancel(index.index(1000)),
+            _ if range.start == 0 => Step::ReleaseClient(owner(number).client),
+            _ if range.start < 4 => Step::ReleaseFile(file, owner(number)),
+            _ => Step::Unlock(file, owner(number), range),
+        })
 }
 
 /// Locks as the specification has them: by file, byte and owner the kind; and the waiting requests.
 #[derive(Clone, Default, PartialEq, Debug)]
 struct Model {
-    bytes: BTreeMap<(u64, u64, LockOwner), LockKind>,
-    waiting: Vec<(u64, u64, ByteLock)>,
+    bytes: BTreeMap<(Ino, u64, LockOwner), LockKind>,
+    waiting: Vec<(Ino, u64, ByteLock)>,
 }
 
 impl Model {
-    fn blockers(&self, file: u64, lock: &ByteLock) -> Vec<LockOwner> {
-        let conflicts = |((of, byte, holder), kind): (&(u64, u64, LockOwner), &LockKind)| {
+    fn blockers(&self, file: Ino, lock: &ByteLock) -> Vec<LockOwner> {
+        let conflicts = |((of, byte, holder), kind): (&(Ino, u64, LockOwner), &LockKind)| {
             let exclusive = [*kind, lock.kind].contains(&LockKind::Exclusive);
             let is_in = *of == file && lock.range.contains(byte);
             (is_in && exclusive && *holder != lock.owner).then_some(*holder)
@@ -65,7 +70,7 @@ impl Model {
         self.bytes.iter().filter_map(conflicts).collect()
     }
 
-    fn insert(&mut self, file: u64, lock: &ByteLock) {
+    fn insert(&mut self, file: Ino, lock: &ByteLock) {
         for byte in lock.range.clone() {
             self.bytes.insert((file, byte, lock.owner), lock.kind);
         }
@@ -96,7 +101,7 @@ impl Model {
 }
 
 /// The locks of a file, spread to bytes; checks that they are merged.
-fn spread(table: &LockTable, file: u64) -> BTreeMap<(u64, u64, LockOwner), LockKind> {
+fn spread(table: &LockTable, file: Ino) -> BTreeMap<(Ino, u64, LockOwner), LockKind> {
     let (held, mut bytes) = (table.held_locks(file), BTreeMap::new());
     for pair in held.windows(2).filter(|pair| pair[0].owner == pair[1].owner) {
         let (one, next) = (&pair[0], &pair[1]);
@@ -114,7 +119,7 @@ fn spread(table: &LockTable, file: u64) -> BTreeMap<(u64, u64, LockOwner), LockK
 fn run(steps: &[Step]) {
     let (table, mut model) = (LockTable::default(), Model::default());
     let ended: Arc<Mutex<Vec<(u64, WaitEnd)>>> = Arc::default();
-    let mut waits: Vec<(u64, WaitId, u64)> = Vec::new();
+    let mut waits: Vec<(Ino, WaitId, u64)> = Vec::new();
     for (number, step) in (0..).zip(steps) {
         let mut wanted = Vec::new();
         match step {
@@ -181,7 +186,8 @@ fn run(steps: &[Step]) {
         found.sort_by_key(|(wait, _)| *wait);
         wanted.sort_by_key(|(wait, _)| *wait);
         assert_eq!(found, wanted, "after step {number}");
-        let all = (0..FILES).flat_map(|file| spread(&table, file)).collect::<BTreeMap<_, _>>();
+        let all =
+            (0..FILES).flat_map(|file| spread(&table, Ino::new(file))).collect::<BTreeMap<_, _>>();
         assert_eq!(all, model.bytes, "after step {number}");
     }
     for number in 0..OWNERS {
@@ -203,24 +209,27 @@ fn crossed_waits_are_refused_as_deadlock() {
     let exclusive = |number, byte| lock(number, byte..byte + 1, LockKind::Exclusive);
     let ignored = || -> super::WaitCallback { Box::new(|_| {}) };
     for number in 0..3 {
-        table.try_lock(number, &exclusive(number, 5)).unwrap();
+        table.try_lock(Ino::new(number), &exclusive(number, 5)).unwrap();
     }
-    assert!(table.lock_or_wait(1, &exclusive(0, 5), ignored()).is_ok());
-    assert!(table.lock_or_wait(2, &exclusive(1, 5), ignored()).is_ok());
-    let closes = table.lock_or_wait(0, &exclusive(2, 5), ignored());
+    assert!(table.lock_or_wait(Ino::new(1), &exclusive(0, 5), ignored()).is_ok());
+    assert!(table.lock_or_wait(Ino::new(2), &exclusive(1, 5), ignored()).is_ok());
+    let closes = table.lock_or_wait(Ino::new(0), &exclusive(2, 5), ignored());
     assert_eq!(closes, Err(LockError::Deadlock));
-    assert!(table.lock_or_wait(0, &exclusive(3, 5), ignored()).is_ok());
+    assert!(table.lock_or_wait(Ino::new(0), &exclusive(3, 5), ignored()).is_ok());
 }
 
 #[test]
 fn callbacks_may_use_the_table() {
     let (table, seen) = (Arc::new(LockTable::default()), Arc::new(Mutex::new(Vec::new())));
     let all = |number| lock(number, 0..u64::MAX, LockKind::Exclusive);
-    table.try_lock(1, &all(0)).unwrap();
+    table.try_lock(Ino::new(1), &all(0)).unwrap();
     let (inner, log) = (Arc::clone(&table), Arc::clone(&seen));
-    let callback = Box::new(move |end| log.lock().push((end, inner.held_locks(1).len())));
-    assert!(matches!(table.lock_or_wait(1, &all(2), callback), Ok(LockState::Waiting(_))));
+    let callback = Box::new(move |end| log.lock().push((end, inner.held_locks(Ino::new(1)).len())));
+    assert!(matches!(
+        table.lock_or_wait(Ino::new(1), &all(2), callback),
+        Ok(LockState::Waiting(_))
+    ));
     table.release_client(owner(0).client);
     assert_eq!(*seen.lock(), [(WaitEnd::Granted, 1)]);
-    assert_eq!(table.find_conflict(1, &all(0)), Some(all(2)));
+    assert_eq!(table.find_conflict(Ino::new(1), &all(0)), Some(all(2)));
 }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use dsl::KeyStatus;
 use ondisk::version;
-use ondisk::znode::Time;
+use posix::Time;
 use spa::{Owned, Set};
 use txg::Tx;
 use units::{ObjectId, ObjsetId};
@@ -104,6 +104,11 @@ impl OpenFileSystem {
     /// The number of its object set.
     pub fn objset_id(&self) -> u64 {
         self.dataset.objset.id().get()
+    }
+
+    /// Whether every change is committed to the intent log before it returns (sync=always).
+    pub fn is_sync_always(&self) -> bool {
+        self.transactions.sync_policy.current().sync == SyncMode::Always
     }
 
     /// Guid of the dataset, which stays the same when it is renamed or the pool is imported elsewhere.

@@ -71,7 +71,6 @@ pub use datasets::{NewDataset, check_new_dataset};
 pub use destroy::DestroyPlan;
 pub use drive::{Drive, open_drive};
 pub use environment::{Environment, FillRandom};
-pub use file_ops::{Credentials, NewInode, RenameRequest, SetAttributes};
 pub use filesystems::OpenFileSystem;
 pub use key_probe::{KeyProbe, encryption_roots, try_keys};
 pub use open_volumes::VolumeHold;
@@ -85,7 +84,6 @@ pub use spa::design::{Groups, Purpose, Shape};
 pub use status::{DedupBucket, PoolStatus, VdevActivity, VdevStatus};
 pub use sync_policy::Snapdir;
 pub use volumes::OpenVolume;
-pub use zpl::{CloneRange, RenameMode, WriteOffset, XattrMode, without_setid};
 
 /// The keys that were given to a held pool, for whoever holds the same pool after it.
 #[derive(Clone, Debug)]

@@ -2,7 +2,8 @@
 //! stays for the other, and what is shared is counted as OpenZFS counts it.
 
 use engine::files::Reason;
-use engine::pool::{CloneRange, NewDataset, NewInode, Pool, SetAttributes, Shape, WriteOffset};
+use engine::pool::{NewDataset, Pool, Shape};
+use posix::{CloneRange, NewInode, SetAttributes, WriteOffset};
 use units::ObjectId;
 
 use crate::shared_blocks::{noise_bytes, run_zdb};

@@ -2,7 +2,8 @@
 
 use std::sync::Arc;
 
-use engine::pool::{NewDataset, NewPool, NewVdev, Pool, Purpose, Shape, WriteOffset, XattrMode};
+use engine::pool::{NewDataset, NewPool, NewVdev, Pool, Purpose, Shape};
+use posix::{WriteOffset, XattrMode};
 use units::{ObjectId, VdevId};
 
 use crate::test_pool::{
@@ -45,12 +46,12 @@ fn with_sync_always_whatever_is_done_is_there_after_a_power_cut() {
     let live = held.filesystem("tank").unwrap();
     let root = ObjectId::new(live.reader().root_object());
     live.write(&credentials(), file_object(&held, "two"), WriteOffset::End, b", and more").unwrap();
-    let how = engine::pool::RenameRequest {
+    let how = posix::RenameRequest {
         from_dir: root,
-        from: b"one",
+        from_name: b"one",
         to_dir: root,
-        to: b"renamed",
-        mode: engine::pool::RenameMode::Replace,
+        to_name: b"renamed",
+        mode: posix::RenameMode::Replace,
     };
     live.rename(&credentials(), &how).unwrap();
     live.link(&credentials(), file_object(&held, "two"), root, b"three").unwrap();

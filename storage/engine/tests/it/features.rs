@@ -7,7 +7,8 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 
-use engine::pool::{self, CreateOptions, NewDataset, Pool, RenameMode, RenameRequest, Shape};
+use engine::pool::{self, CreateOptions, NewDataset, Pool, Shape};
+use posix::{RenameMode, RenameRequest};
 use units::ObjectId;
 
 use crate::shared_blocks::run_zdb;
@@ -120,7 +121,13 @@ fn rename_and_link_activate_longname() {
                 live.link(&credentials(), ObjectId::new(file), dir, to.as_bytes()).unwrap();
             } else {
                 let (from, to, kind) = (b"short".as_slice(), to.as_bytes(), RenameMode::NoReplace);
-                let how = RenameRequest { from_dir: dir, from, to_dir: dir, to, mode: kind };
+                let how = RenameRequest {
+                    from_dir: dir,
+                    from_name: from,
+                    to_dir: dir,
+                    to_name: to,
+                    mode: kind,
+                };
                 live.rename(&credentials(), &how).unwrap();
             }
         });

@@ -1,10 +1,8 @@
 //! Pools that are filled up in every way there is, again and again: they say that they are full, and go on.
 
 use engine::files::Reason;
-use engine::pool::{
-    Groups, NewDataset, NewInode, NewPool, NewVdev, OpenFileSystem, Pool, Purpose, Shape,
-    WriteOffset, XattrMode,
-};
+use engine::pool::{Groups, NewDataset, NewPool, NewVdev, OpenFileSystem, Pool, Purpose, Shape};
+use posix::{NewInode, WriteOffset, XattrMode};
 use sim::Seed;
 use units::ObjectId;
 

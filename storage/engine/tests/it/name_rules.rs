@@ -1,7 +1,8 @@
 //! File systems whose files' names are compared without case, or normalized.
 
 use engine::files::Reason;
-use engine::pool::{NewDataset, NewInode, Pool, RenameMode, RenameRequest, Shape};
+use engine::pool::{NewDataset, Pool, Shape};
+use posix::{NewInode, RenameMode, RenameRequest};
 use units::ObjectId;
 
 use crate::test_pool::{
@@ -59,7 +60,13 @@ fn names_are_compared_as_was_chosen() {
         live.create(&credentials(), root, name.as_bytes(), &NewInode::default()).unwrap();
     }
     let (from, to) = ("caf\u{e9}".as_bytes(), b"some LONGER name 7".as_slice());
-    let how = RenameRequest { from_dir: root, from, to_dir: root, to, mode: RenameMode::Replace };
+    let how = RenameRequest {
+        from_dir: root,
+        from_name: from,
+        to_dir: root,
+        to_name: to,
+        mode: RenameMode::Replace,
+    };
     live.rename(&credentials(), &how).unwrap();
     drop(live);
     held.export().unwrap();

@@ -1,8 +1,7 @@
 //! What a pool says of itself: its own properties, its features, its name.
 
-use engine::pool::{
-    self, CreateOptions, ImportOptions, NewDataset, SetAttributes, Shape, XattrMode,
-};
+use engine::pool::{self, CreateOptions, ImportOptions, NewDataset, Shape};
+use posix::{SetAttributes, XattrMode};
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;

@@ -4,10 +4,8 @@ use std::thread;
 use std::time::Duration;
 
 use engine::files::Reason;
-use engine::pool::{
-    CloneRange, Credentials, NewDataset, NewInode, NewPool, NewVdev, OpenFileSystem, Pool, Purpose,
-    SetAttributes, Shape, WriteOffset,
-};
+use engine::pool::{NewDataset, NewPool, NewVdev, OpenFileSystem, Pool, Purpose, Shape};
+use posix::{ChangeContext, CloneRange, Credentials, NewInode, SetAttributes, WriteOffset};
 use units::ObjectId;
 
 use crate::shared_blocks::noise_bytes;
@@ -29,7 +27,7 @@ fn root_object(live: &OpenFileSystem) -> ObjectId {
 
 /// Writes a file of MiBs until it is refused, everything being counted after each; gives how many
 /// it were, and why no more.
-fn write_until_refused(held: &Pool, fs: &str, by: &Credentials, name: &str) -> (u64, Reason) {
+fn write_until_refused(held: &Pool, fs: &str, by: &ChangeContext, name: &str) -> (u64, Reason) {
     let live = held.filesystem(fs).unwrap();
     let file = match live.create(by, root_object(&live), name.as_bytes(), &NewInode::default()) {
         Ok(file) => ObjectId::new(file.ino()),
@@ -61,7 +59,7 @@ fn create_filesystem(held: &Pool, name: &str, properties: &[(&str, &str)]) {
 fn owners_may_use_what_their_quotas_say() {
     let folder = TempDir::new("owners-quotas", 1, 512 * MIB);
     let held = create_pool(&folder);
-    let other = Credentials { uid: 1001, gid: 101, ..credentials() };
+    let other = ChangeContext { credentials: Credentials::new(1001, 101), ..credentials() };
     held.set_property("tank", "userquota@1000", "3M").unwrap();
     let (written, why) = write_until_refused(&held, "tank", &credentials(), "mine");
     assert_eq!(why, Reason::OverQuota);
@@ -142,7 +140,10 @@ fn what_takes_nothing_new_is_done_whatever_quotas_of_owners_say() {
     let folder = TempDir::new("over-quota", 1, 256 * MIB);
     let held = create_pool(&folder);
     held.set_property("tank", "acltype", "posix").unwrap();
-    let (mine, other) = (credentials(), Credentials { uid: 1001, gid: 101, ..credentials() });
+    let (mine, other) = (
+        credentials(),
+        ChangeContext { credentials: Credentials::new(1001, 101), ..credentials() },
+    );
     let live = held.filesystem("tank").unwrap();
     let top = root_object(&live);
     for (by, name) in [(&mine, "a"), (&mine, "b"), (&other, "others"), (&other, "gift")] {
@@ -150,7 +151,7 @@ fn what_takes_nothing_new_is_done_whatever_quotas_of_owners_say() {
     }
     let number =
         |name: &str| ObjectId::new(live.reader().find(name.as_bytes()).unwrap().unwrap().ino());
-    let set = |by: &Credentials, file, change: SetAttributes| {
+    let set = |by: &ChangeContext, file, change: SetAttributes| {
         live.set_attributes(by, file, &change).unwrap();
     };
     let (a, b, others, gift) = (number("a"), number("b"), number("others"), number("gift"));
@@ -167,7 +168,7 @@ fn what_takes_nothing_new_is_done_whatever_quotas_of_owners_say() {
     over(live.create_tmpfile(&mine, top, &NewInode::default()).map(drop));
     // what is a file of its own is a new file
     let xattr = |name: &[u8], value: Option<&[u8]>| {
-        live.set_xattr(&mine, a, name, value, engine::pool::XattrMode::Any)
+        live.set_xattr(&mine, a, name, value, posix::XattrMode::Any)
     };
     over(xattr(b"user.large", Some(&noise_bytes(1, 40_000))));
     for to in [
@@ -177,18 +178,18 @@ fn what_takes_nothing_new_is_done_whatever_quotas_of_owners_say() {
     ] {
         over(live.set_attributes(&other, others, &to));
     }
-    let how = |from, to, kind| engine::pool::RenameRequest {
+    let how = |from, to, kind| posix::RenameRequest {
         from_dir: top,
-        from,
+        from_name: from,
         to_dir: top,
-        to,
+        to_name: to,
         mode: kind,
     };
-    let replace = engine::pool::RenameMode::Replace;
+    let replace = posix::RenameMode::Replace;
     live.rename(&mine, &how(b"a", b"renamed", replace)).unwrap();
-    over(live.rename(&mine, &how(b"renamed", b"a", engine::pool::RenameMode::Whiteout)));
+    over(live.rename(&mine, &how(b"renamed", b"a", posix::RenameMode::Whiteout)));
     live.link(&mine, a, top, b"linked").unwrap();
-    let now = Some(credentials().now);
+    let now = Some(posix::SetTime::Now);
     set(&mine, a, SetAttributes { mode: Some(0o600), ..SetAttributes::default() });
     set(&mine, a, SetAttributes { atime: now, mtime: now, ..SetAttributes::default() });
     // who has the file already is given nothing
@@ -207,7 +208,7 @@ fn what_takes_nothing_new_is_done_whatever_quotas_of_owners_say() {
     held.export().unwrap();
 }
 
-fn write_file_as(held: &Pool, by: &Credentials, name: &str) {
+fn write_file_as(held: &Pool, by: &ChangeContext, name: &str) {
     let live = held.filesystem("tank").unwrap();
     let file = live.create(by, root_object(&live), name.as_bytes(), &NewInode::default()).unwrap();
     let file = ObjectId::new(file.ino());

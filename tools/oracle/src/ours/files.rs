@@ -1,9 +1,10 @@
 //! Random work on the files of a file system. What is refused is left undone.
 
 use engine::files::{File, FileType, Reason, Time};
-use engine::pool::{
-    CloneRange, Credentials, NewInode, OpenFileSystem, RenameMode, RenameRequest, SetAttributes,
-    WriteOffset, XattrMode,
+use engine::pool::OpenFileSystem;
+use posix::{
+    Capability, ChangeContext, CloneRange, Credentials, FlagChange, NewInode, RenameMode,
+    RenameRequest, SetAttributes, SetTime, WriteOffset, XattrMode,
 };
 use sim::Seed;
 use units::ObjectId;
@@ -116,7 +117,7 @@ impl<'a> Churn<'a> {
                     one(chance, &[(0, 0), (7, 0x40 | immutable(&named)), (4_000_000, 0x2000_0000)]);
                 SetAttributes {
                     project_id: Some(project),
-                    flags: Some(flags),
+                    flags: Some(FlagChange::from_linux(flags)),
                     ..SetAttributes::default()
                 }
             }),
@@ -145,8 +146,8 @@ impl<'a> Churn<'a> {
                 ..SetAttributes::default()
             }),
             14 => self.set(&named, |chance| SetAttributes {
-                atime: Some(time(chance)),
-                mtime: Some(time(chance)),
+                atime: Some(SetTime::At(time(chance))),
+                mtime: Some(SetTime::At(time(chance))),
                 ..SetAttributes::default()
             }),
             15..=17 => self.xattr(&named),
@@ -155,11 +156,12 @@ impl<'a> Churn<'a> {
         }
     }
 
-    fn caller(&mut self) -> Credentials {
+    fn caller(&mut self) -> ChangeContext {
         let nanoseconds = u32::try_from(self.chance.below(1_000_000_000)).unwrap_or(0);
         let now = Time { seconds: self.now, nanoseconds };
         let uid = one(self.chance, &[0, 0, 1001]);
-        Credentials { uid, gid: 100, now, has_cap_fsetid: true }
+        let credentials = Credentials::new(uid, 100).with_capability(Capability::FileSetId);
+        ChangeContext { credentials, now }
     }
 
     fn place(&mut self) -> (ObjectId, Vec<u8>) {
@@ -262,8 +264,13 @@ impl<'a> Churn<'a> {
         } else {
             self.place()
         };
-        let how =
-            RenameRequest { from_dir: named.dir, from: &named.name, to_dir, to: &to, mode: kind };
+        let how = RenameRequest {
+            from_dir: named.dir,
+            from_name: &named.name,
+            to_dir,
+            to_name: &to,
+            mode: kind,
+        };
         let caller = self.caller();
         self.live.rename(&caller, &how)?;
         if kind == RenameMode::Exchange {
