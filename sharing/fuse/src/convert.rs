@@ -1,13 +1,18 @@
 //! From the tree's words to the kernel's.
 
 use fusedev::{Attr, Timespec};
+use posix::{Attributes, FileType, Time};
 use rustix::io::Errno;
-use vfs::{Error, FileType, Reason, Time};
+use vfs::{Error, Reason};
 
 pub(crate) fn to_errno(why: &Error) -> Errno {
     match why {
         Error::NotFound => Errno::NOENT,
         Error::Stale | Error::InoReused { .. } => Errno::STALE,
+        Error::AccessDenied => Errno::ACCESS,
+        Error::WrongOpenMode => Errno::BADF,
+        Error::ShareConflict(_) => Errno::BUSY,
+        Error::RecallPending(_) => Errno::AGAIN,
         Error::NotDirectory => Errno::NOTDIR,
         Error::IsDirectory => Errno::ISDIR,
         Error::NotSymlink => Errno::INVAL,
@@ -56,7 +61,7 @@ pub(crate) fn file_type_bits(kind: FileType) -> u32 {
         FileType::CharDevice => 0o020_000,
         FileType::BlockDevice => 0o060_000,
         // Linux has no doors nor event ports; like a socket they have no content
-        FileType::Socket | FileType::Other => 0o140_000,
+        FileType::Socket | FileType::Other(_) => 0o140_000,
     }
 }
 
@@ -64,9 +69,9 @@ fn to_timespec(time: Time) -> Timespec {
     Timespec(time.seconds, time.nanoseconds)
 }
 
-pub(crate) fn to_attr(from: &vfs::Attributes) -> Attr {
+pub(crate) fn to_attr(from: &Attributes) -> Attr {
     Attr {
-        ino: from.ino,
+        ino: from.ino.get(),
         // the kernel refuses a file whose size is no signed number
         size: from.size.min(i64::MAX.unsigned_abs()),
         blocks: from.allocated.div_ceil(512),

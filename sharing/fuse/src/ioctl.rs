@@ -15,8 +15,8 @@
 //! Learnt from: Linux's `include/uapi/linux/fs.h`; what OpenZFS takes of it, from trying.
 
 use fusedev::Reply;
+use posix::{Attributes, Credentials, FileFlags, FlagChange, SetAttributes};
 use rustix::io::Errno;
-use vfs::{Attributes, Credentials, SetAttributes};
 
 const FS_IOC_GETFLAGS: u32 = 0x8008_6601;
 const FS_IOC32_GETFLAGS: u32 = 0x8004_6601;
@@ -29,14 +29,11 @@ const FS_IOC_FSSETXATTR: u32 = 0x401c_5820;
 const FLAG_MAP: [(u32, u32); 4] = [(0x10, 0x8), (0x20, 0x10), (0x40, 0x80), (0x2000_0000, 0x200)];
 const PROJECT_OFFSET: usize = 12;
 
-pub(crate) const IMMUTABLE: u32 = 0x10;
-pub(crate) const APPEND_ONLY: u32 = 0x20;
-
 /// Answers a question that changes nothing; none: it is another.
 pub(crate) fn handle_get_ioctl(of: &Attributes, command: u32, room: u32) -> Option<Reply> {
     match command {
         FS_IOC_GETFLAGS | FS_IOC32_GETFLAGS => {
-            let mut flags = of.flags.to_ne_bytes().to_vec();
+            let mut flags = of.flags.to_linux().to_ne_bytes().to_vec();
             flags.resize(usize::try_from(room).unwrap_or(0).clamp(4, 8), 0);
             Some(Reply::ioctl(&flags))
         }
@@ -47,7 +44,7 @@ pub(crate) fn handle_get_ioctl(of: &Attributes, command: u32, room: u32) -> Opti
 
 /// What somebody wants to have set of a file that is as it is; none: nothing is to be set.
 pub(crate) fn parse_set_ioctl(
-    by: Credentials,
+    by: &Credentials,
     of: &Attributes,
     command: u32,
     given: &[u8],
@@ -69,12 +66,16 @@ pub(crate) fn parse_set_ioctl(
     };
     let flags = flags.ok_or(Errno::OPNOTSUPP)?;
     // kernels before 5.13 leave to us who may
-    let is_for_root = (flags ^ of.flags) & (IMMUTABLE | APPEND_ONLY) != 0;
+    let is_for_root = {
+        let guarded = FileFlags::IMMUTABLE.union(FileFlags::APPEND_ONLY).to_linux();
+        (flags ^ of.flags.to_linux()) & guarded != 0
+    };
     if by.uid != 0 && (by.uid != of.uid || is_for_root) {
         return Err(Errno::PERM);
     }
     let project = project.map(u64::from).filter(|project| *project != of.project_id);
-    let flags = Some(flags).filter(|flags| *flags != of.flags);
+    let flags = Some(flags).filter(|flags| *flags != of.flags.to_linux());
+    let flags = flags.map(FlagChange::from_linux);
     let set = SetAttributes { flags, project_id: project, ..SetAttributes::default() };
     Ok(Some(set).filter(|set| *set != SetAttributes::default()))
 }
@@ -89,7 +90,7 @@ fn translate_flags(word: u32, way: impl Fn((u32, u32)) -> (u32, u32)) -> Option<
 }
 
 fn encode_fsxattr(of: &Attributes) -> [u8; 28] {
-    let flags = translate_flags(of.flags, |pair| pair).unwrap_or(0);
+    let flags = translate_flags(of.flags.to_linux(), |pair| pair).unwrap_or(0);
     let project = u32::try_from(of.project_id).unwrap_or(u32::MAX);
     let mut out = [0; 28];
     for (at, word) in [(0, flags), (PROJECT_OFFSET, project)] {

@@ -5,7 +5,7 @@
 //! pool is mounted, the kernel keeps whatever it was told. It needs no root: fusermount3 does what
 //! only root may.
 //!
-//! [`mount_filesystem`] lays a file system of a held pool ([`vfs::FileSystem`]) over a folder, to be read and
+//! [`mount_filesystem`] lays a file system of a held pool ([`vfs::PoolFileSystem`]) over a folder, to be read and
 //! written (`live/`).
 #![forbid(unsafe_code)]
 

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use fusedev::{KernelMountOptions, MAX_REQUEST_BYTES, Notifier, RequestHandler};
 use rustix::io::Errno;
-use vfs::{DatasetTree, FileSystem};
+use vfs::{DatasetTree, PoolFileSystem};
 
 use crate::filesystem::{FileSystemServer, RollbackHandle};
 use crate::mount_handle::{MountHandle, unmount_dead};
@@ -112,7 +112,7 @@ pub fn mount_tree(
 /// Unmount it before the file system is renamed or destroyed, or the pool given up. It is taken back
 /// to a snapshot by [`RollbackHandle`].
 pub fn mount_filesystem(
-    files: &FileSystem,
+    files: &PoolFileSystem,
     dir: &Path,
     options: &MountOptions,
 ) -> Result<(MountHandle, RollbackHandle), Error> {

@@ -6,6 +6,7 @@ use fusedev::{
     CacheTimeouts, DirentBuffer, InitFlags, MAX_REQUEST_BYTES, OpenReply, Reply, ReplyData,
     Request, RequestContext, RequestHandler, Statfs,
 };
+use posix::Ino;
 use rustix::io::Errno;
 use vfs::{DatasetTree, Error, FileReader, Result, TreeDir};
 
@@ -17,7 +18,7 @@ use crate::ioctl;
 /// Answers the kernel.
 pub(crate) struct TreeServer {
     tree: DatasetTree,
-    root_ino: u64,
+    root_ino: Ino,
     /// The kernel is to check permissions, ACLs with them.
     default_permissions: bool,
     open_files: HandleTable<FileReader>,
@@ -36,18 +37,18 @@ pub(crate) const SEEK_DATA: i32 = 3;
 pub(crate) const SEEK_HOLE: i32 = 4;
 
 impl TreeServer {
-    pub(crate) fn new(tree: DatasetTree, root_ino: u64, default_permissions: bool) -> Self {
+    pub(crate) fn new(tree: DatasetTree, root_ino: Ino, default_permissions: bool) -> Self {
         let (open_files, open_dirs) = (HandleTable::new(), HandleTable::new());
         Self { tree, root_ino, default_permissions, open_files, open_dirs }
     }
 
     /// The kernel calls the root 1, whatever its number is.
-    fn to_ino(&self, node: u64) -> u64 {
-        if node == ROOT_NODEID { self.root_ino } else { node }
+    fn to_ino(&self, node: u64) -> Ino {
+        if node == ROOT_NODEID { self.root_ino } else { Ino::new(node) }
     }
 
     /// Gives what was found, or tells the user too what cannot be read.
-    fn report_error<T>(&self, number: u64, found: Result<T>) -> std::result::Result<T, Errno> {
+    fn report_error<T>(&self, number: Ino, found: Result<T>) -> std::result::Result<T, Errno> {
         found.map_err(|why| {
             self.tree.report_unreadable(number, &why);
             to_errno(&why)
@@ -152,7 +153,7 @@ impl RequestHandler for TreeServer {
 
 impl TreeServer {
     /// Answers questions about a node itself.
-    fn handle_node_request(&self, node: u64, ask: Request<'_>) -> ReplyResult {
+    fn handle_node_request(&self, node: Ino, ask: Request<'_>) -> ReplyResult {
         let tree = &self.tree;
         match ask {
             Request::Lookup { name } => {
@@ -179,7 +180,7 @@ impl TreeServer {
         }
     }
 
-    fn statfs(&self, node: u64) -> ReplyResult {
+    fn statfs(&self, node: Ino) -> ReplyResult {
         let room = self.tree.space(node).map_err(|why| to_errno(&why))?;
         let free = room.available / 512;
         Ok(Reply::statfs(&Statfs {
@@ -193,7 +194,7 @@ impl TreeServer {
         }))
     }
 
-    fn readdir(&self, node: u64, ask: Request<'_>) -> ReplyResult {
+    fn readdir(&self, node: Ino, ask: Request<'_>) -> ReplyResult {
         let (handle, offset, size, is_plain) = match ask {
             Request::Readdir { handle, offset, size } => (handle, offset, size, true),
             Request::Readdirplus { handle, offset, size } => (handle, offset, size, false),
@@ -204,7 +205,7 @@ impl TreeServer {
         let listed = listing.visit_from(offset, &mut |item| {
             if is_plain {
                 return page.add_dirent(
-                    (item.ino, file_type_bits(item.kind)),
+                    (item.ino.get(), file_type_bits(item.kind)),
                     item.next_cookie,
                     &item.name,
                 );
@@ -215,7 +216,7 @@ impl TreeServer {
                     page.add_direntplus(item.next_cookie, &item.name, &to_attr(&found), how)
                 }
                 None => page.add_direntplus_uncached(
-                    (item.ino, file_type_bits(item.kind)),
+                    (item.ino.get(), file_type_bits(item.kind)),
                     item.next_cookie,
                     &item.name,
                 ),
@@ -225,12 +226,12 @@ impl TreeServer {
         Ok(page.into_reply())
     }
 
-    fn ioctl(&self, node: u64, command: u32, room: u32) -> ReplyResult {
+    fn ioctl(&self, node: Ino, command: u32, room: u32) -> ReplyResult {
         let found = self.report_error(node, self.tree.attributes(node))?;
         ioctl::handle_get_ioctl(&found, command, room).ok_or(Errno::NOTTY)
     }
 
-    fn lseek(&self, node: u64, handle: u64, (offset, whence): (i64, i32)) -> ReplyResult {
+    fn lseek(&self, node: Ino, handle: u64, (offset, whence): (i64, i32)) -> ReplyResult {
         if whence != SEEK_DATA && whence != SEEK_HOLE {
             return Err(Errno::INVAL);
         }

@@ -149,12 +149,13 @@ mod tests {
     fn what_the_kernel_forgets_it_tells_one_by_one_or_many_at_a_time() {
         let nodes = |message: &[u8]| {
             let found = split(message).unwrap();
-            forgotten_nodes(&found.header, found.payload).collect::<Vec<_>>()
+            let nodes = forgotten_nodes(&found.header, found.payload);
+            nodes.map(|node| (node.nodeid, node.lookups)).collect::<Vec<_>>()
         };
-        assert_eq!(nodes(&encode_message(2, &3_u64.to_ne_bytes())), [9]);
+        assert_eq!(nodes(&encode_message(2, &3_u64.to_ne_bytes())), [(9, 3)]);
         let many = [3_u64, 5, 1, 6, 2].map(u64::to_ne_bytes).concat();
-        assert_eq!(nodes(&encode_message(42, &many)), [5, 6], "the third is not there");
-        assert_eq!(nodes(&encode_message(36, &many)), [0; 0], "a signal");
+        assert_eq!(nodes(&encode_message(42, &many)), [(5, 1), (6, 2)], "the third is not there");
+        assert_eq!(nodes(&encode_message(36, &many)), [], "a signal");
     }
 
     proptest! {

@@ -70,6 +70,8 @@ init_flags! {
     SETXATTR_EXT = 29;
     /// There are further flags.
     INIT_EXT = 30;
+    /// Names can be expired: they stay, and are looked up again when a program next uses them.
+    HAS_EXPIRE_ONLY = 35;
     /// Files that are read and written directly can be mapped all the same.
     DIRECT_IO_ALLOW_MMAP = 36;
     /// Questions come by io_uring.

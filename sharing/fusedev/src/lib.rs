@@ -49,5 +49,5 @@ pub use notifier::Notifier;
 pub use own_thread::without_descriptors;
 pub use rdev::decode_dev;
 pub use reply::{Attr, CacheTimeouts, DirentBuffer, OpenReply, Reply, Statfs, Timespec};
-pub use request::{Request, SetTime, SetattrRequest};
+pub use request::{ForgottenNode, Request, SetTime, SetattrRequest};
 pub use session::{ReplyData, RequestContext, RequestHandler, serve};

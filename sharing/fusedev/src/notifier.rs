@@ -12,7 +12,8 @@
 //! of a node:
 //!     24     8  the first byte, 32 bytes (8); 0: all; -1: of the attributes alone
 //! of a name:
-//!     24     4  bytes of the name, 28 flags (4)
+//!     24     4  bytes of the name
+//!     28     4  flags: 1 the name stays and expires (EXPIRE_ONLY)
 //!     32        the name, and a zero
 //! ```
 //!
@@ -28,6 +29,7 @@ use crate::wire::MessageBuilder;
 
 const NOTIFY_INVAL_INODE: u32 = 2;
 const NOTIFY_INVAL_ENTRY: u32 = 3;
+const EXPIRE_ONLY: u32 = 1;
 const HEADER_LEN: usize = 16;
 
 /// A way to tell the kernel, while something is mounted.
@@ -56,11 +58,22 @@ impl Notifier {
         self.write_notification(NOTIFY_INVAL_INODE, &message.0)
     }
 
-    /// Has it forget what a name in a directory names, or that it names nothing.
+    /// Has it forget what a name in a directory names, or that it names nothing. What is mounted on the name is
+    /// unmounted.
     pub fn invalidate_entry(&self, dir: u64, name: &[u8]) -> io::Result<()> {
-        let length = u32::try_from(name.len()).unwrap_or(u32::MAX);
+        self.write_entry(dir, name, 0)
+    }
+
+    /// Has it look a name up again before it uses it next, which takes [`crate::InitFlags::HAS_EXPIRE_ONLY`]. A
+    /// lookup that is under way may undo that. What is mounted on the name stays.
+    pub fn expire_entry(&self, dir: u64, name: &[u8]) -> io::Result<()> {
+        self.write_entry(dir, name, EXPIRE_ONLY)
+    }
+
+    fn write_entry(&self, dir: u64, name: &[u8], flags: u32) -> io::Result<()> {
+        let length = u32::try_from(name.len()).map_err(|_| Errno::NAMETOOLONG)?;
         let mut message = MessageBuilder::with_capacity(17 + name.len());
-        message.u64(dir).u32(length).u32(0).bytes(name).zeros(1);
+        message.u64(dir).u32(length).u32(flags).bytes(name).zeros(1);
         self.write_notification(NOTIFY_INVAL_ENTRY, &message.0)
     }
 
@@ -91,6 +104,7 @@ mod tests {
         let notices = Notifier::new(&device);
         notices.invalidate_inode(7).unwrap();
         notices.invalidate_entry(9, b"abc").unwrap();
+        notices.expire_entry(9, b"abc").unwrap();
         drop(device);
         notices.invalidate_inode(8).unwrap();
         let words =
@@ -98,7 +112,9 @@ mod tests {
         let long = |number: u64| number.to_ne_bytes().to_vec();
         let node = [words(&[40, 2]), long(0), long(7), long(0), long(0)].concat();
         let name = [words(&[36, 3]), long(0), long(9), words(&[3, 0]), b"abc\0".to_vec()].concat();
-        assert_eq!(std::fs::read(&path).unwrap(), [node, name].concat());
+        let expired =
+            [words(&[36, 3]), long(0), long(9), words(&[3, 1]), b"abc\0".to_vec()].concat();
+        assert_eq!(std::fs::read(&path).unwrap(), [node, name, expired].concat());
         std::fs::remove_file(path).unwrap();
     }
 }

@@ -184,6 +184,7 @@ pub enum Request<'a> {
         output_size: u32,
     },
     Fallocate {
+        handle: u64,
         offset: u64,
         length: u64,
         mode: i32,
@@ -196,7 +197,7 @@ pub enum Request<'a> {
     CopyFileRange {
         handle: u64,
         offset: u64,
-        out_nodeid: u64,
+        out_handle: u64,
         out_offset: u64,
         length: u64,
         has_64bit_reply: bool,
@@ -261,19 +262,30 @@ pub(crate) fn has_no_reply(code: u32) -> bool {
     [opcode::FORGET, opcode::BATCH_FORGET, opcode::INTERRUPT].contains(&code)
 }
 
-/// The nodes that a message says the kernel knows no more: one, or how many (4 bytes, 4 unused) and
-/// of each its number and how often it had been told of it (8 each).
+/// A node that the kernel has dropped from its inode cache.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct ForgottenNode {
+    /// The node.
+    pub nodeid: u64,
+    /// Replies with the node that the kernel had until then. It may have got more since.
+    pub lookups: u64,
+}
+
+/// The nodes of a FORGET (8 bytes: lookups) or a BATCH_FORGET message (4 bytes: count, 4 unused; of each 8
+/// bytes: nodeid, 8: lookups).
 pub(crate) fn forgotten_nodes<'a>(
     head: &RequestHeader,
     rest: &'a [u8],
-) -> impl Iterator<Item = u64> + use<'a> {
-    let single = (head.opcode == opcode::FORGET).then_some(head.nodeid);
+) -> impl Iterator<Item = ForgottenNode> + use<'a> {
+    let lookups = FieldReader(if head.opcode == opcode::FORGET { rest } else { &[] }).u64();
+    let nodeid = head.nodeid;
+    let single = lookups.map(|lookups| ForgottenNode { nodeid, lookups });
     let mut rest = FieldReader(if head.opcode == opcode::BATCH_FORGET { rest } else { &[] });
     let count = rest.u32().unwrap_or(0);
     let _ = rest.skip(4);
     let many = (0..count).map_while(move |_| {
-        let node = rest.u64()?;
-        rest.skip(8).map(|()| node)
+        let (nodeid, lookups) = (rest.u64()?, rest.u64()?);
+        Some(ForgottenNode { nodeid, lookups })
     });
     single.into_iter().chain(many)
 }
@@ -388,23 +400,23 @@ impl<'a> Request<'a> {
             opcode::FSYNC => Self::Fsync,
             opcode::FSYNCDIR => Self::Fsyncdir,
             opcode::FALLOCATE => {
-                body.skip(8)?;
-                let (offset, length) = (body.u64()?, body.u64()?);
-                Self::Fallocate { offset, length, mode: body.i32()? }
+                let (handle, offset, length) = (body.u64()?, body.u64()?, body.u64()?);
+                Self::Fallocate { handle, offset, length, mode: body.i32()? }
             }
             opcode::LSEEK => {
                 let (handle, offset) = (body.u64()?, body.u64()?.cast_signed());
                 Self::Lseek { handle, offset, whence: body.i32()? }
             }
             opcode::COPY_FILE_RANGE | opcode::COPY_FILE_RANGE_64 => {
-                let (handle, offset, file) = (body.u64()?, body.u64()?, body.u64()?);
+                let (handle, offset) = (body.u64()?, body.u64()?);
                 body.skip(8)?;
+                let out_handle = body.u64()?;
                 let (to, length) = (body.u64()?, body.u64()?);
                 let is_long = code == opcode::COPY_FILE_RANGE_64;
                 Self::CopyFileRange {
                     handle,
                     offset,
-                    out_nodeid: file,
+                    out_handle,
                     out_offset: to,
                     length,
                     has_64bit_reply: is_long,

@@ -20,7 +20,7 @@ use crate::device::{self, Received, RequestMessage};
 use crate::init::{InitFlags, InitRequest};
 use crate::readers::Readers;
 use crate::reply::Reply;
-use crate::request::{self, Request, RequestHeader};
+use crate::request::{self, ForgottenNode, Request, RequestHeader};
 use crate::ring::{Payload, RingEntry};
 use crate::rings::{RingQueue, Watch};
 
@@ -45,7 +45,7 @@ pub trait RequestHandler: Send + Sync + 'static {
 
     /// The kernel knows a node no more. It tells so some time later, when it may have come to know it
     /// again.
-    fn forget(&self, _node: u64) {}
+    fn forget(&self, _node: ForgottenNode) {}
 
     /// Nobody will ask any more.
     fn destroy(&self) {}
@@ -65,7 +65,7 @@ impl<T: RequestHandler> RequestHandler for Arc<T> {
         T::handle(self, asker, ask, out)
     }
 
-    fn forget(&self, node: u64) {
+    fn forget(&self, node: ForgottenNode) {
         T::forget(self, node);
     }
 

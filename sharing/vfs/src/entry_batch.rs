@@ -74,8 +74,6 @@ impl EntryBatch {
 mod tests {
     use std::cell::Cell;
 
-    use engine::files::FileType;
-
     use super::EntryBatch;
     use crate::DirEntry;
 
@@ -86,8 +84,8 @@ mod tests {
             filled.set(filled.get() + 1);
             let item = |next| DirEntry {
                 name: vec![filled.get()],
-                ino: 7,
-                kind: FileType::File,
+                ino: posix::Ino::new(7),
+                kind: posix::FileType::File,
                 next_cookie: next,
                 needs_lookup: false,
             };

@@ -1,6 +1,10 @@
 //! Why something of the tree could not be given, in the words of file protocols.
 
 use engine::files::Reason;
+use posix::Ino;
+use posix::access::Denied;
+
+use crate::{RecallPending, ShareConflict};
 
 /// Why something of the tree could not be given.
 #[derive(Clone, Debug, thiserror::Error)]
@@ -15,8 +19,20 @@ pub enum Error {
     #[error("file {ino} would be another one than the one that is in use")]
     InoReused {
         /// The number.
-        ino: u64,
+        ino: Ino,
     },
+    /// The permissions of the file do not allow it to the caller.
+    #[error("permission denied")]
+    AccessDenied,
+    /// The open file was opened to read only, or to write only.
+    #[error("the file is not open for that")]
+    WrongOpenMode,
+    /// Another client has the file open and denies others what the request does.
+    #[error(transparent)]
+    ShareConflict(#[from] ShareConflict),
+    /// Another client has not given its lease of the file back yet.
+    #[error(transparent)]
+    RecallPending(#[from] RecallPending),
     /// Something was asked that only a directory can answer.
     #[error("it is no directory")]
     NotDirectory,
@@ -51,6 +67,16 @@ pub enum Error {
 
 /// What asking the tree gives.
 pub type Result<T> = std::result::Result<T, Error>;
+
+impl From<Denied> for Error {
+    fn from(why: Denied) -> Self {
+        match why {
+            Denied::Access => Self::AccessDenied,
+            Denied::NotPermitted => Self::Refused { reason: Reason::NotPermitted },
+            Denied::NoData => Self::Refused { reason: Reason::NoXattr },
+        }
+    }
+}
 
 impl From<engine::files::Error> for Error {
     fn from(why: engine::files::Error) -> Self {

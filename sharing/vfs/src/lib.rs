@@ -5,32 +5,53 @@
 //! (`number.rs`) and [`Attributes`]; a directory has a [`TreeDir`] that goes on where it stopped;
 //! a file or volume has a [`FileReader`] that reads ahead. A tree is never written.
 //!
-//! [`FileSystem`] is one file system of a held pool, to be read and written, with `.zfs/snapshot`.
+//! [`PoolFileSystem`] is one file system of a held pool, to be read and written, with `.zfs/snapshot`.
 //!
 //! Nothing here knows of a protocol, a socket or the kernel.
 #![forbid(unsafe_code)]
 
 mod attributes;
+mod changes;
+mod client;
+mod clock;
+mod context;
+mod contract;
 mod control_dir;
 mod entry_batch;
 mod error;
 mod filesystem;
+mod handle;
+mod leases;
+mod locks;
 mod names;
 mod prefetch;
 mod readahead;
 mod reader;
+mod shares;
+mod stability;
 mod tree;
 mod tree_dataset;
 mod tree_dir;
 mod vnode;
 
-pub use attributes::Attributes;
-pub use engine::files::{DatasetSpace, FileType, Reason, Time};
-pub use engine::pool::{RenameMode, SetAttributes, WriteOffset, XattrMode};
+pub use changes::{Change, ChangeBatch, ChangeBus, ChangeKind, Subscription, SubscriptionCloser};
+pub use client::ClientId;
+pub use clock::change_version;
+pub use context::{AccessChecks, Context, DoorId, Waiter};
+pub use contract::{AllocateMode, CreateMode, FileOffset, FileSystem, Limits, Opened};
+pub use engine::files::{DatasetSpace, Reason};
 pub use error::{Error, Result};
-pub use filesystem::{
-    Credentials, FileSystem, Invalidation, NewInode, OpenDir, OpenFile, UnlinkedHold,
+pub use filesystem::{Invalidation, OpenDir, OpenFile, PoolFileSystem, UnlinkedHold};
+pub use handle::{FileHandle, HandleError, HandleKey, HandleKind};
+pub use leases::{
+    LeaseAction, LeaseCallback, LeaseEvent, LeaseHolder, LeaseId, LeaseRights, LeaseTable,
+    Operation, RecallPending,
+};
+pub use locks::{
+    ByteLock, LockError, LockKind, LockOwner, LockState, LockTable, WaitCallback, WaitEnd, WaitId,
 };
 pub use reader::FileReader;
+pub use shares::{Access, OpenId, OpenTable, ShareConflict, ShareMode};
+pub use stability::{BootVerifier, Stability, Written};
 pub use tree::DatasetTree;
 pub use tree_dir::{DirEntry, TreeDir};

@@ -1,6 +1,7 @@
 //! What people call a node, found from its number: for messages, not for every day.
 
 use engine::files::FileSystemReader;
+use posix::Ino;
 
 use crate::DatasetTree;
 use crate::vnode::Vnode;
@@ -9,7 +10,7 @@ use crate::vnode::Vnode;
 const MAX_DEPTH: usize = 2048;
 
 /// A node's name for people: `POOL/FS@SNAP:/PATH`.
-pub(crate) fn display_name(tree: &DatasetTree, number: u64) -> String {
+pub(crate) fn display_name(tree: &DatasetTree, number: Ino) -> String {
     let Ok((node, dataset)) = tree.vnode(number) else { return format!("node {number}") };
     let Vnode::File(_, object) = node else { return dataset.name.clone() };
     let Ok(files) = tree.files(&dataset) else { return dataset.name.clone() };

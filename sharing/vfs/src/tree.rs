@@ -4,14 +4,15 @@ use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use engine::RescuePool;
-use engine::files::{Content, DatasetSpace, File, FileSystemReader, FileType};
+use engine::files::{Content, DatasetSpace, File, FileSystemReader};
 use parking_lot::{Mutex, RwLock};
+use posix::{Attributes, FileType, Ino};
 
 use crate::control_dir;
 use crate::prefetch::PrefetchWorkers;
 use crate::tree_dataset::TreeDataset;
 use crate::vnode::{DatasetIndex, Vnode};
-use crate::{Attributes, Error, FileReader, Result, TreeDir, names};
+use crate::{Error, FileReader, Result, TreeDir, attributes, names};
 
 /// The tree of all datasets of a pool, or of those below one. Cheap to clone, and shared between
 /// threads.
@@ -24,7 +25,7 @@ struct Inner {
     datasets: RwLock<Vec<Arc<TreeDataset>>>,
     snapshots: Mutex<HashMap<String, DatasetIndex>>,
     report: Box<dyn Fn(&str) + Send + Sync>,
-    reported: Mutex<HashSet<u64>>,
+    reported: Mutex<HashSet<Ino>>,
     prefetch_workers: PrefetchWorkers,
 }
 
@@ -120,17 +121,17 @@ impl DatasetTree {
     }
 
     /// The number of the tree's root.
-    pub fn root_ino(&self) -> Result<u64> {
+    pub fn root_ino(&self) -> Result<Ino> {
         let top = self.dataset(DatasetIndex(0))?;
         self.root_vnode(&top).ino().ok_or(Error::InoOverflow)
     }
 
-    pub(crate) fn vnode(&self, number: u64) -> Result<(Vnode, Arc<TreeDataset>)> {
+    pub(crate) fn vnode(&self, number: Ino) -> Result<(Vnode, Arc<TreeDataset>)> {
         let node = Vnode::from_ino(number).ok_or(Error::NotFound)?;
         Ok((node, self.dataset(node.dataset_index())?))
     }
 
-    fn file(&self, number: u64) -> Result<File> {
+    fn file(&self, number: Ino) -> Result<File> {
         match self.vnode(number)? {
             (Vnode::File(_, object), dataset) => Ok(self.files(&dataset)?.file(object)?),
             _ => Err(Error::NotFound),
@@ -138,25 +139,25 @@ impl DatasetTree {
     }
 
     /// What there is to know of a node.
-    pub fn attributes(&self, number: u64) -> Result<Attributes> {
+    pub fn attributes(&self, number: Ino) -> Result<Attributes> {
         let (node, dataset) = self.vnode(number)?;
         match node {
             Vnode::File(place, object) => {
                 file_attributes(place, &self.files(&dataset)?.file(object)?)
             }
             Vnode::Volume(_) => {
-                let mut made_up = Attributes::synthetic(number, FileType::File);
+                let mut made_up = attributes::synthetic(number, FileType::File);
                 if let Ok(content) = self.content(&dataset) {
                     (made_up.size, made_up.block_size) = (content.size(), content.block_size());
                 }
                 Ok(made_up)
             }
-            _ => Ok(Attributes::synthetic(number, FileType::Directory)),
+            _ => Ok(attributes::synthetic(number, FileType::Directory)),
         }
     }
 
     /// What a name in a directory names. Names are compared as the dataset wants it.
-    pub fn lookup(&self, parent: u64, name: &[u8]) -> Result<Attributes> {
+    pub fn lookup(&self, parent: Ino, name: &[u8]) -> Result<Attributes> {
         let (node, dataset) = self.vnode(parent)?;
         let Vnode::File(place, object) = node else {
             let found = control_dir::lookup(self, node, &dataset, name)?;
@@ -186,7 +187,7 @@ impl DatasetTree {
     }
 
     /// Where a symbolic link points.
-    pub fn read_link(&self, number: u64) -> Result<Vec<u8>> {
+    pub fn read_link(&self, number: Ino) -> Result<Vec<u8>> {
         let file = self.file(number)?;
         if file.stat().kind != FileType::Symlink {
             return Err(Error::NotSymlink);
@@ -195,7 +196,7 @@ impl DatasetTree {
     }
 
     /// The names of a node's extended attributes, as Linux lists them.
-    pub fn xattr_names(&self, number: u64) -> Result<Vec<Vec<u8>>> {
+    pub fn xattr_names(&self, number: Ino) -> Result<Vec<Vec<u8>>> {
         match self.vnode(number)?.0 {
             Vnode::File(..) => Ok(self.file(number)?.xattr_names()?),
             _ => Ok(Vec::new()),
@@ -203,7 +204,7 @@ impl DatasetTree {
     }
 
     /// The value of an extended attribute; none if there is no such attribute.
-    pub fn xattr(&self, number: u64, name: &[u8]) -> Result<Option<Vec<u8>>> {
+    pub fn xattr(&self, number: Ino, name: &[u8]) -> Result<Option<Vec<u8>>> {
         match self.vnode(number)?.0 {
             Vnode::File(..) => Ok(self.file(number)?.xattr(name)?),
             _ => Ok(None),
@@ -211,12 +212,12 @@ impl DatasetTree {
     }
 
     /// A directory's names.
-    pub fn open_dir(&self, number: u64) -> Result<TreeDir> {
+    pub fn open_dir(&self, number: Ino) -> Result<TreeDir> {
         TreeDir::open(self, number)
     }
 
     /// The content of a file or a volume.
-    pub fn open_file(&self, number: u64) -> Result<Arc<FileReader>> {
+    pub fn open_file(&self, number: Ino) -> Result<Arc<FileReader>> {
         let (node, dataset) = self.vnode(number)?;
         let content = match node {
             Vnode::File(_, object) => {
@@ -233,17 +234,17 @@ impl DatasetTree {
     }
 
     /// What the dataset of a node takes and may still take.
-    pub fn space(&self, number: u64) -> Result<DatasetSpace> {
+    pub fn space(&self, number: Ino) -> Result<DatasetSpace> {
         Ok(self.pool().space(&self.vnode(number)?.1.name))
     }
 
     /// A node's name for people: `POOL/FS@SNAP:/PATH`.
-    pub fn display_name(&self, number: u64) -> String {
+    pub fn display_name(&self, number: Ino) -> String {
         names::display_name(self, number)
     }
 
     /// Reports that a node cannot be read, once for each.
-    pub fn report_unreadable(&self, number: u64, why: &Error) {
+    pub fn report_unreadable(&self, number: Ino, why: &Error) {
         let Error::Unreadable { why } = why else { return };
         {
             let mut told = self.0.reported.lock();
@@ -264,5 +265,5 @@ impl DatasetTree {
 pub(crate) fn file_attributes(place: DatasetIndex, file: &File) -> Result<Attributes> {
     let number = Vnode::File(place, file.ino()).ino().ok_or(Error::InoOverflow)?;
     let block_size = file.content().block_size();
-    Ok(Attributes::from_file(number, &file.stat(), file.allocated(), block_size))
+    Ok(attributes::stored(number, &file.stat(), file.allocated(), block_size))
 }

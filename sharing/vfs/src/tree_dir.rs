@@ -11,14 +11,15 @@
 
 use std::sync::Arc;
 
-use engine::files::{File, FileSystemReader, FileType};
+use engine::files::{File, FileSystemReader};
 use parking_lot::Mutex;
+use posix::{Attributes, FileType, Ino};
 
 use crate::control_dir;
 use crate::entry_batch::EntryBatch;
 use crate::tree_dataset::TreeDataset;
 use crate::vnode::Vnode;
-use crate::{Attributes, DatasetTree, Error, Result};
+use crate::{DatasetTree, Error, Result};
 
 /// A name in a directory.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -26,7 +27,7 @@ pub struct DirEntry {
     /// The name: any bytes but 0 and `/`.
     pub name: Vec<u8>,
     /// The number of what it names. The root of a snapshot has another one when it is looked up.
-    pub ino: u64,
+    pub ino: Ino,
     /// What that is.
     pub kind: FileType,
     /// The cookie of the place behind it.
@@ -38,7 +39,7 @@ pub struct DirEntry {
 /// A directory that is being listed.
 pub struct TreeDir {
     tree: DatasetTree,
-    ino: u64,
+    ino: Ino,
     vnode: Vnode,
     dataset: Arc<TreeDataset>,
     batch: Mutex<EntryBatch>,
@@ -50,7 +51,7 @@ const CHILD_COOKIE: u64 = 1 << 62;
 const BATCH_LEN: usize = 2048;
 
 impl TreeDir {
-    pub(crate) fn open(tree: &DatasetTree, number: u64) -> Result<Self> {
+    pub(crate) fn open(tree: &DatasetTree, number: Ino) -> Result<Self> {
         let (node, dataset) = tree.vnode(number)?;
         match node {
             Vnode::File(_, object) if !tree.files(&dataset)?.stat(object)?.is_directory() => {
@@ -202,12 +203,12 @@ impl TreeDir {
         Ok(plain.collect())
     }
 
-    fn root_ino(&self, place: crate::vnode::DatasetIndex) -> Option<u64> {
+    fn root_ino(&self, place: crate::vnode::DatasetIndex) -> Option<Ino> {
         self.tree.root_vnode(&*self.tree.dataset(place).ok()?).ino()
     }
 
     /// The number for `..`; a root has itself above it.
-    fn parent_ino(&self) -> u64 {
+    fn parent_ino(&self) -> Ino {
         let place = self.dataset.index;
         let above = match self.vnode {
             Vnode::File(_, object) => {
@@ -225,12 +226,12 @@ impl TreeDir {
     }
 }
 
-fn new_entry(name: &[u8], number: Option<u64>, kind: FileType, next: u64) -> DirEntry {
+fn new_entry(name: &[u8], number: Option<Ino>, kind: FileType, next: u64) -> DirEntry {
     // a number that does not fit is told of when the name is looked up
     let is_preliminary = number.is_none();
     DirEntry {
         name: name.to_vec(),
-        ino: number.unwrap_or(u64::MAX),
+        ino: number.unwrap_or(Ino::new(u64::MAX)),
         kind,
         next_cookie: next,
         needs_lookup: is_preliminary,

@@ -13,6 +13,7 @@
 //! (that takes 512 TiB of dnodes) cannot be shown.
 
 /// What a number stands for.
+use posix::Ino;
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub(crate) enum Vnode {
     /// A file of any kind.
@@ -43,7 +44,7 @@ const KIND_SHIFT: u32 = 61;
 
 impl Vnode {
     /// The number; none if the object's is too high.
-    pub(crate) fn ino(self) -> Option<u64> {
+    pub(crate) fn ino(self) -> Option<Ino> {
         let (kind, place, object) = match self {
             Self::File(place, object) => (0, place, object),
             Self::Unopened(place) => (1, place, 0),
@@ -53,11 +54,12 @@ impl Vnode {
             Self::Volume(place) => (5, place, 0),
         };
         let fits = object < 1 << OBJECT_BITS && place.0 < DatasetIndex::LIMIT;
-        fits.then(|| kind << KIND_SHIFT | u64::from(place.0) << OBJECT_BITS | object)
+        fits.then(|| Ino::new(kind << KIND_SHIFT | u64::from(place.0) << OBJECT_BITS | object))
     }
 
     /// What a number stands for, if anything.
-    pub(crate) fn from_ino(number: u64) -> Option<Self> {
+    pub(crate) fn from_ino(number: Ino) -> Option<Self> {
+        let number = number.get();
         let object = number & ((1 << OBJECT_BITS) - 1);
         let place = (number >> OBJECT_BITS) & u64::from(DatasetIndex::LIMIT - 1);
         let place = DatasetIndex(u32::try_from(place).ok()?);
@@ -86,6 +88,8 @@ impl Vnode {
 
 #[cfg(test)]
 mod tests {
+    use posix::Ino;
+
     use super::{DatasetIndex, Vnode};
 
     #[test]
@@ -103,8 +107,8 @@ mod tests {
             let number = node.ino().expect("it fits");
             assert_eq!(Vnode::from_ino(number), Some(node));
         }
-        assert_eq!(Vnode::File(DatasetIndex(0), 34).ino(), Some(34));
+        assert_eq!(Vnode::File(DatasetIndex(0), 34).ino(), Some(Ino::new(34)));
         assert_eq!(Vnode::File(place, 1 << 40).ino(), None);
-        assert_eq!(Vnode::from_ino(7 << 61), None);
+        assert_eq!(Vnode::from_ino(Ino::new(7 << 61)), None);
     }
 }

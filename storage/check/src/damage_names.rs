@@ -8,8 +8,9 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use dmu::Objset;
 use ondisk::ObjectType;
 use ondisk::dnode::Dnode;
+use posix::FileType;
 use units::{ObjectId, ObjsetId, Zbookmark};
-use zpl::{FileType, Fs, FsOptions};
+use zpl::{Fs, FsOptions};
 
 use crate::log::LOG_LEVEL;
 use crate::report::{DamagedObject, DamagedPart, DamagedRange};

@@ -26,6 +26,8 @@
 //!
 //! Learnt from: `zdb -dddd` of the version 28 fixtures. Proved by: the fixture tests.
 
+use posix::Time;
+
 use crate::acl::ZnodeAcl;
 use crate::{Reader, Result};
 
@@ -61,39 +63,9 @@ pub mod flag {
     pub const PROJID: u64 = 1 << 47;
 }
 
-/// A moment as the format stores it: seconds since 1970 (negative before) and nanoseconds.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
-pub struct Time {
-    /// Seconds since 1970 began, negative before.
-    pub seconds: i64,
-    /// And nanoseconds, below 1,000,000,000 in anything sane.
-    pub nanoseconds: u32,
-}
-
-impl Time {
-    /// From the two words on disk.
-    pub const fn from_words(words: [u64; 2]) -> Self {
-        let [seconds, nanoseconds] = words;
-        let [a, b, c, d, ..] = nanoseconds.to_le_bytes();
-        Self { seconds: seconds.cast_signed(), nanoseconds: u32::from_le_bytes([a, b, c, d]) }
-    }
-
-    /// The two words on disk.
-    pub const fn to_words(self) -> [u64; 2] {
-        [self.seconds.cast_unsigned(), self.nanoseconds as u64]
-    }
-
-    /// Nanoseconds since 1970 began, negative before.
-    pub fn total_nanoseconds(self) -> i128 {
-        i128::from(self.seconds)
-            .saturating_mul(1_000_000_000)
-            .saturating_add(self.nanoseconds.into())
-    }
-
-    /// Reads the two words.
-    pub fn read(reader: &mut Reader<'_>) -> Result<Self> {
-        reader.words().map(Self::from_words)
-    }
+/// Reads a time: two words.
+pub fn read_time(reader: &mut Reader<'_>) -> Result<Time> {
+    reader.words().map(Time::from_words)
 }
 
 /// A znode (znode_phys_t).
@@ -124,10 +96,10 @@ impl Znode {
     /// Reads it from the start of a bonus buffer.
     pub fn read(reader: &mut Reader<'_>) -> Result<Self> {
         Ok(Self {
-            atime: Time::read(reader)?,
-            mtime: Time::read(reader)?,
-            ctime: Time::read(reader)?,
-            crtime: Time::read(reader)?,
+            atime: read_time(reader)?,
+            mtime: read_time(reader)?,
+            ctime: read_time(reader)?,
+            crtime: read_time(reader)?,
             gen_txg: reader.u64()?,
             mode: reader.u64()?,
             size: reader.u64()?,

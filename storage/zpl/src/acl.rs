@@ -1,9 +1,10 @@
 //! The NFSv4 ACL of a file, wherever it is stored.
 
-use ondisk::acl::{self, Entry};
+use ondisk::acl;
 use ondisk::sa::Attribute;
 use ondisk::znode::flag;
 use ondisk::{ObjectType, Order, Reader};
+use posix::acl::Ace;
 use units::ObjectId;
 
 use crate::attributes::{AttributeError, read_znode, sa_bytes};
@@ -13,7 +14,7 @@ use crate::{Inode, Result};
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Nfs4Acl {
     /// Its entries in their order.
-    pub entries: Vec<Entry>,
+    pub entries: Vec<Ace>,
     /// It says no more than the mode does.
     pub is_trivial: bool,
 }
@@ -34,7 +35,7 @@ impl Inode {
         Ok(Nfs4Acl { entries, is_trivial })
     }
 
-    fn stored_acl(&self) -> std::result::Result<Vec<Entry>, AttributeError> {
+    fn stored_acl(&self) -> std::result::Result<Vec<Ace>, AttributeError> {
         let Some(object) = self.object() else { return Ok(Vec::new()) };
         let schema = &self.fs().inner.schema;
         let stored = if object.dnode().bonus_kind == ObjectType::SA {
@@ -61,7 +62,7 @@ impl Inode {
     fn external_acl(
         &self,
         stored: &acl::ZnodeAcl,
-    ) -> std::result::Result<Vec<Entry>, AttributeError> {
+    ) -> std::result::Result<Vec<Ace>, AttributeError> {
         let object = self.fs().inner.objset.object(ObjectId::new(stored.external))?;
         if stored.bytes() > MAX_ACL_BYTES {
             return Err(AttributeError::Rule("an ACL has at most 4 MiB"));

@@ -3,57 +3,13 @@
 use dmu::Object;
 use ondisk::dnode::Dnode;
 use ondisk::sa::Attribute;
-use ondisk::znode::{Time, Znode, device, flag};
+use ondisk::znode::{Znode, device, flag};
 use ondisk::{ObjectType, Order, Reader, sa};
+use posix::{FileFlags, FileType, Time};
 use units::{ObjectId, Txg};
 use zio::Block;
 
 use crate::sa_schema::SaSchema;
-
-/// What a file is.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-#[expect(missing_docs, reason = "each is the field's name of it")]
-pub enum FileType {
-    Fifo,
-    CharDevice,
-    Directory,
-    BlockDevice,
-    File,
-    Symlink,
-    Socket,
-    /// Doors and event ports of other systems, or nothing that is known.
-    Other(u8),
-}
-
-impl FileType {
-    /// From the number in the upper bits of a mode, which directory entries have too.
-    pub const fn from_type_bits(number: u8) -> Self {
-        match number {
-            1 => Self::Fifo,
-            2 => Self::CharDevice,
-            4 => Self::Directory,
-            6 => Self::BlockDevice,
-            8 => Self::File,
-            10 => Self::Symlink,
-            12 => Self::Socket,
-            other => Self::Other(other),
-        }
-    }
-
-    /// The number in the upper bits of a mode.
-    pub const fn type_bits(self) -> u8 {
-        match self {
-            Self::Fifo => 1,
-            Self::CharDevice => 2,
-            Self::Directory => 4,
-            Self::BlockDevice => 6,
-            Self::File => 8,
-            Self::Symlink => 10,
-            Self::Socket => 12,
-            Self::Other(other) => other,
-        }
-    }
-}
 
 /// What a file system says of a file besides its content.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -96,20 +52,17 @@ pub struct ZnodeAttributes {
     pub xattr_dir: ObjectId,
 }
 
-/// Flags, and the bits of Linux's FS_IOC_GETFLAGS that stand for them.
-const LINUX_FLAGS: [(u64, u32); 4] = [
-    (flag::IMMUTABLE, 0x10),
-    (flag::APPENDONLY, 0x20),
-    (flag::NODUMP, 0x40),
-    (flag::PROJINHERIT, 0x2000_0000),
-];
+/// The bit of a znode's flags that the first flag of [`FileFlags`] has.
+const FILE_FLAGS_SHIFT: u32 = 32;
 
-/// Of all flags that Linux knows, those that are meant by its word: which they are, and what they are to be
-/// ([`crate::SetAttributes::flags`]).
-pub fn from_linux_flags(word: u32) -> (u64, u64) {
-    let known = LINUX_FLAGS.iter().fold(0, |all, pair| all | pair.0);
-    let wanted = LINUX_FLAGS.iter().filter(|pair| word & pair.1 != 0);
-    (known, wanted.fold(0, |all, pair| all | pair.0))
+/// The bits of a znode's flags that stand for these flags.
+pub(crate) fn to_znode_flags(flags: FileFlags) -> u64 {
+    u64::from(flags.bits()) << FILE_FLAGS_SHIFT
+}
+
+/// The flags that a znode's flags stand for.
+pub(crate) fn from_znode_flags(flags: u64) -> FileFlags {
+    FileFlags::from_bits((flags >> FILE_FLAGS_SHIFT) as u32)
 }
 
 impl ZnodeAttributes {
@@ -118,14 +71,18 @@ impl ZnodeAttributes {
         self.kind == FileType::Directory
     }
 
-    /// The flags as Linux's FS_IOC_GETFLAGS gives them: 0x10 immutable, 0x20 append only, 0x40 no
-    /// dump, 0x20000000 files in it inherit the project.
-    pub fn linux_flags(&self) -> u32 {
-        LINUX_FLAGS.iter().filter(|pair| self.flags & pair.0 != 0).map(|pair| pair.1).sum()
+    /// Whether the NFSv4 ACL of the file allows what the mode allows, and nothing else.
+    pub fn has_trivial_acl(&self) -> bool {
+        self.flags & flag::ACL_TRIVIAL != 0
+    }
+
+    /// The flags that file protocols show.
+    pub fn file_flags(&self) -> FileFlags {
+        from_znode_flags(self.flags)
     }
 
     pub(crate) fn set_mode(&mut self, mode: u64) {
-        self.kind = FileType::from_type_bits((mode >> 12 & 0xf) as u8);
+        self.kind = FileType::from_mode((mode & 0xffff) as u32);
         self.mode = (mode & 0o7777) as u32;
     }
 

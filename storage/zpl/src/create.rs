@@ -5,7 +5,7 @@ use std::sync::Arc;
 use dmu::Objset;
 use ondisk::ObjectType;
 use ondisk::sa::{Attribute, Value};
-use ondisk::znode::Time;
+use posix::Time;
 use txg::Tx;
 use units::ObjectId;
 use zap::{NewZap, Normalization, Zap};

@@ -6,12 +6,13 @@
 use std::borrow::Cow;
 use std::ops::Bound::{Excluded, Unbounded};
 
+use posix::FileType;
 use units::ObjectId;
 use zap::{Matching, Normalization};
 
 use crate::create::dir_normalization;
 use crate::fs::FsInner;
-use crate::{CaseSensitivity, Error, FileType, Fs, Inode, Result, ZnodeAttributes};
+use crate::{CaseSensitivity, Error, Fs, Inode, Result, ZnodeAttributes};
 
 /// A name in a directory.
 #[derive(Clone, PartialEq, Eq, Debug)]

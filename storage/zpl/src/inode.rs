@@ -6,12 +6,13 @@ use dmu::Object;
 use ondisk::sa::Attribute;
 use ondisk::znode::Znode;
 use ondisk::{Blkptr, ObjectType};
+use posix::FileType;
 use units::{BlockId, Level, ObjectId, Zbookmark};
 use zil::extents::{self, ExtentContent};
 
 use crate::attributes::{AttributeError, sa_bytes};
 use crate::log_overlay::FileOverlay;
-use crate::{Error, FileType, Fs, Result, ZnodeAttributes};
+use crate::{Error, Fs, Result, ZnodeAttributes};
 
 /// A file of any kind.
 #[derive(Clone)]

@@ -24,21 +24,19 @@ mod locks;
 mod log_overlay;
 mod master_node;
 mod new_znode;
-mod posix_acl;
 mod quota;
 mod replay;
 mod sa_layouts;
 mod sa_schema;
 mod sa_table;
 mod transactions;
-mod trivial_acl;
 mod writer;
 mod xattr;
 mod zap_cache;
 
 pub use accounting::{AccountingMode, update_accounting};
 pub use acl::Nfs4Acl;
-pub use attributes::{FileType, ZnodeAttributes, from_linux_flags};
+pub use attributes::ZnodeAttributes;
 pub use create::{FsCreateOptions, create_fs};
 pub use dir::{DirCursor, DirEntry};
 pub use error::Error;
@@ -50,11 +48,8 @@ pub use quota::{
     set_quota,
 };
 pub use replay::ReplaySummary;
-pub use transactions::{Credentials, LogRecord, SpaceNeed, Transactions};
-pub use writer::{
-    AtimeMode, CloneRange, CreatedInode, FsWriter, NewInode, RenameMode, RenameRequest,
-    SetAttributes, WriteOffset, WriteSettings, XattrMode, is_repeatable, without_setid,
-};
+pub use transactions::{LogRecord, SpaceNeed, Transactions};
+pub use writer::{AtimeMode, CreatedInode, FsWriter, WriteSettings, is_repeatable};
 pub use xattr::Xattr;
 
 /// What asking a file system gives.

@@ -3,12 +3,12 @@
 use std::collections::{BTreeMap, HashMap, HashSet};
 
 use dmu::Object;
-use ondisk::acl;
+use posix::{FileType, acl::Ace};
 use units::ObjectId;
 use zil::extents::LogExtents;
 
+use crate::ZnodeAttributes;
 use crate::writer::first_block_size;
-use crate::{FileType, ZnodeAttributes};
 
 /// The changes, by file.
 #[derive(Debug, Default)]
@@ -36,7 +36,7 @@ pub(crate) struct FileOverlay {
     /// All extended attributes kept with the other attributes, if one of them changed.
     pub(crate) xattrs: Option<BTreeMap<Vec<u8>, Vec<u8>>>,
     /// The ACL, if it changed.
-    pub(crate) acl: Option<Vec<acl::Entry>>,
+    pub(crate) acl: Option<Vec<Ace>>,
 }
 
 /// What became of the names in a directory.

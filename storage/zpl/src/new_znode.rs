@@ -4,13 +4,14 @@ use std::sync::Arc;
 
 use ondisk::acl::{self, ZnodeAcl};
 use ondisk::sa::Attribute;
-use ondisk::znode::{Time, flag};
+use ondisk::znode::flag;
 use ondisk::{ObjectType, Order};
+use posix::{FileType, Time, acl::Ace, acl::nfs4};
 use units::{ObjectId, Txg};
 
+use crate::ZnodeAttributes;
 use crate::sa_schema::SaSchema;
 use crate::sa_table::SaTable;
-use crate::{FileType, ZnodeAttributes, trivial_acl};
 
 /// The version of file systems from which on attributes are laid out by tables.
 pub(crate) const SA_VERSION: u64 = 5;
@@ -55,7 +56,7 @@ impl NewZnode {
 
     /// What it is.
     pub(crate) fn kind(&self) -> FileType {
-        FileType::from_type_bits((self.mode >> 12 & 0xf) as u8)
+        FileType::from_mode(self.mode)
     }
 
     fn initial_flags(&self, version: u64, executable: bool) -> u64 {
@@ -79,9 +80,8 @@ impl NewZnode {
     pub(crate) fn sa_table(&self, schema: &Arc<SaSchema>, slots: u8) -> SaTable {
         let version = schema.version;
         let is_directory = self.kind() == FileType::Directory;
-        let entries = trivial_acl::acl_from_mode(self.mode, is_directory);
-        let (_, executable) =
-            trivial_acl::mode_from_acl(&entries, self.mode, self.owner, self.group);
+        let entries = nfs4::acl_from_mode(self.mode, is_directory);
+        let (_, executable) = nfs4::mode_from_acl(&entries, self.mode, self.owner, self.group);
         let flags = self.initial_flags(version, executable);
         if version < SA_VERSION {
             return self.legacy_table(schema, flags, &entries);
@@ -122,7 +122,7 @@ impl NewZnode {
         }
     }
 
-    fn legacy_table(&self, schema: &Arc<SaSchema>, flags: u64, entries: &[acl::Entry]) -> SaTable {
+    fn legacy_table(&self, schema: &Arc<SaSchema>, flags: u64, entries: &[Ace]) -> SaTable {
         let mut attributes = ZnodeAttributes::empty();
         attributes.set_mode(self.mode.into());
         attributes.set_owner(self.owner);
@@ -139,7 +139,7 @@ pub(crate) const TIME_ATTRIBUTES: [Attribute; 4] =
     [Attribute::Atime, Attribute::Mtime, Attribute::Ctime, Attribute::Crtime];
 
 /// An ACL as a legacy znode has it. What a mode says always fits.
-pub(crate) fn to_legacy_acl(version: u64, entries: &[acl::Entry]) -> ZnodeAcl {
+pub(crate) fn to_legacy_acl(version: u64, entries: &[Ace]) -> ZnodeAcl {
     let is_new = version >= FUID_VERSION;
     let bytes = if is_new { acl::encode(entries) } else { acl::encode_old(entries) };
     let count = u16::try_from(entries.len()).unwrap_or(u16::MAX);

@@ -13,7 +13,8 @@ use std::sync::Arc;
 
 use ondisk::acl;
 use ondisk::zil::{Attributes as Extra, Body, Record, SetAttr, Write};
-use ondisk::znode::{Time, flag};
+use ondisk::znode::flag;
+use posix::{FileType, Time, acl::Ace};
 use units::ObjectId;
 use zil::extents::ExtentContent;
 use zil::{LogEnd, LogReader, WrittenBlock};
@@ -21,7 +22,7 @@ use zil::{LogEnd, LogReader, WrittenBlock};
 use crate::attributes::AttributeError;
 use crate::fs::FsInner;
 use crate::log_overlay::FileOverlay;
-use crate::{Error, FileType, Result};
+use crate::{Error, Result};
 
 /// What came of a log.
 #[derive(Clone, Debug, Default)]
@@ -207,11 +208,7 @@ impl FsInner {
         Ok(())
     }
 
-    fn apply_acl(
-        &mut self,
-        object: ObjectId,
-        entries: ondisk::Result<Vec<acl::Entry>>,
-    ) -> Result<()> {
+    fn apply_acl(&mut self, object: ObjectId, entries: ondisk::Result<Vec<Ace>>) -> Result<()> {
         let entries =
             entries.map_err(|why| self.attribute_error(object, AttributeError::Format(why)))?;
         let change = self.file_overlay_mut(object)?;

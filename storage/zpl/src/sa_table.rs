@@ -10,15 +10,16 @@ use dmu::Object;
 use ondisk::acl::ZnodeAcl;
 use ondisk::dnode::Dnode;
 use ondisk::sa::{self, Attribute, Value};
-use ondisk::znode::{Time, Znode, device, flag};
+use ondisk::znode::{Znode, device, flag};
 use ondisk::{Blkptr, ObjectType};
+use posix::{FileType, Time};
 use txg::Tx;
 use units::{ObjectId, Txg};
 
 use crate::attributes::AttributeError;
 use crate::new_znode::FUID_VERSION;
 use crate::sa_schema::{self, SaSchema};
-use crate::{FileType, Result, ZnodeAttributes};
+use crate::{Result, ZnodeAttributes};
 
 /// The largest spill block.
 const MAX_SPILL: usize = 128 << 10;

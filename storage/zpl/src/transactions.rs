@@ -1,24 +1,10 @@
 //! What operations that change files want from whoever owns the pool.
 
 use ondisk::zil::Body;
-use ondisk::znode::Time;
 use txg::Tx;
 use units::ObjectId;
 
 use crate::Result;
-
-/// Who asks for a change, and when.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Credentials {
-    /// The user that owns what is made.
-    pub uid: u32,
-    /// The group that owns what is made, if the directory does not say otherwise.
-    pub gid: u32,
-    /// The time.
-    pub now: Time,
-    /// Writing to a file leaves its set-user and set-group bits.
-    pub has_cap_fsetid: bool,
-}
 
 /// What an operation may take at most.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]

@@ -73,6 +73,11 @@ impl Inode {
         })
     }
 
+    /// The error for an extended attribute whose value is damaged.
+    pub fn malformed_xattr(&self, why: ondisk::Error) -> Error {
+        self.fs().inner.attribute_error(self.id(), why.into())
+    }
+
     /// The value of an extended attribute that was listed.
     pub fn xattr_value(&self, xattr: Xattr) -> Result<Vec<u8>> {
         self.with_current(|node| node.xattr_value_locked(xattr))

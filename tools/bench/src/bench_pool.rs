@@ -11,7 +11,8 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use engine::pool::{
     Environment, MemoryBudget, NewPool, NewVdev, Pool, VdevLayout, VdevRole, create,
 };
-use vfs::{FileSystem, Time};
+use posix::Time;
+use vfs::PoolFileSystem;
 
 /// Files that a pool is made of, and how many of them are parity.
 pub(crate) const DEVICE_COUNT: usize = 6;
@@ -116,7 +117,7 @@ pub(crate) fn mount_until_stdin_closes(words: &[String]) -> Result<(), String> {
             seconds: i64::try_from(now().as_secs()).unwrap_or(0),
             nanoseconds: now().subsec_nanos(),
         };
-        let fs = FileSystem::open(&held, DATASET, clock).map_err(|error| error.to_string())?;
+        let fs = PoolFileSystem::open(&held, DATASET, clock).map_err(|error| error.to_string())?;
         let options = fuse::MountOptions::default();
         let (mut mounted, _) = fuse::mount_filesystem(&fs, Path::new(dir), &options)
             .map_err(|error| error.to_string())?;

@@ -13,7 +13,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
 use engine::files::{Content, Time};
-use engine::pool::{Credentials, NewInode, OpenFileSystem, Pool, WriteOffset};
+use engine::pool::{OpenFileSystem, Pool};
+use posix::{Capability, ChangeContext, Credentials, NewInode, WriteOffset};
 use units::ObjectId;
 
 use crate::bench_pool;
@@ -127,9 +128,12 @@ impl EngineBench {
         Ok((self.size_mib << 20) as f64 / time / GIGABYTE)
     }
 
-    fn credentials() -> Credentials {
+    fn credentials() -> ChangeContext {
         let now = Time { seconds: 1_800_000_000, nanoseconds: 0 };
-        Credentials { uid: 0, gid: 0, now, has_cap_fsetid: true }
+        ChangeContext {
+            credentials: Credentials::new(0, 0).with_capability(Capability::FileSetId),
+            now,
+        }
     }
 
     fn root_object(&self) -> ObjectId {

@@ -3,7 +3,7 @@
 use ondisk::dnode::Dnode;
 use ondisk::objset::ObjsetHeader;
 use ondisk::sa::{self as attributes, Attribute, Attributes, Registry};
-use ondisk::znode::{Time, Znode};
+use ondisk::znode::{Znode, read_time};
 use ondisk::{Blkptr, acl as entries};
 
 use crate::{BYTE_ORDERS, read_structures};
@@ -61,7 +61,9 @@ pub fn sa(data: &[u8]) {
 pub fn znode(data: &[u8]) {
     for order in BYTE_ORDERS {
         read_structures(data, order, Znode::read);
-        read_structures(data, order, |reader| Time::read(reader).map(Time::total_nanoseconds));
+        read_structures(data, order, |reader| {
+            read_time(reader).map(|time| time.total_nanoseconds())
+        });
     }
 }
 

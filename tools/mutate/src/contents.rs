@@ -11,13 +11,14 @@ use dsl::{Dataset, DatasetTree, PoolInfo, SpaceByOwner};
 use fixtures::{Key, hex};
 use job::Job;
 use ondisk::object_type::Content;
+use posix::FileType;
 use sha2::{Digest, Sha256};
 use spa::{Candidate, ImportPoint, Pool, PoolOpenOptions};
 use units::{Guid, ObjectId, ObjsetId};
 use zap::Zap;
 use zil::LogReader;
 use zio::Source;
-use zpl::{FileType, Fs, Inode};
+use zpl::{Fs, Inode};
 use zvol::Volume;
 
 use crate::hostile::{HostileSource, Plan};

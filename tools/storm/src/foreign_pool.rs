@@ -11,11 +11,9 @@ use std::sync::Arc;
 use device::{Device, MemoryDevice};
 use engine::dataset::DatasetQuery;
 use engine::files::{File, FileSystemReader, FileType, Time};
-use engine::pool::{
-    Credentials, Environment, ImportOptions, OpenFileSystem, Pool, SetAttributes, WriteOffset,
-    import_devices_with,
-};
+use engine::pool::{Environment, ImportOptions, OpenFileSystem, Pool, import_devices_with};
 use engine::{OpenOptions, RescuePool};
+use posix::{ChangeContext, Credentials, SetAttributes, WriteOffset};
 use sim::DiskArray;
 use units::ObjectId;
 
@@ -296,12 +294,8 @@ fn change_pool(pool: &Pool, now: &PoolContents, all: bool, seed: u64) -> Result<
 }
 
 fn change_file(fs: &OpenFileSystem, path: &[u8], way: usize, seed: u64) -> Result<(), String> {
-    let credentials = Credentials {
-        uid: 0,
-        gid: 0,
-        now: Time { seconds: CHANGE_TIME, nanoseconds: 0 },
-        has_cap_fsetid: false,
-    };
+    let now = Time { seconds: CHANGE_TIME, nanoseconds: 0 };
+    let credentials = ChangeContext { credentials: Credentials::new(0, 0), now };
     let said = |error: engine::files::Error| format!("{error:?}");
     let find = |path: &[u8]| {
         let found = fs.reader().find(path).map_err(said)?;

@@ -3,8 +3,9 @@
 use std::sync::Arc;
 
 use engine::files::{FileType, Time};
-use engine::pool::{
-    CloneRange, Credentials, NewDataset, NewInode, OpenFileSystem, Pool, RenameMode, RenameRequest,
+use engine::pool::{NewDataset, OpenFileSystem, Pool};
+use posix::{
+    ChangeContext, CloneRange, Credentials, NewInode, RenameMode, RenameRequest,
     SetAttributes as Attrs, WriteOffset, XattrMode,
 };
 use units::ObjectId;
@@ -205,9 +206,9 @@ struct FileOpExecutor {
 }
 
 impl FileOpExecutor {
-    fn credentials(&self) -> Credentials {
+    fn credentials(&self) -> ChangeContext {
         let now = Time { seconds: self.now, nanoseconds: 0 };
-        Credentials { uid: OWNER_UID, gid: 100, now, has_cap_fsetid: false }
+        ChangeContext { credentials: Credentials::new(OWNER_UID, 100), now }
     }
 
     fn find_object(&self, path: &str) -> Result<ObjectId, String> {
@@ -299,7 +300,10 @@ impl FileOpExecutor {
                 let ((from_dir, from), (to_dir, to)) =
                     (self.parent_and_name(from)?, self.parent_and_name(to)?);
                 let kind = RenameMode::Replace;
-                fs.rename(&caller, &RenameRequest { from_dir, from, to_dir, to, mode: kind })
+                fs.rename(
+                    &caller,
+                    &RenameRequest { from_dir, from_name: from, to_dir, to_name: to, mode: kind },
+                )
             }
             FileOp::Unlink { path } => {
                 let (dir, name) = self.parent_and_name(path)?;

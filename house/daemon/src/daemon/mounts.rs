@@ -12,10 +12,10 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use engine::KeyState;
 use engine::dataset::{self, Dataset, Property};
 use engine::files::Time;
-use engine::pool::SetAttributes;
 use fuse::{MountHandle, MountOptions, MountTable, RollbackHandle};
 use parking_lot::MutexGuard;
-use vfs::{Credentials, FileSystem};
+use posix::{Credentials, SetAttributes};
+use vfs::{Context, DoorId, FileSystem as _, PoolFileSystem};
 
 use super::ManagedPool;
 use super::options::{
@@ -29,7 +29,7 @@ pub(super) struct ActiveMount {
     dir: PathBuf,
     options: MountOptions,
     overrides: MountOverrides,
-    fs: FileSystem,
+    fs: PoolFileSystem,
     handle: MountHandle,
     rollback_handle: RollbackHandle,
     /// The folder was made for it, perhaps by an earlier mount, and goes with it.
@@ -391,14 +391,14 @@ impl ManagedPool {
             return Ok(());
         }
         let said = |why: vfs::Error| Error::refused_error(format!("'{name}': {why}"));
-        let live = FileSystem::open(&self.handle, name, current_time).map_err(said)?;
+        let live = PoolFileSystem::open(&self.handle, name, current_time).map_err(said)?;
         let set = SetAttributes {
             uid: Some(user.as_raw()),
             gid: Some(group.as_raw()),
             ..SetAttributes::default()
         };
-        let root = Credentials { uid: 0, gid: 0, has_cap_fsetid: true };
-        live.set_attributes(root, live.root_ino(), &set).map(drop).map_err(said)
+        let context = Context::new(&Credentials::ROOT, DAEMON);
+        live.set_attributes(&context, live.root_ino(), &set).map(drop).map_err(said)
     }
 
     fn mount_at(&self, dir: &Path, dataset: &Dataset, wish: &MountOverrides) -> Result<()> {
@@ -417,7 +417,7 @@ impl ManagedPool {
                 dir.display()
             )));
         }
-        let live = FileSystem::open(&self.handle, &dataset.name, current_time);
+        let live = PoolFileSystem::open(&self.handle, &dataset.name, current_time);
         let live = live.map_err(|why| said(why.to_string()))?;
         live.set_read_only(is_noatime(&options));
         let mounted = fuse::mount_filesystem(&live, dir, &options);
@@ -591,6 +591,9 @@ fn busy_error(dataset: &str, dir: &Path) -> Error {
         dir.display()
     ))
 }
+
+/// The door of the daemon's own changes.
+const DAEMON: DoorId = DoorId::new(0);
 
 fn current_time() -> Time {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();

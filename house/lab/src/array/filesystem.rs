@@ -6,7 +6,8 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use engine::files::FileType;
-use engine::pool::{NewInode, OpenFileSystem, WriteOffset};
+use engine::pool::OpenFileSystem;
+use posix::{NewInode, WriteOffset};
 use units::ObjectId;
 
 use super::pool::Pool;

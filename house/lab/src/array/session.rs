@@ -7,7 +7,8 @@ use std::thread::JoinHandle;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use engine::files::{Content, Time};
-use engine::pool::{Credentials, Environment, MemoryBudget, OpenFileSystem, Pool};
+use engine::pool::{Environment, MemoryBudget, OpenFileSystem, Pool};
+use posix::{ChangeContext, Credentials};
 
 use crate::test_data::Random;
 use crate::{Error, Machine, System};
@@ -104,10 +105,10 @@ fn now() -> (u64, u32) {
 }
 
 /// Who changes files.
-pub(super) fn credentials() -> Credentials {
+pub(super) fn credentials() -> ChangeContext {
     let (seconds, nanoseconds) = now();
     let seconds = i64::try_from(seconds).unwrap_or(i64::MAX);
-    Credentials { uid: 0, gid: 0, now: Time { seconds, nanoseconds }, has_cap_fsetid: false }
+    ChangeContext { credentials: Credentials::new(0, 0), now: Time { seconds, nanoseconds } }
 }
 
 /// What the engine needs of the world outside. Nobody keeps these pools, so that chance need not be

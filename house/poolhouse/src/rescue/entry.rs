@@ -136,8 +136,8 @@ fn add_attributes(
             }
             Err(why) => wrong = wrong.or(Some(why)),
         }
-        if facts.flags != 0 {
-            line.add_number("flags", facts.flags);
+        if facts.flags.to_linux() != 0 {
+            line.add_number("flags", facts.flags.to_linux());
         }
     }
     Ok(wrong)
@@ -168,7 +168,7 @@ pub(crate) fn stat_json(
         line.add_number(name, time.total_nanoseconds());
     }
     line.add_raw("rdev", &format!("[{}, {}]", facts.rdev.0, facts.rdev.1));
-    line.add_number("flags", facts.flags);
+    line.add_number("flags", facts.flags.to_linux());
     line.add_number("project", facts.project_id);
     line.add_number("parent", facts.parent);
     line.add_number("generation", facts.generation);

@@ -402,7 +402,7 @@ impl Copier<'_> {
         job: &FileJob,
         there: bool,
     ) -> io::Result<FileResult> {
-        if facts.kind == FileType::Other {
+        if matches!(facts.kind, FileType::Other(_)) {
             return Ok(FileResult::Failed { reason: "it is of no type that is known".to_owned() });
         }
         if there {
@@ -539,7 +539,7 @@ fn is_complete(there: &std::fs::Metadata, facts: &FileStat, path: &Path, file: &
         FileType::Socket => kind.is_socket(),
         FileType::CharDevice => kind.is_char_device(),
         FileType::BlockDevice => kind.is_block_device(),
-        FileType::Directory | FileType::Other => false,
+        FileType::Directory | FileType::Other(_) => false,
     }
 }
 

@@ -55,7 +55,7 @@ fn describe_file(target: &str, facts: &FileStat, link: Option<&[u8]>, space: u64
         FileType::Socket => "socket",
         FileType::CharDevice => "character device",
         FileType::BlockDevice => "block device",
-        FileType::Other => "something unknown",
+        FileType::Other(_) => "something unknown",
     };
     let mut out = format!("      file: {target}{arrow}\n      type: {kind}\n");
     let mut row = |name: &str, value: String| {
@@ -69,8 +69,8 @@ fn describe_file(target: &str, facts: &FileStat, link: Option<&[u8]>, space: u64
     if matches!(facts.kind, FileType::CharDevice | FileType::BlockDevice) {
         row("device", format!("{}, {}", facts.rdev.0, facts.rdev.1));
     }
-    if facts.flags != 0 {
-        row("flags", format!("{:#x}", facts.flags));
+    if facts.flags.to_linux() != 0 {
+        row("flags", format!("{:#x}", facts.flags.to_linux()));
     }
     if facts.project_id != 0 {
         row("project", facts.project_id.to_string());

@@ -13,6 +13,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use parking_lot::Mutex;
+use posix::Ino;
 use vfs::OpenFile;
 
 /// The access mode of open(2), and the one that allows a shared mapping to be written.
@@ -65,7 +66,7 @@ impl FileHandle {
     /// A handle that the kernel opens with these flags of open(2).
     pub(super) fn new(file: OpenFile, flags: i32, files: &Arc<MappableFiles>) -> Self {
         let is_mappable = flags & O_ACCMODE == O_RDWR;
-        let node = file.ino().ok().filter(|_| is_mappable);
+        let node = file.ino().ok().filter(|_| is_mappable).map(Ino::get);
         Self { mappable: node.map(|node| files.add(node)), file }
     }
 

@@ -4,13 +4,14 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
 use fusedev::{
-    CacheTimeouts, DirentBuffer, InitFlags, MAX_REQUEST_BYTES, OpenReply, Reply, ReplyData,
-    Request, RequestContext, RequestHandler, Statfs,
+    CacheTimeouts, DirentBuffer, ForgottenNode, InitFlags, MAX_REQUEST_BYTES, OpenReply, Reply,
+    ReplyData, Request, RequestContext, RequestHandler, Statfs,
 };
 use rustix::io::Errno;
-use vfs::Error;
+use vfs::{DatasetSpace, Error, FileOffset, FileSystem};
 
-use super::{FileSystemServer, SHORT_TIMEOUT, is_write_open};
+use super::request_waiter::Caller;
+use super::{FileSystemServer, SHORT_TIMEOUT};
 use crate::convert::{file_type_bits, map_errno, to_attr};
 use crate::ioctl;
 use crate::tree_server::{SEEK_DATA, SEEK_HOLE, encode_xattr_names, xattr_reply};
@@ -19,6 +20,8 @@ impl RequestHandler for FileSystemServer {
     fn wanted_flags(&self, offered: InitFlags) -> InitFlags {
         // kernels that know of this forget what they keep of a range that is written directly
         self.has_direct_io_mmap.store(offered.contains(InitFlags::DIRECT_IO_ALLOW_MMAP), Relaxed);
+        let can_expire = offered.contains(InitFlags::HAS_EXPIRE_ONLY);
+        self.can_expire_names.store(can_expire, Relaxed);
         let mut wishes = InitFlags::union_all(&[
             InitFlags::DONT_MASK,
             InitFlags::EXPORT_SUPPORT,
@@ -30,6 +33,7 @@ impl RequestHandler for FileSystemServer {
             InitFlags::EXPLICIT_INVAL_DATA,
             InitFlags::DIRECT_IO_ALLOW_MMAP,
             InitFlags::IOCTL_DIR,
+            InitFlags::HAS_EXPIRE_ONLY,
         ]);
         if self.fs.has_posix_acls() {
             wishes = wishes.union(InitFlags::POSIX_ACL);
@@ -52,14 +56,17 @@ impl RequestHandler for FileSystemServer {
         }
     }
 
-    fn forget(&self, node: u64) {
+    fn forget(&self, node: ForgottenNode) {
         let _open = self.rollback_gate.read();
-        self.unlinked.remove(self.to_ino(node));
+        let ino = self.to_ino(node.nodeid);
+        self.known.remove(ino, node.lookups);
+        self.fs.forget(ino);
     }
 
     fn destroy(&self) {
+        self.end_invalidation();
         // while the pool is still there to free them
-        self.unlinked.drain();
+        self.fs.forget_all();
     }
 }
 
@@ -87,65 +94,63 @@ impl FileSystemServer {
         ask: Request<'_>,
         out: &mut ReplyData<'_>,
     ) -> Result<Reply, Errno> {
-        let node = self.to_ino(asker.nodeid);
+        let (node, ino) = (asker.nodeid, self.to_ino(asker.nodeid));
         match ask {
-            Request::Read { handle, offset, size } => self.read(handle, offset, size, out),
+            Request::Read { handle, offset, size } => self.read(asker, (handle, offset), size, out),
             Request::Write { .. } => self.write(asker, ask),
             Request::Readdir { handle, offset, size } => self.readdir(handle, offset, size),
             Request::Readdirplus { handle, offset, size } => self.readdirplus(handle, offset, size),
             Request::Lseek { handle, offset, whence } => self.lseek(handle, offset, whence),
             Request::Syncfs => self.sync(asker),
             Request::Getxattr { name, size } => {
-                xattr_reply(map_errno(self.fs.xattr(node, name))?, size)
+                let value = self.fs.xattr(&Caller::new(asker, self.door).context(), ino, name);
+                xattr_reply(map_errno(value)?, size)
             }
             Request::Listxattr { size } => {
-                let found = encode_xattr_names(&map_errno(self.fs.xattr_names(node))?, asker.uid);
-                xattr_reply(Some(found), size)
+                let names = self.fs.xattr_names(&Caller::new(asker, self.door).context(), ino);
+                xattr_reply(Some(encode_xattr_names(&map_errno(names)?, asker.uid)), size)
             }
-            _ => match map_errno(self.handle_read_request(node, ask))? {
+            _ => match map_errno(self.handle_read_request(asker, ask))? {
                 Some(answer) => Ok(answer),
                 None => self.handle_write_request(asker, node, ask),
             },
         }
     }
 
-    /// Answers what changes nothing; none: something else was asked.
-    fn handle_read_request(&self, node: u64, ask: Request<'_>) -> Result<Option<Reply>, Error> {
+    /// Answers requests that change nothing; none: the request is another.
+    fn handle_read_request(
+        &self,
+        asker: &RequestContext<'_>,
+        ask: Request<'_>,
+    ) -> Result<Option<Reply>, Error> {
+        let caller = Caller::new(asker, self.door);
+        let (context, ino) = (&caller.context(), self.to_ino(asker.nodeid));
         Ok(Some(match ask {
-            Request::Lookup { name } => self.lookup(node, name)?,
-            Request::Getattr => self.attr_reply(&self.attributes(node)?),
+            Request::Lookup { name } => self.lookup(context, ino, name)?,
+            Request::Getattr => self.attr_reply(&self.fs.attributes(context, ino)?),
             Request::Statx => {
-                let found = self.attributes(node)?;
+                let found = self.fs.attributes(context, ino)?;
                 Reply::statx(&to_attr(&found), self.attr_timeout(&found))
             }
-            Request::Readlink => Reply::bytes(self.fs.read_link(node)?),
-            Request::Open { flags } => {
-                if is_write_open(flags) {
-                    Self::check_open_flags(&self.attributes(node)?, flags)?;
-                }
-                Reply::open(self.open_file(node, flags)?)
-            }
+            Request::Readlink => Reply::bytes(self.fs.read_link(context, ino)?),
+            Request::Open { flags } => Reply::open(self.open_file(context, ino, flags)?),
             Request::Flush => Reply::empty(),
             Request::Release { handle } => {
                 self.open_files.remove(handle);
                 Reply::empty()
             }
             Request::Opendir => {
-                let listing = match self.fs.open_dir(node) {
-                    Err(Error::NotFound) if self.unlinked.get(node).is_some() => {
-                        self.fs.open_removed_dir(node)
-                    }
-                    listing => listing?,
-                };
-                Reply::open(OpenReply::new(self.open_dirs.insert(listing.into())))
+                let dir = self.fs.open_dir(context, ino)?;
+                Reply::open(OpenReply::new(self.open_dirs.insert(dir.into())))
             }
             Request::Releasedir { handle } => {
                 self.open_dirs.remove(handle);
                 Reply::empty()
             }
-            Request::Statfs => self.statfs(),
+            Request::Statfs => self.statfs(&self.fs.space(context, ino)?),
             Request::Ioctl { command, output_size: room, .. } => {
-                return Ok(ioctl::handle_get_ioctl(&self.attributes(node)?, command, room));
+                let found = self.fs.attributes(context, ino)?;
+                return Ok(ioctl::handle_get_ioctl(&found, command, room));
             }
             _ => return Ok(None),
         }))
@@ -155,11 +160,12 @@ impl FileSystemServer {
     /// and it waits for all file systems of the machine: so a suspended pool gives an error at once, whatever
     /// its failmode is.
     fn sync(&self, asker: &RequestContext<'_>) -> Result<Reply, Errno> {
-        map_errno(asker.run_blocking(|| self.fs.sync())).map(|()| Reply::empty())
+        let caller = Caller::new(asker, self.door);
+        let synced = asker.run_blocking(|| self.fs.sync(&caller.context()));
+        map_errno(synced).map(|()| Reply::empty())
     }
 
-    fn statfs(&self) -> Reply {
-        let room = self.fs.space();
+    fn statfs(&self, room: &DatasetSpace) -> Reply {
         let free = room.available / 512;
         let all = free.saturating_add(room.referenced / 512);
         Reply::statfs(&Statfs {
@@ -176,21 +182,28 @@ impl FileSystemServer {
 
     fn read(
         &self,
-        handle: u64,
-        offset: u64,
+        asker: &RequestContext<'_>,
+        (handle, offset): (u64, u64),
         size: u32,
         out: &mut ReplyData<'_>,
     ) -> Result<Reply, Errno> {
         let file = self.open_files.get(handle).ok_or(Errno::BADF)?;
         let length = usize::try_from(size.min(MAX_REQUEST_BYTES)).unwrap_or(0);
-        map_errno(out.fill_with(length, |into| file.file.read(offset, into)))
+        let (caller, file) = (Caller::new(asker, self.door), &file.file);
+        let context = caller.context();
+        let read = |into: &mut [u8]| self.fs.read(&context, FileOffset { file, offset }, into);
+        map_errno(out.fill_with(length, read))
     }
 
     fn readdir(&self, handle: u64, offset: u64, size: u32) -> Result<Reply, Errno> {
         let listing = self.open_dirs.get(handle).ok_or(Errno::BADF)?;
         let mut page = DirentBuffer::new(size);
         let listed = listing.visit_from(offset, &mut |item| {
-            page.add_dirent((item.ino, file_type_bits(item.kind)), item.next_cookie, &item.name)
+            page.add_dirent(
+                (item.ino.get(), file_type_bits(item.kind)),
+                item.next_cookie,
+                &item.name,
+            )
         });
         map_errno(listed)?;
         Ok(page.into_reply())
@@ -207,14 +220,19 @@ impl FileSystemServer {
         let listed = listing.visit_from(offset, &mut |item| {
             let Some(found) = listing.attributes(item) else {
                 return page.add_direntplus_uncached(
-                    (item.ino, file_type_bits(item.kind)),
+                    (item.ino.get(), file_type_bits(item.kind)),
                     item.next_cookie,
                     &item.name,
                 );
             };
             let validity = CacheTimeouts { entry: most, attr: most.min(self.attr_timeout(&found)) };
             let how = (self.restored_dirs.generation(&found), validity);
-            page.add_direntplus(item.next_cookie, &item.name, &to_attr(&found), how)
+            let is_added = page.add_direntplus(item.next_cookie, &item.name, &to_attr(&found), how);
+            // the kernel does not count these two
+            if is_added && ![&b"."[..], b".."].contains(&&item.name[..]) {
+                self.known.add(found.ino);
+            }
+            is_added
         });
         map_errno(listed)?;
         Ok(page.into_reply())
@@ -244,7 +262,7 @@ impl FileSystemServer {
             return Ok(None);
         }
         // a page that was changed through a mapping may have data where the pool has a hole
-        if self.mappable.contains(file.ino()?) {
+        if self.mappable.contains(file.ino()?.get()) {
             return Ok(Some(if whence == SEEK_DATA { from } else { size }));
         }
         match whence {

@@ -10,7 +10,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use fusedev::Notifier;
-use vfs::{Error, Invalidation};
+use posix::Ino;
+use vfs::{DoorId, Error, Invalidation};
 
 use super::FileSystemServer;
 use super::file_handle::FileHandle;
@@ -38,7 +39,13 @@ impl RollbackHandle {
     pub(crate) fn new(server: Arc<FileSystemServer>, notices: Notifier) -> Self {
         // the server is new, and so is the way
         let _ = server.notifier.set(notices);
+        server.subscribe_to_changes();
         Self { server }
+    }
+
+    /// The mount among the doors into its file system.
+    pub fn door(&self) -> DoorId {
+        self.server.door
     }
 
     /// Has `work` take the file system back to `snapshot`, one of its own by its full name.
@@ -74,7 +81,7 @@ impl RollbackHandle {
     /// Tells the kernel of all; gives the first that it could not be told.
     fn invalidate_kernel_cache(&self, changed: &[Invalidation]) -> io::Result<()> {
         let root = self.server.fs.root_ino();
-        let node = |number: u64| if number == root { ROOT_NODEID } else { number };
+        let node = |ino: Ino| if ino == root { ROOT_NODEID } else { ino.get() };
         let Some(notices) = self.server.notifier.get() else { return Ok(()) };
         let told = changed.iter().map(|changed| match changed {
             Invalidation::Inode(number) => notices.invalidate_inode(node(*number)),
@@ -89,12 +96,12 @@ impl FileSystemServer {
     fn reopen_after_rollback(&self) -> Result<bool, Error> {
         let is_another = self.fs.reopen_after_rollback()?;
         if is_another {
+            self.fs.changes().publish_overflow(self.door);
             self.open_files.replace_where(FileHandle::reopen);
             self.open_dirs.replace_where(vfs::OpenDir::reopen_after_rollback);
             // these the kernel takes for dead as long as somebody is in them
-            let gone = self.unlinked.drain();
-            self.restored_dirs
-                .increment(gone.into_iter().filter(|one| self.fs.attributes(*one).is_ok()));
+            let gone = self.fs.forget_all();
+            self.restored_dirs.increment(gone.into_iter().filter(|dir| self.fs.exists(*dir)));
         }
         Ok(is_another)
     }

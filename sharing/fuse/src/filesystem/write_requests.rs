@@ -1,13 +1,17 @@
-//! The kernel's questions that change something.
+//! Requests of the kernel that change something.
+
+use std::time::Instant;
 
 use fusedev::{Reply, Request, RequestContext, SetTime, SetattrRequest, decode_dev};
-use rustix::io::Errno;
-use vfs::{
-    Attributes, Credentials, Error, FileType, NewInode, OpenFile, RenameMode, SetAttributes, Time,
-    WriteOffset, XattrMode,
+use posix::mode::PERMISSIONS;
+use posix::{
+    FileType, NewInode, RenameMode, RenameRequest, SetAttributes, Time, WriteOffset, XattrMode,
 };
+use rustix::io::Errno;
+use vfs::{AllocateMode, Context, CreateMode, FileOffset, FileSystem};
 
-use super::{FileSystemServer, credentials, kind_of_mode};
+use super::request_waiter::{Caller, WRITE_OUT_LIMIT};
+use super::{FileSystemServer, open_mode};
 use crate::convert::map_errno;
 use crate::ioctl;
 
@@ -15,224 +19,102 @@ const FALLOC_FL_KEEP_SIZE: i32 = 1;
 const FALLOC_FL_PUNCH_HOLE: i32 = 2;
 const FALLOC_FL_ZERO_RANGE: i32 = 16;
 const O_EXCL: i32 = 0o200;
-/// O_DSYNC; O_SYNC has it as well.
+/// O_DSYNC; O_SYNC contains it.
 const O_DSYNC: i32 = 0o10000;
 const XATTR_CREATE: i32 = 1;
 const XATTR_REPLACE: i32 = 2;
-/// A write that comes from the kernel's memory, so that nobody knows who wrote.
+/// A write from the kernel's page cache: the writer is unknown.
 const FUSE_WRITE_CACHE: u32 = 1;
-/// A write that takes set-id bits away.
+/// A write that clears set-ID bits.
 const FUSE_WRITE_KILL_SUIDGID: u32 = 4;
-/// Bytes that are copied before the caller is asked again, so that it can be stopped.
+/// Bytes that are copied in one request, so that the caller can be stopped.
 const MAX_COPY: u64 = 64 << 20;
-/// Permissions with set-id and sticky bits.
-const PERMISSION_BITS: u32 = 0o7777;
-
-/// What is to be made: its name, and what the caller's umask takes away.
-struct NewEntry<'a> {
-    name: &'a [u8],
-    kind: FileType,
-    mode: u32,
-    umask: u32,
-    rdev: (u32, u32),
-    target: &'a [u8],
-}
-
-/// The directory entry that a request for a node other than an open file creates.
-fn new_entry<'a>(request: &Request<'a>) -> Result<NewEntry<'a>, Errno> {
-    let (rdev, target): ((u32, u32), &[u8]) = ((0, 0), b"");
-    Ok(match *request {
-        Request::Symlink { name, target } => {
-            NewEntry { name, kind: FileType::Symlink, mode: 0o777, umask: 0, rdev, target }
-        }
-        Request::Mkdir { name, mode, umask } => {
-            NewEntry { name, kind: FileType::Directory, mode, umask, rdev, target }
-        }
-        Request::Mknod { name, mode, umask, rdev } => {
-            let kind = kind_of_mode(mode).ok_or(Errno::INVAL)?;
-            NewEntry { name, kind, mode, umask, rdev: decode_dev(rdev), target }
-        }
-        _ => return Err(Errno::NOSYS),
-    })
-}
 
 impl FileSystemServer {
-    /// Answers what changes a node, or something in it.
+    /// Answers requests that change an inode or a name.
     pub(super) fn handle_write_request(
         &self,
-        asker: &RequestContext<'_>,
+        request: &RequestContext<'_>,
         node: u64,
         ask: Request<'_>,
     ) -> Result<Reply, Errno> {
-        let live = &self.fs;
+        let (fs, ino) = (&self.fs, self.to_ino(node));
+        let caller = Caller::new(request, self.door);
+        let context = &caller.context();
         match ask {
-            Request::Setattr(wish) => self.setattr(asker, node, &wish),
+            Request::Setattr(wish) => self.setattr(request, node, &wish),
             Request::Symlink { .. } | Request::Mknod { .. } | Request::Mkdir { .. } => {
-                self.create_node(asker, node, &new_entry(&ask)?)
+                let (name, new) = new_inode(ask)?;
+                let found = map_errno(fs.create(context, ino, name, &new))?;
+                Ok(self.entry_reply(&found))
             }
-            Request::Create { .. } => self.create_file(asker, node, ask),
+            Request::Create { .. } => self.create_file(context, node, ask),
             Request::Tmpfile { mode, umask, flags } => {
-                self.create_tmpfile(asker, node, (mode, umask, flags))
+                let new = NewInode { mode: mode & PERMISSIONS, umask, ..NewInode::default() };
+                let made = map_errno(fs.create_tmpfile(context, ino, &new, open_mode(flags)))?;
+                let file = self.open_reply(made.file, flags).keep_cache();
+                Ok(self.create_reply(&made.attributes, file))
             }
-            Request::Unlink { name } => self.unlink_tracked((node, name), false, || {
-                self.run_retried_once(asker, || live.unlink(credentials(asker), node, name))
-            }),
-            Request::Rmdir { name } => self.unlink_tracked((node, name), false, || {
-                self.run_retried_once(asker, || live.rmdir(credentials(asker), node, name))
-            }),
-            Request::Rename { name, new_dir: dir, new_name, flags } => {
-                let kind = rename_mode(flags)?;
-                let to = (self.to_ino(dir), new_name);
-                let rename = || {
-                    self.run_retried_once(asker, || {
-                        live.rename(credentials(asker), (node, name), to, kind)
-                    })
+            Request::Unlink { name } => map_done(fs.unlink(context, ino, name)),
+            Request::Rmdir { name } => map_done(fs.rmdir(context, ino, name)),
+            Request::Rename { name, new_dir, new_name, flags } => {
+                let rename = RenameRequest {
+                    from_dir: ino,
+                    from_name: name,
+                    to_dir: self.to_ino(new_dir),
+                    to_name: new_name,
+                    mode: rename_mode(flags)?,
                 };
-                match kind {
-                    RenameMode::Replace | RenameMode::Whiteout => {
-                        self.unlink_tracked(to, true, rename)
-                    }
-                    RenameMode::NoReplace | RenameMode::Exchange => rename(),
-                }
+                map_done(fs.rename(context, &rename))
             }
-            Request::Link { old_nodeid: file, name } => {
-                let file = self.to_ino(file);
-                let link = || live.link(credentials(asker), file, (node, name));
-                let found = || live.commit_if_sync_always().and_then(|()| live.attributes(file));
-                self.retry_once_while_suspended(asker, link, found)
-                    .map(|found| self.entry_reply(&found))
+            Request::Link { old_nodeid, name } => {
+                let file = self.to_ino(old_nodeid);
+                let found = map_errno(fs.link(context, file, ino, name))?;
+                Ok(self.entry_reply(&found))
             }
-            Request::Fsync => self.run_retried(asker, || live.fsync(node)),
-            Request::Fsyncdir => self.run_retried(asker, || live.fsync_all()),
+            Request::Fsync => map_done(fs.commit(context, ino)),
+            Request::Fsyncdir => map_done(fs.commit_all(context)),
             Request::Setxattr { .. } | Request::Removexattr { .. } => {
-                self.set_xattr(asker, node, ask)
+                self.set_xattr(request, node, ask)
             }
-            Request::Fallocate { offset, length, mode } => {
-                if mode & !(FALLOC_FL_KEEP_SIZE | FALLOC_FL_PUNCH_HOLE | FALLOC_FL_ZERO_RANGE) != 0
-                {
-                    return Err(Errno::OPNOTSUPP);
-                }
-                let by = Credentials { has_cap_fsetid: asker.uid == 0, ..credentials(asker) };
-                self.run_retried(asker, || self.fallocate(by, node, (offset, length), mode))
-            }
-            Request::CopyFileRange { .. } => self.copy_file_range(asker, ask),
+            Request::Fallocate { .. } => self.fallocate(request, ask),
+            Request::CopyFileRange { .. } => self.copy_file_range(request, ask),
             Request::Ioctl { command, input: given, .. } => {
-                self.set_flags(asker, node, (command, given))
+                self.set_flags(request, node, (command, given))
             }
             _ => Err(Errno::NOSYS),
         }
     }
 
-    fn run_retried(
-        &self,
-        asker: &RequestContext<'_>,
-        work: impl Fn() -> Result<(), Error>,
-    ) -> Result<Reply, Errno> {
-        self.retry_while_suspended(asker, work).map(|()| Reply::empty())
-    }
-
-    /// The same of what cannot be done twice.
-    fn run_retried_once(
-        &self,
-        asker: &RequestContext<'_>,
-        work: impl Fn() -> Result<(), Error>,
-    ) -> Result<Reply, Errno> {
-        self.retry_once_while_suspended(asker, work, || self.fs.commit_if_sync_always())
-            .map(|()| Reply::empty())
-    }
-
-    /// Does what takes a name from what has it, which the kernel keeps from others meanwhile.
-    /// `is_replaced`: another is given the name.
-    fn unlink_tracked(
-        &self,
-        (dir, name): (u64, &[u8]),
-        is_replaced: bool,
-        work: impl FnOnce() -> Result<Reply, Errno>,
-    ) -> Result<Reply, Errno> {
-        let is_dir = |before: &Attributes| before.kind == FileType::Directory;
-        let before = self.fs.lookup(dir, name).ok();
-        let Some(before) = before.filter(|before| is_dir(before) || before.nlink <= 1) else {
-            return work();
-        };
-        let is_kept = !is_dir(&before) && (is_replaced || before.kind != FileType::File);
-        let kept = if is_kept { self.fs.hold_unlinked(before.ino).ok() } else { None };
-        let done = work()?;
-        // a name that is only spelled otherwise from now on replaces none
-        if !is_replaced || self.is_unlinked(&before) {
-            self.unlinked.insert(before, kept, self.fs.now());
-        }
-        Ok(done)
-    }
-
-    /// Whether something has no name any more.
-    fn is_unlinked(&self, before: &Attributes) -> bool {
-        let now = self.fs.attributes(before.ino);
-        now.map_or(true, |now| now.generation != before.generation || now.nlink == 0)
-    }
-
-    fn create_node(
-        &self,
-        asker: &RequestContext<'_>,
-        dir: u64,
-        made: &NewEntry<'_>,
-    ) -> Result<Reply, Errno> {
-        let NewEntry { name, kind, umask, rdev: device, target, .. } = *made;
-        let new = NewInode { kind, mode: made.mode & PERMISSION_BITS, umask, rdev: device, target };
-        let make = || self.fs.create(credentials(asker), dir, name, &new);
-        let found = || self.fs.commit_if_sync_always().and_then(|()| self.fs.lookup(dir, name));
-        self.retry_once_while_suspended(asker, make, found).map(|found| self.entry_reply(&found))
-    }
-
     fn create_file(
         &self,
-        asker: &RequestContext<'_>,
+        context: &Context<'_>,
         dir: u64,
         ask: Request<'_>,
     ) -> Result<Reply, Errno> {
         let Request::Create { name, mode, umask, flags } = ask else { return Err(Errno::INVAL) };
-        let (kind, mode) = (FileType::File, mode & PERMISSION_BITS);
-        let new = NewInode { kind, mode, umask, rdev: (0, 0), target: b"" };
-        let opens = flags & O_EXCL == 0 && !self.fs.is_control_name(dir, name);
-        let make = || match self.fs.create(credentials(asker), dir, name, &new) {
-            Err(Error::Refused { reason: vfs::Reason::Exists }) if opens => {
-                self.fs.lookup(dir, name)
-            }
-            made => made,
-        };
-        let settle = || self.fs.commit_if_sync_always().and_then(|()| self.fs.lookup(dir, name));
-        let found = self.retry_once_while_suspended(asker, make, settle)?;
-        map_errno(Self::check_open_flags(&found, flags))?;
-        let file = map_errno(self.open_file(found.ino, flags))?;
-        Ok(self.create_reply(&found, file))
-    }
-
-    /// Makes a file without a name, and opens it (O_TMPFILE).
-    fn create_tmpfile(
-        &self,
-        asker: &RequestContext<'_>,
-        dir: u64,
-        (mode, umask, flags): (u32, u32, i32),
-    ) -> Result<Reply, Errno> {
-        let (kind, mode) = (FileType::File, mode & PERMISSION_BITS);
-        let new = NewInode { kind, mode, umask, rdev: (0, 0), target: b"" };
-        let make = || self.fs.create_tmpfile(credentials(asker), dir, &new);
-        let (found, file) = self.retry_while_suspended(asker, make)?;
-        let file = self.open_reply(file, flags).keep_cache();
-        Ok(self.create_reply(&found, file))
+        let new = NewInode { mode: mode & PERMISSIONS, umask, ..NewInode::default() };
+        let is_exclusive = flags & O_EXCL != 0;
+        let create = if is_exclusive { CreateMode::Exclusive } else { CreateMode::OpenExisting };
+        let entry = (self.to_ino(dir), name);
+        let made = self.fs.create_and_open(context, entry, &new, create, open_mode(flags));
+        let made = map_errno(made)?;
+        let file = self.cached_open_reply(made.file, flags);
+        Ok(self.create_reply(&made.attributes, file))
     }
 
     fn setattr(
         &self,
-        asker: &RequestContext<'_>,
+        request: &RequestContext<'_>,
         node: u64,
         wish: &SetattrRequest,
     ) -> Result<Reply, Errno> {
         let time = |when: SetTime| match when {
-            SetTime::Now => self.fs.now(),
-            SetTime::At(seconds, nanoseconds) => Time { seconds, nanoseconds },
+            SetTime::Now => posix::SetTime::Now,
+            SetTime::At(seconds, nanoseconds) => posix::SetTime::At(Time { seconds, nanoseconds }),
         };
         let set = SetAttributes {
-            mode: wish.mode.map(|mode| mode & PERMISSION_BITS),
+            mode: wish.mode.map(|mode| mode & PERMISSIONS),
             uid: wish.uid,
             gid: wish.gid,
             size: wish.size,
@@ -240,32 +122,26 @@ impl FileSystemServer {
             mtime: wish.mtime.map(time),
             ..SetAttributes::default()
         };
-        let by = Credentials { has_cap_fsetid: asker.uid == 0, ..credentials(asker) };
-        let drops = set.uid.is_some() || set.gid.is_some() || set.size.is_some();
-        let work = || {
-            if drops {
-                self.fs.clear_capabilities(by, node)?;
-            }
-            self.fs.set_attributes(by, node, &set)
-        };
-        self.retry_while_suspended(asker, work).map(|found| self.attr_reply(&found))
+        let caller = Caller::new(request, self.door).dropping_setid();
+        let found = self.fs.set_attributes(&caller.context(), self.to_ino(node), &set);
+        Ok(self.attr_reply(&map_errno(found)?))
     }
 
     /// Sets flags and projects.
     fn set_flags(
         &self,
-        asker: &RequestContext<'_>,
+        request: &RequestContext<'_>,
         node: u64,
         (command, given): (u32, &[u8]),
     ) -> Result<Reply, Errno> {
-        let found = map_errno(self.attributes(node))?;
-        if let Some(set) = ioctl::parse_set_ioctl(credentials(asker), &found, command, given)? {
-            self.retry_while_suspended(asker, || {
-                self.fs.set_attributes(credentials(asker), node, &set)
-            })?;
-            // the kernel does not know that this changes the time of the last change
-            if let Some(notices) = self.notifier.get() {
-                let _ = notices.invalidate_attributes(asker.nodeid);
+        let caller = Caller::new(request, self.door);
+        let (context, ino) = (caller.context(), self.to_ino(node));
+        let found = map_errno(self.fs.attributes(&context, ino))?;
+        if let Some(set) = ioctl::parse_set_ioctl(&caller.credentials, &found, command, given)? {
+            map_errno(self.fs.set_attributes(&context, ino, &set))?;
+            // the kernel does not know that this changes the ctime
+            if let Some(notifier) = self.notifier.get() {
+                let _ = notifier.invalidate_attributes(request.nodeid);
             }
         }
         Ok(Reply::ioctl(&[]))
@@ -273,78 +149,61 @@ impl FileSystemServer {
 
     pub(super) fn write(
         &self,
-        asker: &RequestContext<'_>,
+        request: &RequestContext<'_>,
         ask: Request<'_>,
     ) -> Result<Reply, Errno> {
-        let Request::Write { handle, offset, data, write_flags: how, open_flags: flags } = ask
-        else {
+        let Request::Write { handle, offset, data, write_flags, open_flags } = ask else {
             return Err(Errno::INVAL);
         };
         let file = self.open_files.get(handle).ok_or(Errno::BADF)?;
-        let by = Credentials {
-            has_cap_fsetid: how & FUSE_WRITE_KILL_SUIDGID == 0,
-            ..credentials(asker)
-        };
-        let lasts = flags & O_DSYNC != 0 && how & FUSE_WRITE_CACHE == 0;
-        let write = || self.write_file(by, &file.file, (offset, data), lasts);
-        if how & FUSE_WRITE_CACHE != 0 {
-            self.write_out(asker, write)?;
-        } else {
-            self.retry_while_suspended(asker, write)?;
+        let keeps_setid = write_flags & FUSE_WRITE_KILL_SUIDGID == 0;
+        let mut caller = Caller::new(request, self.door).keeping_setid(keeps_setid);
+        let is_write_out = write_flags & FUSE_WRITE_CACHE != 0;
+        let mut deadline = None;
+        if is_write_out && self.sync_waits {
+            caller = caller.outliving_caller();
+            deadline = Some(Instant::now() + WRITE_OUT_LIMIT);
+        }
+        let context = Context { deadline, ..caller.context() };
+        map_errno(self.fs.write(&context, &file.file, WriteOffset::At(offset), data))?;
+        if open_flags & O_DSYNC != 0 && !is_write_out {
+            map_errno(file.file.ino().and_then(|ino| self.fs.commit(&context, ino)))?;
         }
         Ok(Reply::write_size(u32::try_from(data.len()).unwrap_or(u32::MAX)))
     }
 
-    /// Writes bytes; `lasts`: it is to outlast a power cut at once.
-    fn write_file(
-        &self,
-        by: Credentials,
-        file: &OpenFile,
-        (offset, bytes): (u64, &[u8]),
-        lasts: bool,
-    ) -> Result<(), Error> {
-        let number = file.ino()?;
-        file.clear_capabilities(by)?;
-        self.fs.write(by, number, WriteOffset::At(offset), bytes)?;
-        if lasts { self.fs.fsync(number) } else { Ok(()) }
-    }
-
-    fn fallocate(
-        &self,
-        by: Credentials,
-        file: u64,
-        range: (u64, u64),
-        mode: i32,
-    ) -> Result<(), Error> {
-        let (offset, length) = range;
-        let range = offset..offset.saturating_add(length);
-        if !by.has_cap_fsetid {
-            self.fs.clear_setid(by, file)?;
+    fn fallocate(&self, request: &RequestContext<'_>, ask: Request<'_>) -> Result<Reply, Errno> {
+        let Request::Fallocate { handle, offset, length, mode } = ask else {
+            return Err(Errno::INVAL);
+        };
+        let known = FALLOC_FL_KEEP_SIZE | FALLOC_FL_PUNCH_HOLE | FALLOC_FL_ZERO_RANGE;
+        if mode & !known != 0 {
+            return Err(Errno::OPNOTSUPP);
         }
+        let file = self.open_files.get(handle).ok_or(Errno::BADF)?;
+        let range = offset..offset.checked_add(length).ok_or(Errno::FBIG)?;
+        let keeps_size = mode & FALLOC_FL_KEEP_SIZE != 0;
+        let size = if keeps_size { AllocateMode::KeepSize } else { AllocateMode::Extend };
+        let caller = Caller::new(request, self.door).dropping_setid();
+        let context = caller.context();
         if mode & (FALLOC_FL_PUNCH_HOLE | FALLOC_FL_ZERO_RANGE) != 0 {
-            self.fs.punch_hole(by, file, range.clone())?;
+            map_done(self.fs.punch_hole(&context, &file.file, range, size))
         } else {
-            self.fs.check_space(file, &range)?;
+            map_done(self.fs.allocate(&context, &file.file, range, size))
         }
-        if mode & FALLOC_FL_KEEP_SIZE == 0 { self.fs.extend(by, file, &range) } else { Ok(()) }
     }
 
     fn set_xattr(
         &self,
-        asker: &RequestContext<'_>,
+        request: &RequestContext<'_>,
         node: u64,
         ask: Request<'_>,
     ) -> Result<Reply, Errno> {
-        let (name, value, flags) = match ask {
-            Request::Setxattr { name, value, flags, kill_sgid: drops_set_group } => {
-                if drops_set_group {
-                    self.retry_while_suspended(asker, || {
-                        self.fs.clear_setgid(credentials(asker), node)
-                    })?;
-                }
-                (name, Some(value), flags)
+        let (name, value, flags, kill_sgid) = match ask {
+            Request::Setxattr { name, value, flags, kill_sgid } => {
+                (name, Some(value), flags, kill_sgid)
             }
-            Request::Removexattr { name } => (name, None, 0),
+            Request::Removexattr { name } => (name, None, 0, false),
             _ => return Err(Errno::INVAL),
         };
         let mode = match flags & (XATTR_CREATE | XATTR_REPLACE) {
@@ -352,40 +211,73 @@ impl FileSystemServer {
             XATTR_REPLACE => XattrMode::Replace,
             _ => XattrMode::Any,
         };
-        self.run_retried_once(asker, || {
-            self.fs.set_xattr(credentials(asker), node, name, value, mode)
-        })
+        let caller = Caller::new(request, self.door).keeping_setid(!kill_sgid);
+        map_done(self.fs.set_xattr(&caller.context(), self.to_ino(node), name, value, mode))
     }
 
     fn copy_file_range(
         &self,
-        asker: &RequestContext<'_>,
+        request: &RequestContext<'_>,
         ask: Request<'_>,
     ) -> Result<Reply, Errno> {
         let Request::CopyFileRange {
             handle,
             offset,
-            out_nodeid: file,
-            out_offset: to,
+            out_handle,
+            out_offset,
             length,
-            has_64bit_reply: is_long,
+            has_64bit_reply,
         } = ask
         else {
             return Err(Errno::INVAL);
         };
         let source = self.open_files.get(handle).ok_or(Errno::BADF)?;
-        let by = Credentials { has_cap_fsetid: asker.uid == 0, ..credentials(asker) };
-        // the caller goes on where this ends
+        let target = self.open_files.get(out_handle).ok_or(Errno::BADF)?;
+        let caller = Caller::new(request, self.door).dropping_setid();
+        // the caller continues where this request ends
         let length = length.min(MAX_COPY);
-        let to = (self.to_ino(file), to);
-        let copied = self.retry_while_suspended(asker, || {
-            self.fs.copy_range(by, (&source.file, offset), to, length)
-        })?;
-        Ok(if is_long {
+        let from = FileOffset { file: &source.file, offset };
+        let to = FileOffset { file: &target.file, offset: out_offset };
+        let copied = map_errno(self.fs.copy_range(&caller.context(), from, to, length))?;
+        Ok(if has_64bit_reply {
             Reply::copied_bytes(copied)
         } else {
             Reply::write_size(u32::try_from(copied).unwrap_or(u32::MAX))
         })
+    }
+}
+
+/// The response to a request that has no result.
+fn map_done(result: Result<(), vfs::Error>) -> Result<Reply, Errno> {
+    map_errno(result).map(|()| Reply::empty())
+}
+
+/// The file that a request creates, and its name.
+fn new_inode(ask: Request<'_>) -> Result<(&[u8], NewInode<'_>), Errno> {
+    match ask {
+        Request::Symlink { name, target } => {
+            let kind = FileType::Symlink;
+            Ok((name, NewInode { kind, mode: 0o777, umask: 0, target, ..NewInode::default() }))
+        }
+        Request::Mknod { name, mode, umask, rdev } => {
+            let (kind, rdev) = (special_file_type(mode).ok_or(Errno::INVAL)?, decode_dev(rdev));
+            let mode = mode & PERMISSIONS;
+            Ok((name, NewInode { kind, mode, umask, rdev, ..NewInode::default() }))
+        }
+        Request::Mkdir { name, mode, umask } => {
+            let (kind, mode) = (FileType::Directory, mode & PERMISSIONS);
+            Ok((name, NewInode { kind, mode, umask, ..NewInode::default() }))
+        }
+        _ => Err(Errno::INVAL),
+    }
+}
+
+/// The type of a file that mknod(2) creates.
+fn special_file_type(mode: u32) -> Option<FileType> {
+    match FileType::from_mode(mode) {
+        FileType::Other(0) => Some(FileType::File),
+        FileType::Directory | FileType::Symlink | FileType::Other(_) => None,
+        kind => Some(kind),
     }
 }
 

@@ -8,8 +8,10 @@ use std::os::fd::AsRawFd;
 use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt};
 use std::os::unix::process::CommandExt;
 
+use posix::access::OpenMode;
+use posix::{Credentials, Ino, NewInode, Time};
 use rustix::fs::{FallocateFlags, Mode, OFlags, XattrFlags};
-use vfs::{FileSystem, Time};
+use vfs::{AllocateMode, Context, DoorId, FileSystem as _, PoolFileSystem};
 
 use crate::mounted_fixture::can_mount;
 use crate::mounted_pool::{MountedPool, Random, apply_step, read_tree};
@@ -275,13 +277,12 @@ fn the_kernel_keeps_that_a_name_is_not_there() {
     let [file, link, dir] = ["file", "link", "dir"].map(|name| place.mountpoint().join(name));
     assert!(!file.exists() && !link.exists() && !dir.exists());
     // beside the kernel, which nobody else does: it would have seen it, had it asked again
-    let live = FileSystem::open(&place.pool, "tank", Time::default).unwrap();
-    let by = vfs::Credentials { uid: 0, gid: 0, has_cap_fsetid: true };
-    let kind = vfs::FileType::File;
-    let new = vfs::NewInode { kind, mode: 0o644, umask: 0, rdev: (0, 0), target: b"" };
-    live.create(by, live.root_ino(), b"file", &new).unwrap();
+    let live = PoolFileSystem::open(&place.pool, "tank", Time::default).unwrap();
+    let context = Context::new(&Credentials::ROOT, DoorId::new(9));
+    let new = NewInode { mode: 0o644, ..NewInode::default() };
+    live.create(&context, live.root_ino(), b"file", &new).unwrap();
     assert!(!file.exists(), "it was asked for again");
-    live.unlink(by, live.root_ino(), b"file").unwrap();
+    live.unlink(&context, live.root_ino(), b"file").unwrap();
 
     fs::write(&file, b"made").unwrap();
     fs::hard_link(&file, &link).unwrap();
@@ -344,9 +345,13 @@ fn a_program_that_somebody_wrote_to_runs_as_who_starts_it() {
     }
     // the kernel leaves it to us where blocks are arranged (fallocate)
     fs::set_permissions(&path, fs::Permissions::from_mode(0o6711)).unwrap();
-    let live = FileSystem::open(&place.pool, "tank", Time::default).unwrap();
-    let nobody = vfs::Credentials { uid: 65534, gid: 65534, has_cap_fsetid: false };
-    live.clear_setid(nobody, fs::metadata(&path).unwrap().ino()).unwrap();
+    let live = PoolFileSystem::open(&place.pool, "tank", Time::default).unwrap();
+    let nobody = Credentials::new(65534, 65534);
+    let context = Context::new(&nobody, DoorId::new(9)).checked_by_door();
+    let ino = Ino::new(fs::metadata(&path).unwrap().ino());
+    let file = live.open(&context, ino, OpenMode::READ_WRITE).unwrap();
+    live.punch_hole(&context, &file, 0..1, AllocateMode::KeepSize).unwrap();
+    drop(file);
     assert_eq!(mode(), 0o711);
     drop(live);
     place.export_and_verify();

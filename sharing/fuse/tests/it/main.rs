@@ -1,6 +1,8 @@
 //! Pools mounted, and looked at through the kernel.
 
 mod client;
+mod coherence;
+mod coherence_step;
 mod control_dir;
 mod filesystem;
 mod flags;

@@ -12,8 +12,9 @@ use std::time::{Duration, Instant};
 
 use engine::pool::{NewDataset, NewPool, NewVdev, Pool, VdevLayout, VdevRole};
 use fuse::{MountHandle, MountOptions};
+use posix::Time;
 use sim::{DiskArray, Fault};
-use vfs::{FileSystem, Time};
+use vfs::PoolFileSystem;
 
 use crate::mounted_fixture::can_mount;
 use crate::mounted_pool::environment;
@@ -104,7 +105,7 @@ impl MountedPool {
 
     fn mount(&mut self, dataset: &str, dir: &Path, without_rings: bool) {
         let now = || Time { seconds: 1_700_000_000, nanoseconds: 7 };
-        let live = FileSystem::open(&self.pool, dataset, now).unwrap();
+        let live = PoolFileSystem::open(&self.pool, dataset, now).unwrap();
         let options = MountOptions { no_io_uring: without_rings, ..MountOptions::default() };
         self.mounts.push(fuse::mount_filesystem(&live, dir, &options).unwrap().0);
     }

@@ -11,8 +11,9 @@ use std::time::Duration;
 
 use engine::pool::{Environment, MemoryBudget, NewPool, NewVdev, Pool, VdevLayout, VdevRole};
 use fuse::{MountHandle, MountOptions, RollbackHandle};
+use posix::Time;
 use rustix::fs::{FallocateFlags, RenameFlags};
-use vfs::{FileSystem, Time};
+use vfs::PoolFileSystem;
 
 /// Numbers that look random and are the same every time.
 pub(crate) struct Random(pub(crate) u64);
@@ -46,6 +47,7 @@ pub(crate) fn environment() -> Environment {
 pub(crate) struct MountedPool {
     root: PathBuf,
     pub(crate) pool: Pool,
+    pub(crate) fs: PoolFileSystem,
     stop: Arc<AtomicBool>,
     txg_thread: Option<std::thread::JoinHandle<()>>,
     pub(crate) mount: Option<(MountHandle, RollbackHandle)>,
@@ -66,14 +68,15 @@ impl MountedPool {
             seconds: i64::try_from(seconds.fetch_add(1, Ordering::Relaxed)).unwrap_or(0),
             nanoseconds: 7,
         };
-        let live = FileSystem::open(&pool, "tank", now).expect("a file system");
+        let live = PoolFileSystem::open(&pool, "tank", now).expect("a file system");
         let dir = root.join("mnt");
         let mounted = {
             let allow_other = rustix::process::geteuid().is_root();
             let options = MountOptions { no_io_uring, allow_other, ..MountOptions::default() };
             fuse::mount_filesystem(&live, &dir, &options).expect("a mount")
         };
-        Self { root, pool, stop, txg_thread: Some(writing), mount: Some(mounted), no_io_uring }
+        let txg_thread = Some(writing);
+        Self { root, pool, fs: live, stop, txg_thread, mount: Some(mounted), no_io_uring }
     }
 
     pub(crate) fn create(name: &str) -> Self {

@@ -10,8 +10,9 @@ use std::time::Duration;
 
 use engine::pool::{NewPool, NewVdev, Pool, VdevLayout, VdevRole};
 use fuse::{MountHandle, MountOptions};
+use posix::Time;
 use sim::{DiskArray, Fault};
-use vfs::{FileSystem, Time};
+use vfs::PoolFileSystem;
 
 use crate::mounted_fixture::can_mount;
 use crate::mounted_pool::environment;
@@ -35,7 +36,7 @@ impl FaultyMount {
         let new = NewPool { name: name.clone(), vdevs, ashift: None, properties, force: false };
         let pool = engine::pool::create_on_devices(&new, &array.devices(), &environment()).unwrap();
         let now = || Time { seconds: 1_700_000_000, nanoseconds: 7 };
-        let live = FileSystem::open(&pool, &name, now).unwrap();
+        let live = PoolFileSystem::open(&pool, &name, now).unwrap();
         let dir = fixtures::scratch_dir(&format!("standstill-{name}"));
         let (mount, _) = fuse::mount_filesystem(&live, &dir, &MountOptions::default()).unwrap();
         Self { array, pool, dir, mount }

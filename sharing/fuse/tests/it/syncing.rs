@@ -12,8 +12,9 @@ use std::time::Duration;
 use device::Device;
 use engine::pool::{NewPool, NewVdev, Pool, VdevLayout, VdevRole};
 use fuse::{MountHandle, MountOptions};
+use posix::Time;
 use sim::{DiskArray, Fault};
-use vfs::{FileSystem, Time};
+use vfs::PoolFileSystem;
 
 use crate::client::{self, Client};
 use crate::mapping::Mapping;
@@ -44,7 +45,7 @@ impl SyncMount {
         let new = NewPool { name: pool, vdevs, ashift: None, properties, force: false };
         let pool = engine::pool::create_on_devices(&new, &array.devices(), &environment()).unwrap();
         let now = || Time { seconds: 1_700_000_000, nanoseconds: 7 };
-        let live = FileSystem::open(&pool, POOL, now).unwrap();
+        let live = PoolFileSystem::open(&pool, POOL, now).unwrap();
         let scratch_dir = fixtures::scratch_dir(&format!("syncing-{name}"));
         let dir = scratch_dir.join("mnt");
         let (mount, _) = fuse::mount_filesystem(&live, &dir, &MountOptions::default()).unwrap();

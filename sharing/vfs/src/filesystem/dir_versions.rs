@@ -1,5 +1,6 @@
 //! Whether names came, went or moved in a directory, for whoever keeps what was listed there.
 
+use posix::Ino;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// So many are told apart. That directories share one costs a look too many at most.
@@ -15,17 +16,17 @@ impl Default for DirVersions {
 }
 
 impl DirVersions {
-    fn bucket(&self, dir: u64) -> Option<&AtomicU64> {
-        self.0.get(usize::try_from(dir % BUCKETS).ok()?)
+    fn bucket(&self, dir: Ino) -> Option<&AtomicU64> {
+        self.0.get(usize::try_from(dir.get() % BUCKETS).ok()?)
     }
 
     /// Another number than before, if names changed since.
-    pub(super) fn current(&self, dir: u64) -> u64 {
+    pub(super) fn current(&self, dir: Ino) -> u64 {
         self.bucket(dir).map_or(0, |lane| lane.load(Ordering::Acquire))
     }
 
     /// Does what may change names in directories.
-    pub(super) fn bump_after<T>(&self, dirs: &[u64], work: impl FnOnce() -> T) -> T {
+    pub(super) fn bump_after<T>(&self, dirs: &[Ino], work: impl FnOnce() -> T) -> T {
         let done = work();
         // afterwards, as who lists them meanwhile takes what was there before for the newest; and
         // whatever is said to have come of it, as what failed may have been done in part

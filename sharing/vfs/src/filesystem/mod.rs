@@ -2,39 +2,48 @@
 //!
 //! Its numbers are those of a [`crate::DatasetTree`] (`number.rs`): place 0 is the file system, whose files
 //! keep the numbers that OpenZFS shows; each snapshot that somebody looks into gets a place of its
-//! own. What is changed is so for everybody at once, and on the drives after [`FileSystem::fsync`], or
+//! own. What is changed is so for everybody at once, and on the drives after [`PoolFileSystem::fsync`], or
 //! when the pool's next group is written.
 
+mod checks;
+mod contract;
 mod dir_versions;
+mod doors;
+mod handles;
 mod open_dir;
 mod open_file;
 mod rollback;
 mod snapshots;
+mod suspend_retry;
+mod unlinked;
 mod volumes;
 mod write;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use engine::files::{Content, DatasetSpace, File, FileSystemReader, FileType, Time};
+use engine::files::{Content, DatasetSpace, File, FileSystemReader};
 use engine::pool::{OpenFileSystem, Pool, Snapdir, Snapshot};
 use parking_lot::{RwLock, RwLockReadGuard};
+use posix::{Attributes, FileType, Ino, Time};
 use units::ObjectId;
 
+use crate::clock::ChangeClock;
 use crate::prefetch::PrefetchWorkers;
 use crate::vnode::{DatasetIndex, Vnode};
-use crate::{Attributes, Error, Reason, Result, control_dir};
+use crate::{Error, Reason, Result, attributes, control_dir};
 use dir_versions::DirVersions;
+use doors::Doors;
 pub use open_dir::OpenDir;
 pub use open_file::{OpenFile, UnlinkedHold};
 pub use rollback::Invalidation;
 use snapshots::SnapshotTable;
+use unlinked::UnlinkedInodes;
 use volumes::VolumeTable;
-pub use write::{Credentials, NewInode};
 
 /// A file system that can be written. Cheap to clone.
 #[derive(Clone)]
-pub struct FileSystem(Arc<Inner>);
+pub struct PoolFileSystem(Arc<Inner>);
 
 struct Inner {
     pool: Pool,
@@ -44,10 +53,16 @@ struct Inner {
     snapshots: SnapshotTable,
     volumes: VolumeTable,
     dir_versions: DirVersions,
+    unlinked: UnlinkedInodes,
+    /// Whether a door knows inodes until it forgets them: it asks for those that lost their names.
+    keeps_unlinked: AtomicBool,
     /// How often a file was given capabilities; the first time is 1.
     capability_version: AtomicU64,
     prefetch_workers: PrefetchWorkers,
-    clock: Box<dyn Fn() -> Time + Send + Sync>,
+    clock: ChangeClock,
+    doors: Doors,
+    /// How often it was rolled back since it was opened.
+    rollbacks: AtomicU64,
     /// Nothing is noted of who reads.
     is_read_only: AtomicBool,
 }
@@ -61,7 +76,7 @@ impl Inner {
 /// The place of the file system itself.
 const HEAD: DatasetIndex = DatasetIndex(0);
 
-impl FileSystem {
+impl PoolFileSystem {
     /// Opens a file system of a held pool. `now` tells the time.
     pub fn open(
         held: &Pool,
@@ -76,9 +91,13 @@ impl FileSystem {
             snapshots: SnapshotTable::default(),
             volumes: VolumeTable::default(),
             dir_versions: DirVersions::default(),
+            unlinked: UnlinkedInodes::default(),
+            keeps_unlinked: AtomicBool::new(false),
             capability_version: AtomicU64::new(1),
             prefetch_workers: PrefetchWorkers::new(),
-            clock: Box::new(now),
+            clock: ChangeClock::new(now),
+            doors: Doors::default(),
+            rollbacks: AtomicU64::new(0),
             is_read_only: AtomicBool::new(false),
         })))
     }
@@ -89,8 +108,8 @@ impl FileSystem {
     }
 
     /// The number of its topmost directory.
-    pub fn root_ino(&self) -> u64 {
-        self.0.files().reader().root_object()
+    pub fn root_ino(&self) -> Ino {
+        Ino::new(self.0.files().reader().root_object())
     }
 
     /// Whether files may have POSIX ACLs.
@@ -120,7 +139,7 @@ impl FileSystem {
 
     /// The time, as the one who opened this tells it.
     pub fn now(&self) -> Time {
-        (self.0.clock)()
+        self.0.clock.now()
     }
 
     /// Whether who reads here leaves no trace, as where it is mounted to be read only.
@@ -134,7 +153,7 @@ impl FileSystem {
 
     /// Returns when all that was done to a file, and to names before that, will outlast a power
     /// cut, unless the dataset does without (sync=disabled).
-    pub fn fsync(&self, number: u64) -> Result<()> {
+    pub fn fsync(&self, number: Ino) -> Result<()> {
         if let Some(volume) = self.find_volume(number)? {
             return Ok(volume.flush()?);
         }
@@ -150,7 +169,7 @@ impl FileSystem {
 
     /// Returns when all that was done to the file system and to the volumes below it that were looked at will
     /// outlast a power cut.
-    pub fn sync(&self) -> Result<()> {
+    pub(super) fn sync_unchecked(&self) -> Result<()> {
         self.flush_volumes()?;
         self.fsync_all()
     }
@@ -163,16 +182,16 @@ impl FileSystem {
 
     /// Whether a directory is one of the file system's or of a snapshot's, so that its names are
     /// changed by nobody but who changes them here. Those below `.zfs` come and go by themselves.
-    pub fn is_stored_dir(number: u64) -> bool {
+    pub fn is_stored_dir(number: Ino) -> bool {
         matches!(Self::vnode(number), Ok(Vnode::File(..)))
     }
 
-    fn vnode(number: u64) -> Result<Vnode> {
+    fn vnode(number: Ino) -> Result<Vnode> {
         Vnode::from_ino(number).ok_or(Error::NotFound)
     }
 
     /// Where a node is that can be changed.
-    fn writable_object(number: u64) -> Result<ObjectId> {
+    fn writable_object(number: Ino) -> Result<ObjectId> {
         match Self::vnode(number)? {
             Vnode::File(HEAD, object) => Ok(ObjectId::new(object)),
             _ => Err(Error::Refused { reason: Reason::ReadOnly }),
@@ -187,7 +206,7 @@ impl FileSystem {
         }
     }
 
-    fn file(&self, number: u64) -> Result<File> {
+    fn file(&self, number: Ino) -> Result<File> {
         match Self::vnode(number)? {
             Vnode::File(place, object) => Ok(self.files(place)?.file(object)?),
             _ => Err(Error::IsDirectory),
@@ -199,13 +218,13 @@ impl FileSystem {
     }
 
     /// What there is to know of a node.
-    pub fn attributes(&self, number: u64) -> Result<Attributes> {
+    pub(super) fn attributes_unchecked(&self, number: Ino) -> Result<Attributes> {
         match Self::vnode(number)? {
             Vnode::File(place, object) => file_attributes(place, &self.files(place)?.file(object)?),
             Vnode::ControlDir(HEAD)
             | Vnode::SnapshotDir(HEAD)
             | Vnode::VolumeDir(HEAD)
-            | Vnode::Unopened(_) => Ok(Attributes::synthetic(number, FileType::Directory)),
+            | Vnode::Unopened(_) => Ok(attributes::synthetic(number, FileType::Directory)),
             Vnode::Volume(place) => {
                 let volume = self.0.volumes.open(&self.0.pool, &self.0.dataset, place)?;
                 Ok(Self::volume_attributes(number, &volume))
@@ -215,7 +234,7 @@ impl FileSystem {
     }
 
     /// What a name in a directory names.
-    pub fn lookup(&self, dir: u64, name: &[u8]) -> Result<Attributes> {
+    pub(super) fn lookup_unchecked(&self, dir: Ino, name: &[u8]) -> Result<Attributes> {
         if name.len() > self.max_name_len() {
             return Err(Error::Refused { reason: Reason::NameTooLong });
         }
@@ -227,7 +246,7 @@ impl FileSystem {
                     && name == control_dir::CONTROL_DIR
                     && self.0.files().snapdir() != Snapdir::Disabled
                 {
-                    return self.attributes(to_ino(Vnode::ControlDir(HEAD))?);
+                    return self.attributes_unchecked(to_ino(Vnode::ControlDir(HEAD))?);
                 }
                 match files.lookup(&files.file(object)?, name)? {
                     Some(found) => file_attributes(place, &found),
@@ -235,25 +254,25 @@ impl FileSystem {
                 }
             }
             Vnode::ControlDir(HEAD) if name == control_dir::SNAPSHOT_DIR => {
-                self.attributes(to_ino(Vnode::SnapshotDir(HEAD))?)
+                self.attributes_unchecked(to_ino(Vnode::SnapshotDir(HEAD))?)
             }
             Vnode::SnapshotDir(HEAD) => {
                 let all = self.list_snapshots()?;
                 let found = all.into_iter().find(|each| each.name.as_bytes() == name);
                 let place = self.0.snapshots.index_of(found.ok_or(Error::NotFound)?)?;
                 let root = self.files(place)?.root_object();
-                self.attributes(to_ino(Vnode::File(place, root))?)
+                self.attributes_unchecked(to_ino(Vnode::File(place, root))?)
             }
             Vnode::ControlDir(HEAD)
                 if name == control_dir::VOLUME_DIR && !self.list_volumes()?.is_empty() =>
             {
-                self.attributes(to_ino(Vnode::VolumeDir(HEAD))?)
+                self.attributes_unchecked(to_ino(Vnode::VolumeDir(HEAD))?)
             }
             Vnode::VolumeDir(HEAD) => {
                 let all = self.list_volumes()?;
                 let found = all.iter().find(|each| each.0.as_bytes() == name);
                 let place = self.0.volumes.index_of(found.ok_or(Error::NotFound)?)?;
-                self.attributes(to_ino(Vnode::Volume(place))?)
+                self.attributes_unchecked(to_ino(Vnode::Volume(place))?)
             }
             Vnode::ControlDir(_) | Vnode::SnapshotDir(_) | Vnode::VolumeDir(_) => {
                 Err(Error::NotFound)
@@ -263,12 +282,12 @@ impl FileSystem {
     }
 
     /// Where a symbolic link points.
-    pub fn read_link(&self, number: u64) -> Result<Vec<u8>> {
+    pub(super) fn read_link_unchecked(&self, number: Ino) -> Result<Vec<u8>> {
         Ok(self.file(number)?.read_link()?)
     }
 
     /// The names of a node's extended attributes, as Linux lists them.
-    pub fn xattr_names(&self, number: u64) -> Result<Vec<Vec<u8>>> {
+    pub(super) fn xattr_names_unchecked(&self, number: Ino) -> Result<Vec<Vec<u8>>> {
         match Self::vnode(number)? {
             Vnode::File(..) => Ok(self.file(number)?.xattr_names()?),
             _ => Ok(Vec::new()),
@@ -276,15 +295,43 @@ impl FileSystem {
     }
 
     /// The value of an extended attribute; none if there is no such attribute.
-    pub fn xattr(&self, number: u64, name: &[u8]) -> Result<Option<Vec<u8>>> {
+    pub(super) fn xattr_unchecked(&self, number: Ino, name: &[u8]) -> Result<Option<Vec<u8>>> {
         match Self::vnode(number)? {
             Vnode::File(..) => Ok(self.file(number)?.xattr(name)?),
             _ => Ok(None),
         }
     }
 
+    /// The attributes of an inode; the last ones of an inode without a name that a door still knows.
+    pub(super) fn attributes_or_unlinked(&self, ino: Ino) -> Result<Attributes> {
+        match self.attributes_unchecked(ino) {
+            Err(Error::NotFound) => self.0.unlinked.get(ino).ok_or(Error::NotFound),
+            found => found,
+        }
+    }
+
+    /// From now on a door asks for inodes that have lost their names, until it forgets them.
+    pub fn keep_unlinked(&self) {
+        self.0.keeps_unlinked.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether an inode has a name, or is open.
+    pub fn exists(&self, ino: Ino) -> bool {
+        self.attributes_unchecked(ino).is_ok()
+    }
+
+    /// The door that keeps inodes without names has forgotten one.
+    pub fn forget(&self, ino: Ino) {
+        self.0.unlinked.remove(ino);
+    }
+
+    /// That door has forgotten all. Returns the directories among them.
+    pub fn forget_all(&self) -> Vec<Ino> {
+        self.0.unlinked.drain()
+    }
+
     /// Opens a file. It stays although it may lose its last name, until this is dropped.
-    pub fn open_file(&self, number: u64) -> Result<OpenFile> {
+    pub(super) fn open_file(&self, number: Ino) -> Result<OpenFile> {
         if let Some(in_use) = self.open_held_volume(number)? {
             return Ok(OpenFile::from_volume(self, number, in_use));
         }
@@ -296,37 +343,37 @@ impl FileSystem {
     }
 
     /// Keeps a file of any kind, but no directory, although it may lose its last name.
-    pub fn hold_unlinked(&self, number: u64) -> Result<UnlinkedHold> {
+    pub(super) fn hold_unlinked(&self, number: Ino) -> Result<UnlinkedHold> {
         UnlinkedHold::new(&self.0.files(), Self::writable_object(number)?)
     }
 
     /// Lists a directory.
-    pub fn open_dir(&self, number: u64) -> Result<OpenDir> {
+    pub(super) fn open_dir_unchecked(&self, number: Ino) -> Result<OpenDir> {
         OpenDir::open(self, number)
     }
 
     /// Lists a directory that is no more: nothing is in it.
-    pub fn open_removed_dir(&self, number: u64) -> OpenDir {
+    pub(super) fn open_removed_dir(&self, number: Ino) -> OpenDir {
         OpenDir::open_removed(self, number)
     }
 
     /// The number of the directory above a directory; a root has itself above it.
-    pub fn parent_ino(&self, dir: u64) -> Result<u64> {
-        self.open_dir(dir)?.parent_ino()
+    pub fn parent_ino(&self, dir: Ino) -> Result<Ino> {
+        self.open_dir_unchecked(dir)?.parent_ino()
     }
 
     /// What the file system takes and may still take.
-    pub fn space(&self) -> DatasetSpace {
+    pub(super) fn space_unchecked(&self) -> DatasetSpace {
         self.0.pool.space(&self.0.dataset)
     }
 
     /// The content of a file as it is now.
-    fn content(&self, number: u64) -> Result<Content> {
+    fn content(&self, number: Ino) -> Result<Content> {
         Ok(self.file(number)?.content())
     }
 }
 
-fn to_ino(node: Vnode) -> Result<u64> {
+fn to_ino(node: Vnode) -> Result<Ino> {
     node.ino().ok_or(Error::InoOverflow)
 }
 

@@ -11,19 +11,19 @@
 //! Cookies of stored names stand for places in the order of their hashes, so that names that come
 //! and go do not make others be shown twice or not at all.
 
-use engine::files::FileType;
 use engine::pool::Snapdir;
 use parking_lot::Mutex;
+use posix::{Attributes, FileType, Ino};
 
-use super::{FileSystem, HEAD, to_ino};
+use super::{HEAD, PoolFileSystem, to_ino};
 use crate::entry_batch::EntryBatch;
 use crate::vnode::Vnode;
-use crate::{Attributes, DirEntry, Error, Result, control_dir};
+use crate::{DirEntry, Error, Result, control_dir};
 
 /// A directory that is being listed.
 pub struct OpenDir {
-    fs: FileSystem,
-    ino: u64,
+    fs: PoolFileSystem,
+    ino: Ino,
     vnode: Vnode,
     /// Which of those that may have had its number it is.
     generation: u64,
@@ -36,19 +36,19 @@ const STORED_COOKIE: u64 = 3;
 const BATCH_LEN: usize = 512;
 
 impl OpenDir {
-    pub(super) fn open(live: &FileSystem, number: u64) -> Result<Self> {
-        let found = live.attributes(number)?;
+    pub(super) fn open(live: &PoolFileSystem, number: Ino) -> Result<Self> {
+        let found = live.attributes_unchecked(number)?;
         if found.kind != FileType::Directory {
             return Err(Error::NotDirectory);
         }
-        Ok(Self::new(live, number, (FileSystem::vnode(number)?, found.generation)))
+        Ok(Self::new(live, number, (PoolFileSystem::vnode(number)?, found.generation)))
     }
 
-    pub(super) fn open_removed(live: &FileSystem, number: u64) -> Self {
+    pub(super) fn open_removed(live: &PoolFileSystem, number: Ino) -> Self {
         Self::new(live, number, (Vnode::Unopened(HEAD), 0))
     }
 
-    fn new(live: &FileSystem, ino: u64, (vnode, generation): (Vnode, u64)) -> Self {
+    fn new(live: &PoolFileSystem, ino: Ino, (vnode, generation): (Vnode, u64)) -> Self {
         let (fs, batch) = (live.clone(), Mutex::new(EntryBatch::new(false)));
         Self { fs, ino, vnode, generation, batch }
     }
@@ -57,7 +57,7 @@ impl OpenDir {
     /// none: it stays as it is.
     pub fn reopen_after_rollback(&self) -> Option<Self> {
         let Vnode::File(HEAD, _) = self.vnode else { return None };
-        let found = self.fs.attributes(self.ino).ok();
+        let found = self.fs.attributes_unchecked(self.ino).ok();
         let is_there = found.is_some_and(|found| {
             found.kind == FileType::Directory && found.generation == self.generation
         });
@@ -72,15 +72,15 @@ impl OpenDir {
         batch.visit_from((cookie, version), &mut |at| self.read_batch(at), visit)
     }
 
-    /// Whether its names are changed by nobody but who changes them there ([`FileSystem::is_stored_dir`]).
+    /// Whether its names are changed by nobody but who changes them there ([`PoolFileSystem::is_stored_dir`]).
     pub fn is_stored_dir(&self) -> bool {
-        FileSystem::is_stored_dir(self.ino)
+        PoolFileSystem::is_stored_dir(self.ino)
     }
 
     /// The attributes of an item, for protocols that give them along with the names. None: it is to be
     /// looked up, and who does is told what is wrong with it.
     pub fn attributes(&self, item: &DirEntry) -> Option<Attributes> {
-        if item.needs_lookup { None } else { self.fs.attributes(item.ino).ok() }
+        if item.needs_lookup { None } else { self.fs.attributes_unchecked(item.ino).ok() }
     }
 
     /// The names from a cookie on, a batch of them; none at the end.
@@ -128,10 +128,11 @@ impl OpenDir {
         };
         files.read_dir_from(&dir, from.saturating_sub(STORED_COOKIE), &mut |name, next| {
             let number = Vnode::File(place, name.ino).ino();
-            let mut item = new_entry(&name.name, 0, name.kind, next.saturating_add(STORED_COOKIE));
+            let mut item =
+                new_entry(&name.name, self.ino, name.kind, next.saturating_add(STORED_COOKIE));
             // a number that does not fit is told of when the name is looked up
             item.needs_lookup = number.is_none();
-            item.ino = number.unwrap_or(u64::MAX);
+            item.ino = number.unwrap_or(Ino::new(u64::MAX));
             items.push(item);
             items.len() < BATCH_LEN
         })?;
@@ -176,7 +177,7 @@ impl OpenDir {
     }
 
     /// The number for `..`; a root has itself above it.
-    pub(super) fn parent_ino(&self) -> Result<u64> {
+    pub(super) fn parent_ino(&self) -> Result<Ino> {
         match self.vnode {
             Vnode::File(place, object) => {
                 let files = self.fs.files(place)?;
@@ -195,6 +196,6 @@ impl OpenDir {
     }
 }
 
-fn new_entry(name: &[u8], number: u64, kind: FileType, next: u64) -> DirEntry {
+fn new_entry(name: &[u8], number: Ino, kind: FileType, next: u64) -> DirEntry {
     DirEntry { name: name.to_vec(), ino: number, kind, next_cookie: next, needs_lookup: false }
 }

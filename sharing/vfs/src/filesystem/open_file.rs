@@ -6,18 +6,25 @@ use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use engine::files::{Content, File};
 use engine::pool::{OpenFileSystem, OpenVolume, VolumeHold};
 use parking_lot::Mutex;
+use posix::access::OpenMode;
+use posix::{Credentials, Ino};
 use units::ObjectId;
 
-use super::{Credentials, FileSystem, HEAD};
+use super::doors::RegisteredOpen;
+use super::{HEAD, PoolFileSystem};
 use crate::readahead::Readahead;
 use crate::vnode::Vnode;
 use crate::{Error, FileReader, Result};
 
 /// An open file. It stays although it may lose its last name, until this is dropped.
 pub struct OpenFile {
-    fs: FileSystem,
-    ino: u64,
+    fs: PoolFileSystem,
+    ino: Ino,
     backing: Backing,
+    /// How the file was opened.
+    mode: OpenMode,
+    /// The entry in the table of opens, if a door opened the file.
+    registered: Option<Arc<RegisteredOpen>>,
     /// The second in which reading was last noted.
     last_atime_second: AtomicI64,
     /// How often capabilities had been given to files when it was last seen to that this one has none.
@@ -57,14 +64,14 @@ pub struct UnlinkedHold {
 }
 
 impl OpenFile {
-    pub(super) fn new(live: &FileSystem, number: u64, file: &File) -> Result<Self> {
+    pub(super) fn new(live: &PoolFileSystem, number: Ino, file: &File) -> Result<Self> {
         let content = file.content();
-        let Vnode::File(HEAD, _) = FileSystem::vnode(number)? else {
+        let Vnode::File(HEAD, _) = PoolFileSystem::vnode(number)? else {
             let how = Backing::Snapshot(FileReader::new(content, &live.0.prefetch_workers));
             return Ok(Self::with_backing(live, number, how));
         };
         let files = live.0.files().clone();
-        let kept = UnlinkedHold::new(&files, FileSystem::writable_object(number)?)?;
+        let kept = UnlinkedHold::new(&files, PoolFileSystem::writable_object(number)?)?;
         let facts = file.stat();
         let is_access_due = !live.is_read_only() && files.is_atime_due(&facts, live.now());
         let how = Backing::Writable(WritableFile::new(kept, facts.generation, content));
@@ -72,14 +79,14 @@ impl OpenFile {
     }
 
     /// A file without a name that is held already.
-    pub(super) fn from_tmpfile(live: &FileSystem, files: &OpenFileSystem, file: &File) -> Self {
+    pub(super) fn from_tmpfile(live: &PoolFileSystem, files: &OpenFileSystem, file: &File) -> Self {
         let facts = file.stat();
         let kept = UnlinkedHold { object: ObjectId::new(facts.ino), files: files.clone() };
         let hold = WritableFile::new(kept, facts.generation, file.content());
-        Self::with_backing(live, facts.ino, Backing::Writable(hold))
+        Self::with_backing(live, Ino::new(facts.ino), Backing::Writable(hold))
     }
 
-    pub(super) fn from_volume(live: &FileSystem, number: u64, in_use: VolumeHold) -> Self {
+    pub(super) fn from_volume(live: &PoolFileSystem, number: Ino, in_use: VolumeHold) -> Self {
         Self::with_backing(live, number, Backing::Volume(in_use))
     }
 
@@ -87,7 +94,7 @@ impl OpenFile {
         self.fs.find_volume(self.ino)?.ok_or(Error::NotFound)
     }
 
-    fn with_backing(live: &FileSystem, ino: u64, backing: Backing) -> Self {
+    fn with_backing(live: &PoolFileSystem, ino: Ino, backing: Backing) -> Self {
         let (last_atime_second, checked_capability_version) =
             (AtomicI64::new(i64::MIN), AtomicU64::new(0));
         let (fs, is_atime_due, is_noatime) = (live.clone(), false, false);
@@ -99,7 +106,26 @@ impl OpenFile {
             checked_capability_version,
             is_atime_due,
             is_noatime,
+            mode: OpenMode::READ_WRITE,
+            registered: None,
         }
+    }
+
+    /// The same file, opened so.
+    #[must_use]
+    pub(super) fn with_mode(self, mode: OpenMode) -> Self {
+        Self { mode, ..self }
+    }
+
+    /// The same file, with its entry in the table of opens.
+    #[must_use]
+    pub(super) fn with_registration(self, registered: Arc<RegisteredOpen>) -> Self {
+        Self { registered: Some(registered), ..self }
+    }
+
+    /// How the file was opened.
+    pub fn mode(&self) -> OpenMode {
+        self.mode
     }
 
     /// The same, of which reading is not noted.
@@ -120,7 +146,7 @@ impl OpenFile {
     }
 
     /// Its number, while it is there.
-    pub fn ino(&self) -> Result<u64> {
+    pub fn ino(&self) -> Result<Ino> {
         match self.backing {
             Backing::Stale => Err(Error::Stale),
             _ => Ok(self.ino),
@@ -135,12 +161,14 @@ impl OpenFile {
         let found = found.filter(|file| file.stat().generation == hold.generation);
         let open = found.and_then(|file| Self::new(&self.fs, self.ino, &file).ok());
         let open = open.unwrap_or_else(|| Self::with_backing(&self.fs, self.ino, Backing::Stale));
+        let mut open = open.with_mode(self.mode);
+        open.registered.clone_from(&self.registered);
         Some(if self.is_noatime { open.without_atime() } else { open })
     }
 
     /// Sees to it that the file has no capabilities, as a change of it must. Once it has none, it is
     /// looked at again only when any file has been given some since.
-    pub fn clear_capabilities(&self, by: Credentials) -> Result<()> {
+    pub(super) fn clear_capabilities(&self, by: &Credentials) -> Result<()> {
         let given = self.fs.0.capability_version.load(Ordering::Acquire);
         if self.checked_capability_version.load(Ordering::Relaxed) != given {
             self.fs.clear_capabilities(by, self.ino()?)?;
@@ -184,7 +212,7 @@ impl OpenFile {
         if self.last_atime_second.swap(now.seconds, Ordering::Relaxed) == now.seconds {
             return;
         }
-        if let Ok(object) = FileSystem::writable_object(self.ino) {
+        if let Ok(object) = PoolFileSystem::writable_object(self.ino) {
             // a full or suspended pool can still be read
             let _ = self.fs.0.files().update_atime(object, now);
         }
@@ -220,7 +248,9 @@ impl OpenFile {
         match &self.backing {
             Backing::Snapshot(reader) => Ok(reader.size()),
             Backing::Volume(_) => Ok(self.volume()?.size()),
-            Backing::Writable(_) | Backing::Stale => Ok(self.fs.attributes(self.ino()?)?.size),
+            Backing::Writable(_) | Backing::Stale => {
+                Ok(self.fs.attributes_unchecked(self.ino()?)?.size)
+            }
         }
     }
 }

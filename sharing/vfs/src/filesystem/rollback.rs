@@ -2,10 +2,12 @@
 //! he was told must ask for again, and how the rest goes on.
 
 use std::collections::BTreeMap;
+use std::sync::atomic::Ordering;
 
 use engine::files::{ChangedObject, FileSystemReader, ObjectKind};
+use posix::Ino;
 
-use super::{FileSystem, HEAD};
+use super::{HEAD, PoolFileSystem};
 use crate::vnode::Vnode;
 use crate::{Error, Result};
 
@@ -13,17 +15,17 @@ use crate::{Error, Result};
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Invalidation {
     /// A file of any kind, or one that is no more.
-    Inode(u64),
+    Inode(Ino),
     /// What a name names, if anything.
     Entry {
         /// The directory's number.
-        dir: u64,
+        dir: Ino,
         /// The name.
         name: Vec<u8>,
     },
 }
 
-impl FileSystem {
+impl PoolFileSystem {
     /// What will be another when the file system is what `snapshot`, one of its own by its full name,
     /// has. Nobody may change it meanwhile.
     ///
@@ -52,6 +54,7 @@ impl FileSystem {
         // what a program still has open of a file that is no more must not become another
         files.allocate_ids_after(&here);
         *here = files;
+        self.0.rollbacks.fetch_add(1, Ordering::AcqRel);
         Ok(true)
     }
 }
@@ -66,7 +69,7 @@ fn push_invalidations(
     if let (Some(was), Some(will_be)) = (before.generation()?, after.generation()?)
         && was != will_be
     {
-        return Err(Error::InoReused { ino: one.id });
+        return Err(Error::InoReused { ino: Ino::new(one.id) });
     }
     let Some(number) = Vnode::File(HEAD, one.id).ino() else { return Ok(()) };
     changed.push(Invalidation::Inode(number));

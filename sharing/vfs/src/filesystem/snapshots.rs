@@ -33,6 +33,14 @@ impl SnapshotTable {
         if place < DatasetIndex::LIMIT { Ok(DatasetIndex(place)) } else { Err(Error::InoOverflow) }
     }
 
+    /// The guid of the snapshot of a place.
+    pub(super) fn guid(&self, place: DatasetIndex) -> Result<u64> {
+        let at = usize::try_from(place.0).ok().and_then(|at| at.checked_sub(FIRST_INDEX));
+        let all = self.0.read();
+        let known = at.and_then(|at| all.get(at));
+        known.map(|known| known.snapshot.guid).ok_or(Error::NotFound)
+    }
+
     /// Its files.
     pub(super) fn files(
         &self,

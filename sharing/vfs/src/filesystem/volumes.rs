@@ -3,10 +3,11 @@
 
 use engine::pool::{OpenVolume, Pool, VolumeHold};
 use parking_lot::RwLock;
+use posix::{Attributes, FileType, Ino};
 
-use super::FileSystem;
+use super::PoolFileSystem;
 use crate::vnode::{DatasetIndex, Vnode};
-use crate::{Attributes, Error, FileType, Reason, Result};
+use crate::{Error, Reason, Result, attributes};
 
 /// The volumes that have a place, which they keep: one that is made anew under an old name gets
 /// another, so that who has the old one open does not write to it.
@@ -46,6 +47,11 @@ impl VolumeTable {
         if volume.guid() == guid { Ok(in_use) } else { Err(Error::NotFound) }
     }
 
+    /// The guid of the volume of a place.
+    pub(super) fn guid(&self, place: DatasetIndex) -> Result<u64> {
+        self.key_of(place).map(|(_, guid)| guid)
+    }
+
     /// All volumes that have a place.
     fn all(&self) -> Vec<VolumeKey> {
         self.0.read().clone()
@@ -57,7 +63,7 @@ impl VolumeTable {
     }
 }
 
-impl FileSystem {
+impl PoolFileSystem {
     /// The volumes just below.
     pub(super) fn list_volumes(&self) -> Result<Vec<VolumeKey>> {
         Ok(self.0.pool.child_volumes(&self.0.dataset)?)
@@ -76,25 +82,25 @@ impl FileSystem {
     }
 
     /// The volume that a number stands for; none: it stands for something else.
-    pub(super) fn find_volume(&self, number: u64) -> Result<Option<OpenVolume>> {
+    pub(super) fn find_volume(&self, number: Ino) -> Result<Option<OpenVolume>> {
         let Vnode::Volume(place) = Self::vnode(number)? else { return Ok(None) };
         self.0.volumes.open(&self.0.pool, &self.0.dataset, place).map(Some)
     }
 
     /// Keeps the volume that a number stands for from being destroyed; none: it stands for something
     /// else.
-    pub(super) fn open_held_volume(&self, number: u64) -> Result<Option<VolumeHold>> {
+    pub(super) fn open_held_volume(&self, number: Ino) -> Result<Option<VolumeHold>> {
         let Vnode::Volume(place) = Self::vnode(number)? else { return Ok(None) };
         self.0.volumes.open_held(&self.0.pool, &self.0.dataset, place).map(Some)
     }
 
     /// What there is to know of a volume.
-    pub(super) fn volume_attributes(number: u64, volume: &OpenVolume) -> Attributes {
+    pub(super) fn volume_attributes(number: Ino, volume: &OpenVolume) -> Attributes {
         Attributes {
             mode: VOLUME_MODE,
             size: volume.size(),
             block_size: volume.block_size().into(),
-            ..Attributes::synthetic(number, FileType::File)
+            ..attributes::synthetic(number, FileType::File)
         }
     }
 }

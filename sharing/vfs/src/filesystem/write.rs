@@ -3,63 +3,33 @@
 use std::ops::Range;
 use std::sync::atomic::Ordering;
 
-use engine::pool::{
-    CloneRange, RenameMode, RenameRequest, SetAttributes, WriteOffset, XattrMode, without_setid,
+use posix::acl::PosixAclKind;
+use posix::{
+    Attributes, Capability, ChangeContext, CloneRange, Credentials, FileType, Ino, NewInode,
+    RenameRequest, SetAttributes, WriteOffset, XattrMode, acl::Ace, acl::PosixAclEntry,
 };
 
-use super::{FileSystem, HEAD, OpenFile, file_attributes, volumes};
-use crate::{Attributes, Error, FileType, Reason, Result, control_dir};
-
-/// Who asks for a change.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Credentials {
-    /// The user.
-    pub uid: u32,
-    /// The user's group.
-    pub gid: u32,
-    /// What the user does to a file leaves its set-user and set-group bits.
-    pub has_cap_fsetid: bool,
-}
-
-/// What is to be made.
-#[derive(Clone, Copy, Debug)]
-pub struct NewInode<'a> {
-    /// What it is.
-    pub kind: FileType,
-    /// The permissions that are wanted, with set-id and sticky bits: 12 bits.
-    pub mode: u32,
-    /// Bits that the user's umask takes away, where the directory has no default ACL.
-    pub umask: u32,
-    /// Of a device: major and minor.
-    pub rdev: (u32, u32),
-    /// Of a symbolic link: where it points.
-    pub target: &'a [u8],
-}
+use super::{HEAD, OpenFile, PoolFileSystem, file_attributes, volumes};
+use crate::{Error, Reason, Result, control_dir};
 
 /// What a program may do beyond its user.
 const CAPABILITY_XATTR: &[u8] = b"security.capability";
-const S_ISGID: u32 = 0o2000;
 /// What is copied at once from file to file.
 const COPY_CHUNK: usize = 1 << 20;
 
-impl FileSystem {
-    fn timed_credentials(&self, by: Credentials) -> engine::pool::Credentials {
-        engine::pool::Credentials {
-            uid: by.uid,
-            gid: by.gid,
-            now: self.now(),
-            has_cap_fsetid: by.has_cap_fsetid,
-        }
+impl PoolFileSystem {
+    fn change_context(&self, by: &Credentials) -> ChangeContext {
+        ChangeContext { credentials: by.clone(), now: self.0.clock.next_change() }
     }
 
     /// Whether a name is that of the control directory `.zfs` in the root, shown or not.
-    pub fn is_control_name(&self, dir: u64, name: &[u8]) -> bool {
+    pub(super) fn is_control_name(&self, dir: Ino, name: &[u8]) -> bool {
         name == control_dir::CONTROL_DIR && dir == self.root_ino()
     }
 
     /// Refuses `.zfs` in the root with EEXIST, as OpenZFS does whatever `snapdir` says: an entry of
     /// that name would hide behind the control directory as soon as that is shown.
-    fn check_not_control(&self, dir: u64, name: &[u8]) -> Result<()> {
+    fn check_not_control(&self, dir: Ino, name: &[u8]) -> Result<()> {
         if self.is_control_name(dir, name) {
             return Err(Error::Refused { reason: Reason::Exists });
         }
@@ -67,91 +37,86 @@ impl FileSystem {
     }
 
     /// Makes a file of any kind under a name.
-    pub fn create(
+    pub(super) fn create_unchecked(
         &self,
-        by: Credentials,
-        dir: u64,
+        by: &Credentials,
+        dir: Ino,
         name: &[u8],
         new: &NewInode<'_>,
     ) -> Result<Attributes> {
         self.check_not_control(dir, name)?;
-        let NewInode { kind, mode, umask, rdev: device, target } = *new;
-        let new = engine::pool::NewInode { kind, mode, umask, rdev: device, target };
         let object = Self::writable_object(dir)?;
-        let make = || self.0.files().create(&self.timed_credentials(by), object, name, &new);
+        let make = || self.0.files().create(&self.change_context(by), object, name, new);
         file_attributes(HEAD, &self.0.dir_versions.bump_after(&[dir], make)?)
     }
 
     /// Makes a file without a name, which goes when it is closed unless it was given one.
-    pub fn create_tmpfile(
+    pub(super) fn create_tmpfile_unchecked(
         &self,
-        by: Credentials,
-        dir: u64,
+        by: &Credentials,
+        dir: Ino,
         new: &NewInode<'_>,
     ) -> Result<(Attributes, OpenFile)> {
-        let NewInode { kind, mode, umask, rdev: device, target } = *new;
-        let new = engine::pool::NewInode { kind, mode, umask, rdev: device, target };
         let files = self.0.files();
         let made =
-            files.create_tmpfile(&self.timed_credentials(by), Self::writable_object(dir)?, &new)?;
+            files.create_tmpfile(&self.change_context(by), Self::writable_object(dir)?, new)?;
         let file = files.reader().file(made.ino)?;
         Ok((file_attributes(HEAD, &file)?, OpenFile::from_tmpfile(self, &files, &file)))
     }
 
     /// Gives a file one more name.
-    pub fn link(
+    pub(super) fn link_unchecked(
         &self,
-        by: Credentials,
-        file: u64,
-        (dir, name): (u64, &[u8]),
+        by: &Credentials,
+        file: Ino,
+        (dir, name): (Ino, &[u8]),
     ) -> Result<Attributes> {
         self.check_not_control(dir, name)?;
         let (object, to) = (Self::writable_object(file)?, Self::writable_object(dir)?);
-        let link = || self.0.files().link(&self.timed_credentials(by), object, to, name);
+        let link = || self.0.files().link(&self.change_context(by), object, to, name);
         self.0.dir_versions.bump_after(&[dir], link)?;
-        self.attributes(file)
+        self.attributes_unchecked(file)
     }
 
     /// Takes a name from a file that is no directory.
-    pub fn unlink(&self, by: Credentials, dir: u64, name: &[u8]) -> Result<()> {
+    pub(super) fn unlink_unchecked(&self, by: &Credentials, dir: Ino, name: &[u8]) -> Result<()> {
         self.check_not_control(dir, name)?;
         let object = Self::writable_object(dir)?;
-        let unlink = || self.0.files().unlink(&self.timed_credentials(by), object, name);
+        let unlink = || self.0.files().unlink(&self.change_context(by), object, name);
         Ok(self.0.dir_versions.bump_after(&[dir], unlink)?)
     }
 
     /// Removes a directory, which must be empty.
-    pub fn rmdir(&self, by: Credentials, dir: u64, name: &[u8]) -> Result<()> {
+    pub(super) fn rmdir_unchecked(&self, by: &Credentials, dir: Ino, name: &[u8]) -> Result<()> {
         self.check_not_control(dir, name)?;
         let object = Self::writable_object(dir)?;
-        let rmdir = || self.0.files().rmdir(&self.timed_credentials(by), object, name);
+        let rmdir = || self.0.files().rmdir(&self.change_context(by), object, name);
         Ok(self.0.dir_versions.bump_after(&[dir], rmdir)?)
     }
 
-    /// Moves a name.
-    pub fn rename(
+    /// Renames a file.
+    pub(super) fn rename_unchecked(
         &self,
-        by: Credentials,
-        (from_dir, from): (u64, &[u8]),
-        (to_dir, to): (u64, &[u8]),
-        kind: RenameMode,
+        by: &Credentials,
+        rename: &RenameRequest<'_, Ino>,
     ) -> Result<()> {
-        self.check_not_control(from_dir, from)?;
-        self.check_not_control(to_dir, to)?;
+        let RenameRequest { from_dir, from_name, to_dir, to_name, mode } = *rename;
+        self.check_not_control(from_dir, from_name)?;
+        self.check_not_control(to_dir, to_name)?;
         let dirs = [from_dir, to_dir];
         let (from_dir, to_dir) = (Self::writable_object(from_dir)?, Self::writable_object(to_dir)?);
-        let how = RenameRequest { from_dir, from, to_dir, to, mode: kind };
-        let rename = || self.0.files().rename(&self.timed_credentials(by), &how);
+        let request = RenameRequest { from_dir, from_name, to_dir, to_name, mode };
+        let rename = || self.0.files().rename(&self.change_context(by), &request);
         Ok(self.0.dir_versions.bump_after(&dirs, rename)?)
     }
 
     /// Sets attributes of a file.
     /// A volume has none that can be set; that its size is, when it is opened to be written anew,
     /// is no matter.
-    pub fn set_attributes(
+    pub(super) fn set_attributes_unchecked(
         &self,
-        by: Credentials,
-        file: u64,
+        by: &Credentials,
+        file: Ino,
         set: &SetAttributes,
     ) -> Result<Attributes> {
         if let Some(volume) = self.find_volume(file)? {
@@ -164,35 +129,41 @@ impl FileSystem {
             };
         }
         self.0.files().set_attributes(
-            &self.timed_credentials(by),
+            &self.change_context(by),
             Self::writable_object(file)?,
             set,
         )?;
-        self.attributes(file)
+        self.attributes_unchecked(file)
     }
 
     /// Writes bytes to a file.
-    pub fn write(&self, by: Credentials, file: u64, at: WriteOffset, bytes: &[u8]) -> Result<()> {
+    pub(super) fn write_unchecked(
+        &self,
+        by: &Credentials,
+        file: Ino,
+        at: WriteOffset,
+        bytes: &[u8],
+    ) -> Result<()> {
         if let (Some(volume), WriteOffset::At(offset)) = (self.find_volume(file)?, at) {
             return volumes::write_volume(&volume, offset, bytes);
         }
-        self.0.files().write(
-            &self.timed_credentials(by),
-            Self::writable_object(file)?,
-            at,
-            bytes,
-        )?;
+        self.0.files().write(&self.change_context(by), Self::writable_object(file)?, at, bytes)?;
         Ok(())
     }
 
     /// Makes a hole in a file, which keeps its size.
-    pub fn punch_hole(&self, by: Credentials, file: u64, range: Range<u64>) -> Result<()> {
+    pub(super) fn punch_hole_unchecked(
+        &self,
+        by: &Credentials,
+        file: Ino,
+        range: Range<u64>,
+    ) -> Result<()> {
         if let Some(volume) = self.find_volume(file)? {
             let range = range.start.min(volume.size())..range.end.min(volume.size());
             return Ok(volume.write_zeros(range)?);
         }
         Ok(self.0.files().punch_hole(
-            &self.timed_credentials(by),
+            &self.change_context(by),
             Self::writable_object(file)?,
             range,
         )?)
@@ -200,9 +171,9 @@ impl FileSystem {
 
     /// Refuses a stretch that there is no room for, with a tenth to spare, as OpenZFS does: nothing can
     /// be kept for it, as what is written later goes elsewhere.
-    pub fn check_space(&self, file: u64, range: &Range<u64>) -> Result<()> {
+    pub(super) fn check_space(&self, file: Ino, range: &Range<u64>) -> Result<()> {
         let wanted = range.end.saturating_sub(range.start);
-        let has_room = wanted.saturating_add(wanted / 10) <= self.space().available;
+        let has_room = wanted.saturating_add(wanted / 10) <= self.space_unchecked().available;
         if has_room || self.find_volume(file)?.is_some() {
             Ok(())
         } else {
@@ -211,24 +182,24 @@ impl FileSystem {
     }
 
     /// Sees to it that a file reaches to the end of a range at least.
-    pub fn extend(&self, by: Credentials, file: u64, range: &Range<u64>) -> Result<()> {
+    pub(super) fn extend(&self, by: &Credentials, file: Ino, range: &Range<u64>) -> Result<()> {
         if let Some(volume) = self.find_volume(file)? {
             let fits = range.end <= volume.size();
             return if fits { Ok(()) } else { Err(Error::Refused { reason: Reason::NoSpace }) };
         }
         Ok(self.0.files().extend(
-            &self.timed_credentials(by),
+            &self.change_context(by),
             Self::writable_object(file)?,
             range.end,
         )?)
     }
 
     /// Shares the blocks of a stretch, as far as that goes from its beginning.
-    fn clone_blocks(
+    pub(super) fn clone_blocks(
         &self,
-        by: Credentials,
+        by: &Credentials,
         from: (&OpenFile, u64),
-        to: (u64, u64),
+        to: (Ino, u64),
         length: u64,
     ) -> Result<u64> {
         let (source, start) = from;
@@ -242,15 +213,15 @@ impl FileSystem {
             target_offset: at,
             length,
         };
-        Ok(self.0.files().clone_blocks(&self.timed_credentials(by), &stretch)?)
+        Ok(self.0.files().clone_blocks(&self.change_context(by), &stretch)?)
     }
 
     /// Copies bytes from file to file; gives how many, fewer than asked for at the end.
-    pub fn copy_range(
+    pub(super) fn copy_range_unchecked(
         &self,
-        by: Credentials,
+        by: &Credentials,
         from: (&OpenFile, u64),
-        to: (u64, u64),
+        to: (Ino, u64),
         length: u64,
     ) -> Result<u64> {
         let (source, start) = from;
@@ -265,23 +236,23 @@ impl FileSystem {
             }
             let bytes = piece.get(..count).unwrap_or_default();
             let at = WriteOffset::At(to.1.saturating_add(done));
-            self.write(by, to.0, at, bytes)?;
+            self.write_unchecked(by, to.0, at, bytes)?;
             done = done.saturating_add(u64::try_from(count).unwrap_or(0));
         }
         Ok(done)
     }
 
     /// Sets an extended attribute, or removes it if there is no value.
-    pub fn set_xattr(
+    pub(super) fn set_xattr_unchecked(
         &self,
-        by: Credentials,
-        file: u64,
+        by: &Credentials,
+        file: Ino,
         name: &[u8],
         value: Option<&[u8]>,
         mode: XattrMode,
     ) -> Result<()> {
         let object = Self::writable_object(file)?;
-        let set = self.0.files().set_xattr(&self.timed_credentials(by), object, name, value, mode);
+        let set = self.0.files().set_xattr(&self.change_context(by), object, name, value, mode);
         if name == CAPABILITY_XATTR && value.is_some() {
             // whatever is said to have come of it: it may have been done all the same
             self.0.capability_version.fetch_add(1, Ordering::AcqRel);
@@ -290,11 +261,11 @@ impl FileSystem {
     }
 
     /// Takes away what a program may do beyond its user (capabilities), as a change of it must.
-    pub fn clear_capabilities(&self, by: Credentials, file: u64) -> Result<()> {
-        if self.xattr(file, CAPABILITY_XATTR)?.is_none() {
+    pub(super) fn clear_capabilities(&self, by: &Credentials, file: Ino) -> Result<()> {
+        if self.xattr_unchecked(file, CAPABILITY_XATTR)?.is_none() {
             return Ok(());
         }
-        match self.set_xattr(by, file, CAPABILITY_XATTR, None, XattrMode::Any) {
+        match self.set_xattr_unchecked(by, file, CAPABILITY_XATTR, None, XattrMode::Any) {
             Err(Error::Refused { reason: Reason::NoXattr }) => Ok(()),
             other => other,
         }
@@ -302,27 +273,59 @@ impl FileSystem {
 
     /// Takes set-user and set-group away from a file whose blocks somebody arranges, even where that
     /// changes nothing in it.
-    pub fn clear_setid(&self, by: Credentials, file: u64) -> Result<()> {
-        let found = self.attributes(file)?;
+    pub(super) fn clear_setid(&self, by: &Credentials, file: Ino) -> Result<()> {
+        let found = self.attributes_unchecked(file)?;
         if found.kind != FileType::File {
             return Ok(());
         }
-        self.change_mode(by, file, found.mode, without_setid(found.mode))
+        self.change_mode(by, file, found.mode, posix::mode::without_setid(found.mode))
     }
 
-    /// Takes set-group away from a file of any kind that is given an access list by somebody who is not
-    /// of its group.
-    pub fn clear_setgid(&self, by: Credentials, file: u64) -> Result<()> {
-        let mode = self.attributes(file)?.mode;
-        self.change_mode(by, file, mode, mode & !S_ISGID)
+    /// Clears the set-group-ID bit of a file whose ACL a caller outside its group sets.
+    pub(super) fn clear_foreign_setgid(&self, by: &Credentials, file: Ino) -> Result<()> {
+        let found = self.attributes_unchecked(file)?;
+        if by.has(Capability::FileSetId) || by.is_in_group(found.gid) {
+            return Ok(());
+        }
+        self.change_mode(by, file, found.mode, found.mode & !posix::mode::SET_GID)
+    }
+
+    /// Sets a POSIX ACL of a file, or removes it.
+    pub(super) fn set_posix_acl_unchecked(
+        &self,
+        by: &Credentials,
+        file: Ino,
+        kind: PosixAclKind,
+        entries: Option<&[PosixAclEntry]>,
+    ) -> Result<()> {
+        let object = Self::writable_object(file)?;
+        Ok(self.0.files().set_posix_acl(&self.change_context(by), object, kind, entries)?)
+    }
+
+    /// Sets the NFSv4 ACL of a file. A dataset with POSIX ACLs has no others.
+    pub(super) fn set_nfs4_acl_unchecked(
+        &self,
+        by: &Credentials,
+        file: Ino,
+        entries: &[Ace],
+    ) -> Result<()> {
+        if self.has_posix_acls() {
+            return Err(Error::Refused { reason: Reason::NotSupported });
+        }
+        let object = Self::writable_object(file)?;
+        Ok(self.0.files().set_nfs4_acl(&self.change_context(by), object, entries)?)
     }
 
     /// Sets a file's mode, unless it is what it was.
-    fn change_mode(&self, by: Credentials, file: u64, from: u32, to: u32) -> Result<()> {
+    fn change_mode(&self, by: &Credentials, file: Ino, from: u32, to: u32) -> Result<()> {
         if from == to {
             return Ok(());
         }
-        self.set_attributes(by, file, &SetAttributes { mode: Some(to), ..SetAttributes::default() })
-            .map(drop)
+        self.set_attributes_unchecked(
+            by,
+            file,
+            &SetAttributes { mode: Some(to), ..SetAttributes::default() },
+        )
+        .map(drop)
     }
 }

@@ -1,3 +1,6 @@
 //! Trees over real pools.
 
+mod doors;
+mod handles;
+mod pool;
 mod tree;

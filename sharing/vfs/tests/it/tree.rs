@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 
 use engine::RescuePool;
 use fixtures::Fixture;
-use vfs::{DatasetTree, DirEntry, Error, FileType};
+use posix::{FileType, Ino};
+use vfs::{DatasetTree, DirEntry, Error};
 
 fn open_pool(fixture: &Fixture) -> RescuePool {
     let search = engine::search(std::slice::from_ref(&fixture.dir));
@@ -21,7 +22,7 @@ fn open_tree(name: &str) -> DatasetTree {
     DatasetTree::open(pool, fixture.pool_name(), report).expect("a tree")
 }
 
-fn list_dir(tree: &DatasetTree, number: u64) -> Vec<DirEntry> {
+fn list_dir(tree: &DatasetTree, number: Ino) -> Vec<DirEntry> {
     let mut all = Vec::new();
     let mut take = |item: &DirEntry| {
         all.push(item.clone());
@@ -32,7 +33,7 @@ fn list_dir(tree: &DatasetTree, number: u64) -> Vec<DirEntry> {
 }
 
 /// Every file and folder below the root, by path; `.zfs` is not among them.
-fn walk(tree: &DatasetTree) -> BTreeMap<String, (u64, FileType)> {
+fn walk(tree: &DatasetTree) -> BTreeMap<String, (Ino, FileType)> {
     let mut found = BTreeMap::new();
     let mut todo = vec![(String::new(), tree.root_ino().expect("a root"))];
     while let Some((path, number)) = todo.pop() {
@@ -52,7 +53,7 @@ fn walk(tree: &DatasetTree) -> BTreeMap<String, (u64, FileType)> {
 #[test]
 fn numbers_are_unique_and_name_their_files() {
     let tree = open_tree("snapshots");
-    let mut by_number: BTreeMap<u64, Vec<String>> = BTreeMap::new();
+    let mut by_number: BTreeMap<Ino, Vec<String>> = BTreeMap::new();
     let found = walk(&tree);
     assert!(found.len() > 20, "{}", found.len());
     for (path, (number, _)) in found {

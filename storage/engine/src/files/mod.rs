@@ -5,6 +5,7 @@
 //! block and without a copy ([`Content::read_chunk`]); what cannot be read is told range by range
 //! ([`Content::extents`]), and the rest goes on.
 
+mod acl;
 mod content;
 mod dataset_details;
 mod diff;
@@ -23,9 +24,10 @@ pub use dataset_details::{DatasetContents, DatasetDetails, IncompleteKind, Owner
 pub use diff::{ChangedObject, ObjectKind};
 pub use error::{Error, Result};
 pub use extents::{Extent, Extents};
+pub use posix::{FileFlags, FileType, Time};
 pub use reason::Reason;
 pub use sharing::{DatasetSpace, HeadDataset};
-pub use stat::{FileStat, FileType, Time};
+pub use stat::FileStat;
 
 /// How the datasets of a pool are looked at.
 #[derive(Clone, Copy, Debug)]
@@ -161,7 +163,7 @@ impl FileSystemReader {
     /// says false. `.` and `..` are not among them.
     pub fn read_dir(&self, dir: &File, visit: &mut dyn FnMut(DirEntry) -> bool) -> Result<()> {
         let mut show = |entry: zpl::DirEntry| {
-            let kind = FileType::from(entry.kind);
+            let kind = entry.kind;
             visit(DirEntry { name: entry.name, ino: entry.object.get(), kind })
         };
         Ok(self.fs.read_dir(&dir.node, None, &mut show)?)

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use dsl::DatasetKind;
 
-use super::{DirEntry, File, FileSystemReader, FileType, Result};
+use super::{DirEntry, File, FileSystemReader, Result};
 use crate::RescuePool;
 
 /// A file system or volume of a pool.
@@ -74,7 +74,7 @@ impl FileSystemReader {
                 }
             };
             last = next;
-            let kind = FileType::from(entry.kind);
+            let kind = entry.kind;
             visit(DirEntry { name: entry.name, ino: entry.object.get(), kind }, next)
         };
         Ok(self.fs.read_dir(&dir.node, Some(&zpl::DirCursor::Stored(start)), &mut show)?)

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use arc::MemoryBudget;
 use dsl::write::Moment;
+use posix::Time;
 
 /// Fills a buffer with random bytes.
 pub type FillRandom = dyn Fn(&mut [u8]) + Send + Sync;
@@ -60,9 +61,9 @@ impl Environment {
         u64::from_le_bytes(bytes)
     }
 
-    pub(super) fn znode_time(&self) -> ondisk::znode::Time {
+    pub(super) fn znode_time(&self) -> Time {
         let (seconds, nanoseconds) = (self.now)();
         let seconds = i64::try_from(seconds).unwrap_or(i64::MAX);
-        ondisk::znode::Time { seconds, nanoseconds }
+        Time { seconds, nanoseconds }
     }
 }

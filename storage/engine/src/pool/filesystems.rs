@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use dsl::KeyStatus;
 use ondisk::version;
-use ondisk::znode::Time;
+use posix::Time;
 use spa::{ActivePool, OpenDataset};
 use txg::Tx;
 use units::{ObjectId, ObjsetId};
@@ -30,6 +30,7 @@ pub struct OpenFileSystem {
     dataset: Arc<OpenDataset>,
     pub(super) log: Arc<IntentLog>,
     transactions: Arc<FileSystemTransactions>,
+    guid: u64,
 }
 
 impl OpenFileSystem {
@@ -103,6 +104,16 @@ impl OpenFileSystem {
     /// The number of its object set.
     pub fn objset_id(&self) -> u64 {
         self.dataset.objset.id().get()
+    }
+
+    /// Whether every change is committed to the intent log before it returns (sync=always).
+    pub fn is_sync_always(&self) -> bool {
+        self.transactions.sync_policy.current().sync == SyncMode::Always
+    }
+
+    /// Guid of the dataset, which stays the same when it is renamed or the pool is imported elsewhere.
+    pub fn guid(&self) -> u64 {
+        self.guid
     }
 
     /// Whether it is no more: it was destroyed or taken back to a snapshot, and gives errors.
@@ -239,6 +250,7 @@ impl Pool {
             dataset: set,
             log,
             transactions: Arc::clone(&begin),
+            guid: dataset.guid().get(),
         };
         if !owned.is_read_only() {
             self.replay_log(&dataset.name(), &files, &begin)?;

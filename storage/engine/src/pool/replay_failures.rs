@@ -49,10 +49,10 @@ mod tests {
     use units::ObjectId;
     use zil::Itx;
 
-    use super::super::NewInode;
     use super::super::replay_tests::{
         create_file, create_pool, cut_power, exists, import, log_record, root_object,
     };
+    use posix::NewInode;
 
     #[test]
     fn a_record_that_cannot_be_done_ends_its_log_and_not_the_import() {

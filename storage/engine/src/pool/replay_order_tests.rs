@@ -2,15 +2,17 @@
 //! cut must be a state that makes sense all the same.
 
 use ondisk::acl;
-use ondisk::znode::flag;
+use posix::{
+    FileFlags, FlagChange, NewInode, RenameMode, RenameRequest, SetAttributes, WriteOffset,
+    XattrMode,
+};
 use sim::DiskArray;
 use units::ObjectId;
-use zpl::{RenameMode, SetAttributes, WriteOffset, XattrMode};
 
 use super::replay_tests::{
     create_file, create_pool, credentials, cut_power, exists, import, root_object,
 };
-use super::{NewInode, OpenFileSystem, Pool, RenameRequest};
+use super::{OpenFileSystem, Pool};
 use crate::files::FileType;
 
 fn filesystem(pool: &Pool) -> OpenFileSystem {
@@ -24,15 +26,11 @@ fn fsync_another_file(pool: &Pool) {
 }
 
 fn set_attributes(pool: &Pool, file: ObjectId, set: &SetAttributes) {
-    filesystem(pool).writer().set_attributes(&credentials().to_zpl(), file, set).expect("set");
+    filesystem(pool).writer().set_attributes(&credentials(), file, set).expect("set");
 }
 
-fn set_flags(pool: &Pool, file: ObjectId, which: u64, to: u64) {
-    set_attributes(
-        pool,
-        file,
-        &SetAttributes { flags: Some((which, to)), ..SetAttributes::default() },
-    );
+fn change_flags(pool: &Pool, file: ObjectId, change: FlagChange) {
+    set_attributes(pool, file, &SetAttributes { flags: Some(change), ..SetAttributes::default() });
 }
 
 fn read_content(pool: &Pool, name: &str) -> Vec<u8> {
@@ -44,8 +42,13 @@ fn read_content(pool: &Pool, name: &str) -> Vec<u8> {
 
 fn rename(pool: &Pool, from: &str, (to_dir, to): (ObjectId, &str), kind: RenameMode) {
     let (fs, from_dir) = (filesystem(pool), root_object(&filesystem(pool)));
-    let request =
-        RenameRequest { from_dir, from: from.as_bytes(), to_dir, to: to.as_bytes(), mode: kind };
+    let request = RenameRequest {
+        from_dir,
+        from_name: from.as_bytes(),
+        to_dir,
+        to_name: to.as_bytes(),
+        mode: kind,
+    };
     fs.rename(&credentials(), &request).expect("rename");
 }
 
@@ -65,12 +68,12 @@ fn what_flags_of_a_file_forbade_before_is_done_again() {
     let [gone, moved, linked, dir] = ["gone", "moved", "linked", "dir"].map(|name| {
         let kind = if name == "dir" { FileType::Directory } else { FileType::File };
         let file = create_file(&pool, name, &NewInode { kind, ..NewInode::default() });
-        set_flags(&pool, file, flag::IMMUTABLE, flag::IMMUTABLE);
+        change_flags(&pool, file, FlagChange::set(FileFlags::IMMUTABLE));
         file
     });
     pool.sync().expect("group");
     for file in [gone, moved, linked, dir] {
-        set_flags(&pool, file, flag::IMMUTABLE, 0);
+        change_flags(&pool, file, FlagChange::clear(FileFlags::IMMUTABLE));
     }
     let (by, top) = (credentials(), root_object(&filesystem(&pool)));
     filesystem(&pool).unlink(&by, top, b"gone").expect("unlink");
@@ -89,7 +92,7 @@ fn what_projects_forbade_before_is_done_again() {
     let pool = create_pool(&storm);
     let dir =
         create_file(&pool, "dir", &NewInode { kind: FileType::Directory, ..NewInode::default() });
-    let inherits = Some((flag::PROJINHERIT, flag::PROJINHERIT));
+    let inherits = Some(FlagChange::set(FileFlags::PROJECT_INHERIT));
     set_attributes(
         &pool,
         dir,
@@ -107,7 +110,7 @@ fn what_projects_forbade_before_is_done_again() {
 
 /// A POSIX ACL: tags, permissions, numbers.
 fn posix_acl(rows: &[(u16, u16, u32)]) -> Vec<u8> {
-    let entry = |&(tag, permissions, id): &_| acl::PosixEntry { tag, permissions, id };
+    let entry = |&(tag, permissions, id): &_| posix::acl::PosixAclEntry { tag, permissions, id };
     acl::encode_posix(&rows.iter().map(entry).collect::<Vec<_>>())
 }
 

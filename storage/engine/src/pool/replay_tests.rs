@@ -6,14 +6,17 @@ use std::sync::Arc;
 use device::Device;
 use ondisk::zil::{Attributes, Body, Create, CreateKind, Write};
 use ondisk::znode::flag;
+use posix::{
+    ChangeContext, Credentials, NewInode, RenameMode, RenameRequest, SetAttributes, WriteOffset,
+    XattrMode,
+};
 use sim::DiskArray;
 use units::{BlockId, Level, ObjectId};
 use zil::Itx;
-use zpl::{RenameMode, WriteOffset, XattrMode};
 
 use super::{
-    Credentials, Environment, MemoryBudget, NewInode, NewPool, NewVdev, OpenFileSystem, Pool,
-    RenameRequest, SetAttributes, VdevLayout, VdevRole, create_on_devices, import_devices,
+    Environment, MemoryBudget, NewPool, NewVdev, OpenFileSystem, Pool, VdevLayout, VdevRole,
+    create_on_devices, import_devices,
 };
 use crate::files::{FileType, Time};
 
@@ -62,9 +65,9 @@ pub(super) fn cut_power(storm: &DiskArray) -> DiskArray {
     DiskArray::from_memory(storm.journal().cut_power(storm.journal().len(), 1))
 }
 
-pub(super) fn credentials() -> Credentials {
+pub(super) fn credentials() -> ChangeContext {
     let now = Time { seconds: 1_700_000_001, nanoseconds: 5 };
-    Credentials { uid: 1000, gid: 100, now, has_cap_fsetid: false }
+    ChangeContext { credentials: Credentials::new(1000, 100), now }
 }
 
 pub(super) fn root_object(fs: &OpenFileSystem) -> ObjectId {
@@ -125,8 +128,13 @@ fn pool_with_log(storm: &DiskArray) -> Pool {
         &NewInode { kind: FileType::Symlink, target, ..NewInode::default() },
     );
     let (dir, kind) = (root_object(&fs), RenameMode::Whiteout);
-    let request =
-        RenameRequest { from_dir: dir, from: b"moved", to_dir: dir, to: b"new-name", mode: kind };
+    let request = RenameRequest {
+        from_dir: dir,
+        from_name: b"moved",
+        to_dir: dir,
+        to_name: b"new-name",
+        mode: kind,
+    };
     fs.rename(&credentials(), &request).expect("rename");
     fs.set_xattr(&credentials(), first, b"user.a", Some(b"b"), XattrMode::Any).expect("xattr");
     let object = fs.dataset().objset.object(source).expect("object");

@@ -2,9 +2,8 @@
 //! stays for the other, and what is shared is counted as OpenZFS counts it.
 
 use engine::files::Reason;
-use engine::pool::{
-    CloneRange, NewDataset, NewInode, Pool, SetAttributes, VdevLayout, WriteOffset,
-};
+use engine::pool::{NewDataset, Pool, VdevLayout};
+use posix::{CloneRange, NewInode, SetAttributes, WriteOffset};
 use units::ObjectId;
 
 use crate::shared_blocks::{noise_bytes, run_zdb};

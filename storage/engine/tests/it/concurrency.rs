@@ -7,9 +7,9 @@ use std::sync::{Arc, Mutex, mpsc};
 use device::{Device, MemoryDevice};
 use engine::dataset::DatasetQuery;
 use engine::pool::{
-    self, Environment, NewDataset, NewInode, NewPool, NewVdev, OpenFileSystem, Pool, VdevLayout,
-    VdevRole, WriteOffset,
+    self, Environment, NewDataset, NewPool, NewVdev, OpenFileSystem, Pool, VdevLayout, VdevRole,
 };
+use posix::{NewInode, WriteOffset};
 use units::ObjectId;
 
 use crate::test_pool::{credentials, environment, verify_pool};

@@ -2,9 +2,8 @@
 
 use std::sync::Arc;
 
-use engine::pool::{
-    NewDataset, NewPool, NewVdev, Pool, VdevLayout, VdevRole, WriteOffset, XattrMode,
-};
+use engine::pool::{NewDataset, NewPool, NewVdev, Pool, VdevLayout, VdevRole};
+use posix::{WriteOffset, XattrMode};
 use units::{ObjectId, VdevId};
 
 use crate::test_pool::{
@@ -48,12 +47,12 @@ fn with_sync_always_whatever_is_done_is_there_after_a_power_cut() {
     let fs = held.filesystem("tank").unwrap();
     let root = ObjectId::new(fs.reader().root_object());
     fs.write(&credentials(), file_object(&held, "two"), WriteOffset::End, b", and more").unwrap();
-    let request = engine::pool::RenameRequest {
+    let request = posix::RenameRequest {
         from_dir: root,
-        from: b"one",
+        from_name: b"one",
         to_dir: root,
-        to: b"renamed",
-        mode: engine::pool::RenameMode::Replace,
+        to_name: b"renamed",
+        mode: posix::RenameMode::Replace,
     };
     fs.rename(&credentials(), &request).unwrap();
     fs.link(&credentials(), file_object(&held, "two"), root, b"three").unwrap();

@@ -7,7 +7,8 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 
-use engine::pool::{self, CreateOptions, NewDataset, Pool, RenameMode, RenameRequest, VdevLayout};
+use engine::pool::{self, CreateOptions, NewDataset, Pool, VdevLayout};
+use posix::{RenameMode, RenameRequest};
 use units::ObjectId;
 
 use crate::shared_blocks::run_zdb;
@@ -120,7 +121,13 @@ fn rename_and_link_activate_longname() {
                 fs.link(&credentials(), ObjectId::new(file), dir, to.as_bytes()).unwrap();
             } else {
                 let (from, to, kind) = (b"short".as_slice(), to.as_bytes(), RenameMode::NoReplace);
-                let request = RenameRequest { from_dir: dir, from, to_dir: dir, to, mode: kind };
+                let request = RenameRequest {
+                    from_dir: dir,
+                    from_name: from,
+                    to_dir: dir,
+                    to_name: to,
+                    mode: kind,
+                };
                 fs.rename(&credentials(), &request).unwrap();
             }
         });

@@ -2,9 +2,9 @@
 
 use engine::files::Reason;
 use engine::pool::{
-    DraidLayout, NewDataset, NewInode, NewPool, NewVdev, OpenFileSystem, Pool, VdevLayout,
-    VdevRole, WriteOffset, XattrMode,
+    DraidLayout, NewDataset, NewPool, NewVdev, OpenFileSystem, Pool, VdevLayout, VdevRole,
 };
+use posix::{NewInode, WriteOffset, XattrMode};
 use sim::Random;
 use units::ObjectId;
 

@@ -1,7 +1,8 @@
 //! File systems whose files' names are compared without case, or normalized.
 
 use engine::files::Reason;
-use engine::pool::{NewDataset, NewInode, Pool, RenameMode, RenameRequest, VdevLayout};
+use engine::pool::{NewDataset, Pool, VdevLayout};
+use posix::{NewInode, RenameMode, RenameRequest};
 use units::ObjectId;
 
 use crate::test_pool::{
@@ -59,8 +60,13 @@ fn names_are_compared_as_was_chosen() {
         fs.create(&credentials(), root, name.as_bytes(), &NewInode::default()).unwrap();
     }
     let (from, to) = ("caf\u{e9}".as_bytes(), b"some LONGER name 7".as_slice());
-    let request =
-        RenameRequest { from_dir: root, from, to_dir: root, to, mode: RenameMode::Replace };
+    let request = RenameRequest {
+        from_dir: root,
+        from_name: from,
+        to_dir: root,
+        to_name: to,
+        mode: RenameMode::Replace,
+    };
     fs.rename(&credentials(), &request).unwrap();
     drop(fs);
     held.export().unwrap();

@@ -9,7 +9,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use engine::dataset::DatasetQuery;
-use engine::pool::{self, NewDataset, Pool, WriteOffset};
+use engine::pool::{self, NewDataset, Pool};
+use posix::WriteOffset;
 use units::ObjectId;
 
 use crate::shared_blocks::zdb_of;

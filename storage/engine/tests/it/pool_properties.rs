@@ -1,8 +1,7 @@
 //! What a pool says of itself: its own properties, its features, its name.
 
-use engine::pool::{
-    self, CreateOptions, ImportOptions, NewDataset, SetAttributes, VdevLayout, XattrMode,
-};
+use engine::pool::{self, CreateOptions, ImportOptions, NewDataset, VdevLayout};
+use posix::{SetAttributes, XattrMode};
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;

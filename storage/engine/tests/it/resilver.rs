@@ -4,9 +4,8 @@
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use engine::pool::{
-    DraidLayout, NewDataset, Pool, RenameMode, RenameRequest, ScanProgress, VdevLayout, WriteOffset,
-};
+use engine::pool::{DraidLayout, NewDataset, Pool, ScanProgress, VdevLayout};
+use posix::{RenameMode, RenameRequest, WriteOffset};
 use units::ObjectId;
 
 use crate::shared_blocks::noise_bytes;
@@ -120,7 +119,7 @@ pub(crate) fn churn_files(held: &Pool, stop: &AtomicBool) {
         let name = format!("churn{}", round % 5);
         // near the end of room some are refused
         let _ = fs.unlink(&credentials(), root, name.as_bytes());
-        let new = engine::pool::NewInode::default();
+        let new = posix::NewInode::default();
         if let Ok(made) = fs.create(&credentials(), root, name.as_bytes(), &new) {
             let id = ObjectId::new(made.ino());
             let _ = fs.write(&credentials(), id, WriteOffset::At(0), &noise_bytes(round, 3 << 20));
@@ -133,9 +132,9 @@ pub(crate) fn churn_files(held: &Pool, stop: &AtomicBool) {
             let small = format!("small{}", round % 200);
             let moved = RenameRequest {
                 from_dir: root,
-                from: small.as_bytes(),
+                from_name: small.as_bytes(),
                 to_dir: root,
-                to: b"moved",
+                to_name: b"moved",
                 mode: RenameMode::Replace,
             };
             let _ = fs.rename(&credentials(), &moved);
@@ -152,9 +151,8 @@ fn fill_pool(held: &Pool) {
     let name = |number: u32| format!("ballast{number}").into_bytes();
     let bytes = noise_bytes(9, 2 << 20);
     let put = |number: u32| {
-        let made = fs
-            .create(&credentials(), root, &name(number), &engine::pool::NewInode::default())
-            .ok()?;
+        let made =
+            fs.create(&credentials(), root, &name(number), &posix::NewInode::default()).ok()?;
         fs.write(&credentials(), ObjectId::new(made.ino()), WriteOffset::At(0), &bytes).ok()
     };
     let full = (0..1000).find(|number| put(*number).is_none()).unwrap();

@@ -5,8 +5,9 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 
-use engine::pool::{NewDataset, Pool, VdevLayout, WriteOffset};
+use engine::pool::{NewDataset, Pool, VdevLayout};
 use ondisk::ObjectType;
+use posix::WriteOffset;
 use units::ObjectId;
 
 use crate::test_pool::{TempDir, check_pool, credentials, environment, new_pool, write_file};
@@ -80,7 +81,7 @@ fn churn_files(held: &Pool, dataset: &str, entries: &serde_json::Value, all: boo
                 .collect();
             fs.write(&credentials(), id, WriteOffset::At(size / 3), &noise).unwrap();
         } else {
-            let half = engine::pool::SetAttributes { size: Some(size / 2), ..Default::default() };
+            let half = posix::SetAttributes { size: Some(size / 2), ..Default::default() };
             fs.set_attributes(&credentials(), id, &half).unwrap();
         }
     }
@@ -202,8 +203,7 @@ fn owners_of_a_new_pool_are_accounted_for() {
             write_file(&held, fs, &format!("file{round}"), &vec![round + 1; length]);
             let live = held.filesystem(fs).unwrap();
             let id = live.reader().find(b"file0").unwrap().unwrap().ino();
-            let owner =
-                engine::pool::SetAttributes { uid: Some(u32::from(round)), ..Default::default() };
+            let owner = posix::SetAttributes { uid: Some(u32::from(round)), ..Default::default() };
             live.set_attributes(&credentials(), ObjectId::new(id), &owner).unwrap();
             if round == 2 {
                 let root = ObjectId::new(live.reader().root().unwrap().ino());
@@ -316,7 +316,7 @@ fn write_until_full(held: &Pool, fs: &str, seed: u32) -> (usize, String) {
     let root = live.reader().root().unwrap().ino();
     let bytes = noise_bytes(seed, 1 << 20);
     let name = format!("full{seed}");
-    let new = engine::pool::NewInode::default();
+    let new = posix::NewInode::default();
     let file = match live.create(&credentials(), ObjectId::new(root), name.as_bytes(), &new) {
         Ok(file) => ObjectId::new(file.ino()),
         Err(error) => return (0, format!("{error:?}")),

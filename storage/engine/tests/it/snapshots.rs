@@ -4,7 +4,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use device::Device;
-use engine::pool::{self, NewDataset, Pool, WriteOffset};
+use engine::pool::{self, NewDataset, Pool};
+use posix::WriteOffset;
 use units::ObjectId;
 
 use crate::test_pool::{create_memory_pool, credentials, environment, verify_pool, write_file};

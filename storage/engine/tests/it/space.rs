@@ -4,10 +4,8 @@ use std::thread;
 use std::time::Duration;
 
 use engine::files::Reason;
-use engine::pool::{
-    CloneRange, Credentials, NewDataset, NewInode, NewPool, NewVdev, OpenFileSystem, Pool,
-    SetAttributes, VdevLayout, VdevRole, WriteOffset,
-};
+use engine::pool::{NewDataset, NewPool, NewVdev, OpenFileSystem, Pool, VdevLayout, VdevRole};
+use posix::{ChangeContext, CloneRange, Credentials, NewInode, SetAttributes, WriteOffset};
 use units::ObjectId;
 
 use crate::shared_blocks::noise_bytes;
@@ -33,7 +31,7 @@ fn root_object(fs: &OpenFileSystem) -> ObjectId {
 fn write_until_refused(
     held: &Pool,
     fs: &str,
-    credentials: &Credentials,
+    credentials: &ChangeContext,
     name: &str,
 ) -> (u64, Reason) {
     let live = held.filesystem(fs).unwrap();
@@ -68,10 +66,10 @@ fn create_filesystem(pool: &Pool, name: &str, properties: &[(&str, &str)]) {
 fn owners_may_use_what_their_quotas_say() {
     let folder = TempDir::new("owners-quotas", 1, 512 * MIB);
     let pool = create_pool(&folder);
-    let other = Credentials { uid: 1001, gid: 101, ..credentials() };
+    let other = ChangeContext { credentials: Credentials::new(1001, 101), ..credentials() };
     pool.set_property("tank", "userquota@1000", "3M").unwrap();
-    let (written, why) = write_until_refused(&pool, "tank", &credentials(), "mine");
-    assert_eq!(why, Reason::OverQuota);
+    let (written, error) = write_until_refused(&pool, "tank", &credentials(), "mine");
+    assert_eq!(error, Reason::OverQuota);
     // what is counted is what was written before: a limit is passed by the last that was let in
     assert!((2..=4).contains(&written), "{written} MiB");
     write_file_as(&pool, &other, "others");
@@ -148,7 +146,10 @@ fn what_takes_nothing_new_is_done_whatever_quotas_of_owners_say() {
     let folder = TempDir::new("over-quota", 1, 256 * MIB);
     let held = create_pool(&folder);
     held.set_property("tank", "acltype", "posix").unwrap();
-    let (mine, other) = (credentials(), Credentials { uid: 1001, gid: 101, ..credentials() });
+    let (mine, other) = (
+        credentials(),
+        ChangeContext { credentials: Credentials::new(1001, 101), ..credentials() },
+    );
     let fs = held.filesystem("tank").unwrap();
     let top = root_object(&fs);
     for (by, name) in [(&mine, "a"), (&mine, "b"), (&other, "others"), (&other, "gift")] {
@@ -156,8 +157,8 @@ fn what_takes_nothing_new_is_done_whatever_quotas_of_owners_say() {
     }
     let number =
         |name: &str| ObjectId::new(fs.reader().find(name.as_bytes()).unwrap().unwrap().ino());
-    let set = |by: &Credentials, file, change: SetAttributes| {
-        fs.set_attributes(by, file, &change).unwrap();
+    let set = |credentials: &ChangeContext, file, change: SetAttributes| {
+        fs.set_attributes(credentials, file, &change).unwrap();
     };
     let (a, b, others, gift) = (number("a"), number("b"), number("others"), number("gift"));
     set(&mine, b, SetAttributes { project_id: Some(7), ..SetAttributes::default() });
@@ -173,7 +174,7 @@ fn what_takes_nothing_new_is_done_whatever_quotas_of_owners_say() {
     over(fs.create_tmpfile(&mine, top, &NewInode::default()).map(drop));
     // what is a file of its own is a new file
     let xattr = |name: &[u8], value: Option<&[u8]>| {
-        fs.set_xattr(&mine, a, name, value, engine::pool::XattrMode::Any)
+        fs.set_xattr(&mine, a, name, value, posix::XattrMode::Any)
     };
     over(xattr(b"user.large", Some(&noise_bytes(1, 40_000))));
     for to in [
@@ -183,18 +184,18 @@ fn what_takes_nothing_new_is_done_whatever_quotas_of_owners_say() {
     ] {
         over(fs.set_attributes(&other, others, &to));
     }
-    let request = |from, to, kind| engine::pool::RenameRequest {
+    let request = |from, to, kind| posix::RenameRequest {
         from_dir: top,
-        from,
+        from_name: from,
         to_dir: top,
-        to,
+        to_name: to,
         mode: kind,
     };
-    let replace = engine::pool::RenameMode::Replace;
+    let replace = posix::RenameMode::Replace;
     fs.rename(&mine, &request(b"a", b"renamed", replace)).unwrap();
-    over(fs.rename(&mine, &request(b"renamed", b"a", engine::pool::RenameMode::Whiteout)));
+    over(fs.rename(&mine, &request(b"renamed", b"a", posix::RenameMode::Whiteout)));
     fs.link(&mine, a, top, b"linked").unwrap();
-    let now = Some(credentials().now);
+    let now = Some(posix::SetTime::Now);
     set(&mine, a, SetAttributes { mode: Some(0o600), ..SetAttributes::default() });
     set(&mine, a, SetAttributes { atime: now, mtime: now, ..SetAttributes::default() });
     // who has the file already is given nothing
@@ -213,7 +214,7 @@ fn what_takes_nothing_new_is_done_whatever_quotas_of_owners_say() {
     held.export().unwrap();
 }
 
-fn write_file_as(pool: &Pool, credentials: &Credentials, name: &str) {
+fn write_file_as(pool: &Pool, credentials: &ChangeContext, name: &str) {
     let fs = pool.filesystem("tank").unwrap();
     let file =
         fs.create(credentials, root_object(&fs), name.as_bytes(), &NewInode::default()).unwrap();

@@ -9,9 +9,8 @@ use std::time::Duration;
 
 use device::{Device, MemoryDevice};
 use engine::files::Reason;
-use engine::pool::{
-    ImportOptions, NewDataset, NewPool, NewVdev, Pool, VdevLayout, VdevRole, WriteOffset,
-};
+use engine::pool::{ImportOptions, NewDataset, NewPool, NewVdev, Pool, VdevLayout, VdevRole};
+use posix::WriteOffset;
 use sim::{DiskArray, Fault};
 use units::ObjectId;
 
@@ -95,7 +94,7 @@ fn suspend_and_clear(name: &str, shape: VdevLayout, drives: usize, fault: &Fault
         // the thread that writes groups may have seen it already
         let fs = held.filesystem("tank").unwrap();
         let root = ObjectId::new(fs.reader().root_object());
-        let waits = fs.create(&credentials(), root, b"waits", &engine::pool::NewInode::default());
+        let waits = fs.create(&credentials(), root, b"waits", &posix::NewInode::default());
         let waits = waits.ok().map(|file| ObjectId::new(file.ino()));
         let written = waits.is_some_and(|file| {
             fs.write(&credentials(), file, WriteOffset::At(0), &noise_bytes(4, 500_000)).is_ok()
@@ -286,8 +285,7 @@ fn what_is_done_but_not_kept_is_told_as_such_and_kept_when_the_pool_goes_on() {
     held.set_property("tank", "sync", "always").unwrap();
     with_sync_thread(&held, || {
         let fs = held.filesystem("tank").unwrap();
-        let (root, new) =
-            (ObjectId::new(fs.reader().root_object()), engine::pool::NewInode::default());
+        let (root, new) = (ObjectId::new(fs.reader().root_object()), posix::NewInode::default());
         held.sync().unwrap();
         storm.disks()[0].add_fault(Fault::Write(0..DRIVE_SIZE));
         let made = fs.create(&credentials(), root, b"made", &new).map(drop);

@@ -8,9 +8,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use device::Device;
 use engine::check;
 use engine::pool::{
-    Credentials, DraidLayout, Environment, MemoryBudget, NewDataset, NewPool, NewVdev, Pool,
-    VdevLayout, VdevRole, WriteOffset,
+    DraidLayout, Environment, MemoryBudget, NewDataset, NewPool, NewVdev, Pool, VdevLayout,
+    VdevRole,
 };
+use posix::{ChangeContext, Credentials, WriteOffset};
 
 pub(crate) fn environment() -> Environment {
     let state = AtomicU64::new(0x9e37_79b9);
@@ -89,15 +90,15 @@ pub(crate) fn create_memory_pool(size: u64, environment: &Environment) -> (Pool,
     (engine::pool::create_on_devices(&new, &devices, environment).unwrap(), drive)
 }
 
-pub(crate) fn credentials() -> Credentials {
+pub(crate) fn credentials() -> ChangeContext {
     let now = engine::files::Time { seconds: 1_700_000_001, nanoseconds: 5 };
-    Credentials { uid: 1000, gid: 100, now, has_cap_fsetid: false }
+    ChangeContext { credentials: Credentials::new(1000, 100), now }
 }
 
 pub(crate) fn write_file(held: &Pool, fs: &str, name: &str, bytes: &[u8]) {
     let live = held.filesystem(fs).unwrap();
     let root = units::ObjectId::new(live.reader().root().unwrap().ino());
-    let new = engine::pool::NewInode::default();
+    let new = posix::NewInode::default();
     let made = live.create(&credentials(), root, name.as_bytes(), &new).unwrap();
     let made = units::ObjectId::new(made.ino());
     for (index, chunk) in bytes.chunks(1 << 20).enumerate() {

@@ -2,7 +2,8 @@
 //! them.
 
 use engine::files::Reason;
-use engine::pool::{NewDataset, NewInode, OpenFileSystem, Pool, VdevLayout, XattrMode};
+use engine::pool::{NewDataset, OpenFileSystem, Pool, VdevLayout};
+use posix::{NewInode, XattrMode};
 use units::ObjectId;
 
 use crate::test_pool::{

@@ -1,9 +1,8 @@
 //! Content that goes to the drives before its group is written: all of it is there afterwards, and
 //! room that was taken for nothing is given up.
 
-use engine::pool::{
-    Environment, NewDataset, OpenFileSystem, Pool, SetAttributes, VdevLayout, WriteOffset,
-};
+use engine::pool::{Environment, NewDataset, OpenFileSystem, Pool, VdevLayout};
+use posix::{SetAttributes, WriteOffset};
 use units::ObjectId;
 
 use crate::shared_blocks::noise_bytes;

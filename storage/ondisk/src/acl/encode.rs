@@ -1,61 +1,58 @@
 //! Access control lists to bytes, least significant byte first.
 
-use super::{
-    EVERYONE, Entry, GROUP, IDENTIFIER_GROUP, OWNER, PosixEntry, Principal, ZnodeAcl, is_object,
-    is_short,
-};
+use posix::acl::{Ace, AceWho, PosixAclEntry};
+
+use super::{EVERYONE, GROUP, IDENTIFIER_GROUP, OWNER, ZnodeAcl, is_object, is_short, read_ace};
 use crate::{Order, Reader};
 
-impl Entry {
-    /// The flags with the bits that say who.
-    const fn all_flags(&self) -> u16 {
-        self.flags
-            | match self.principal {
-                Principal::Owner => OWNER,
-                Principal::Group => GROUP | IDENTIFIER_GROUP,
-                Principal::Everyone => EVERYONE,
-                Principal::User(_) => 0,
-                Principal::NamedGroup(_) => IDENTIFIER_GROUP,
-            }
-    }
+/// The flags of an entry with the bits that tell whom it applies to.
+const fn stored_flags(ace: &Ace) -> u16 {
+    ace.flags
+        | match ace.who {
+            AceWho::Owner => OWNER,
+            AceWho::Group => GROUP | IDENTIFIER_GROUP,
+            AceWho::Everyone => EVERYONE,
+            AceWho::User(_) => 0,
+            AceWho::NamedGroup(_) => IDENTIFIER_GROUP,
+        }
+}
 
-    /// Whom it names; all ones where that is nobody.
-    const fn fuid(&self) -> u64 {
-        match self.principal {
-            Principal::User(fuid) | Principal::NamedGroup(fuid) => fuid,
-            Principal::Owner | Principal::Group | Principal::Everyone => u64::MAX,
-        }
+/// The FUID of an entry; all ones if it names no user or group.
+const fn stored_fuid(ace: &Ace) -> u64 {
+    match ace.who {
+        AceWho::User(fuid) | AceWho::NamedGroup(fuid) => fuid,
+        AceWho::Owner | AceWho::Group | AceWho::Everyone => u64::MAX,
     }
+}
 
-    fn append_to(&self, out: &mut Vec<u8>) {
-        out.extend(self.kind.to_le_bytes());
-        out.extend(self.all_flags().to_le_bytes());
-        out.extend(self.mask.to_le_bytes());
-        if !is_short(self.kind, self.all_flags()) {
-            out.extend(self.fuid().to_le_bytes());
-        }
-        if is_object(self.kind) {
-            out.extend(self.object.unwrap_or_default().concat());
-        }
+fn encode_ace(ace: &Ace, out: &mut Vec<u8>) {
+    out.extend(ace.kind.to_le_bytes());
+    out.extend(stored_flags(ace).to_le_bytes());
+    out.extend(ace.mask.to_le_bytes());
+    if !is_short(ace.kind, stored_flags(ace)) {
+        out.extend(stored_fuid(ace).to_le_bytes());
+    }
+    if is_object(ace.kind) {
+        out.extend(ace.object.unwrap_or_default().concat());
     }
 }
 
 /// Entries of the new kind, one after the other.
-pub fn encode(entries: &[Entry]) -> Vec<u8> {
+pub fn encode(entries: &[Ace]) -> Vec<u8> {
     let mut out = Vec::with_capacity(entries.len().saturating_mul(16));
     for entry in entries {
-        entry.append_to(&mut out);
+        encode_ace(entry, &mut out);
     }
     out
 }
 
 /// Entries of the old kind, which have 32 bits for whom they name.
-pub fn encode_old(entries: &[Entry]) -> Vec<u8> {
+pub fn encode_old(entries: &[Ace]) -> Vec<u8> {
     let mut out = Vec::with_capacity(entries.len().saturating_mul(12));
     for entry in entries {
-        out.extend(entry.fuid().to_le_bytes().iter().take(4));
+        out.extend(stored_fuid(entry).to_le_bytes().iter().take(4));
         out.extend(entry.mask.to_le_bytes());
-        out.extend(entry.all_flags().to_le_bytes());
+        out.extend(stored_flags(entry).to_le_bytes());
         out.extend(entry.kind.to_le_bytes());
     }
     out
@@ -66,8 +63,8 @@ pub(crate) fn to_little(bytes: &[u8]) -> Vec<u8> {
     let mut reader = Reader::new("ACL", bytes, Order::Big);
     let mut out = Vec::with_capacity(bytes.len());
     while reader.remaining() > 0 {
-        match Entry::read(&mut reader) {
-            Ok(entry) => entry.append_to(&mut out),
+        match read_ace(&mut reader) {
+            Ok(entry) => encode_ace(&entry, &mut out),
             Err(_) => return bytes.to_vec(),
         }
     }
@@ -75,7 +72,7 @@ pub(crate) fn to_little(bytes: &[u8]) -> Vec<u8> {
 }
 
 /// A POSIX ACL as its extended attribute holds it.
-pub fn encode_posix(entries: &[PosixEntry]) -> Vec<u8> {
+pub fn encode_posix(entries: &[PosixAclEntry]) -> Vec<u8> {
     let mut out = 2_u32.to_le_bytes().to_vec();
     for entry in entries {
         out.extend(entry.tag.to_le_bytes());

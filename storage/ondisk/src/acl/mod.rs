@@ -24,12 +24,16 @@ mod encode;
 pub(crate) use encode::to_little;
 pub use encode::{encode, encode_old, encode_posix};
 
+use posix::acl::{Ace, AceWho, PosixAclEntry};
+
 use crate::{Error, Order, Reader, Result};
 
 const OWNER: u16 = 0x1000;
 const GROUP: u16 = 0x2000;
 const IDENTIFIER_GROUP: u16 = 0x40;
 const EVERYONE: u16 = 0x4000;
+/// The flags that tell whom an entry applies to.
+const WHO_BITS: u16 = OWNER | GROUP | EVERYONE | IDENTIFIER_GROUP;
 
 /// No list is longer; a bound for what a damaged count may ask of memory.
 const MAX_ENTRIES: u64 = 65536;
@@ -77,7 +81,7 @@ impl ZnodeAcl {
     }
 
     /// The entries, from `external` bytes if the znode names an object, else from its own.
-    pub fn parse(&self, external: Option<&[u8]>, order: Order) -> Result<Vec<Entry>> {
+    pub fn parse(&self, external: Option<&[u8]>, order: Order) -> Result<Vec<Ace>> {
         let (bytes, order) = external.map_or((&self.data[..], self.order), |all| (all, order));
         if self.version == 0 {
             parse_old(bytes, self.entries(), order)
@@ -87,83 +91,40 @@ impl ZnodeAcl {
     }
 }
 
-/// Of whom an entry speaks.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub enum Principal {
-    /// owner@
-    Owner,
-    /// group@
-    Group,
-    /// everyone@
-    Everyone,
-    /// A user, as FUID: domain index in the upper half, number in the lower.
-    User(u64),
-    /// A group, as FUID.
-    NamedGroup(u64),
-}
-
-/// An entry of an NFSv4 ACL.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Entry {
-    /// Of whom it speaks.
-    pub principal: Principal,
-    /// 0 allow, 1 deny, 2 audit, 3 alarm; above: kinds of CIFS.
-    pub kind: u16,
-    /// Inheritance and the like, without the bits that say who.
-    pub flags: u16,
-    /// What is allowed or denied: the access mask of NFSv4.
-    pub mask: u32,
-    /// The two identities of a CIFS object entry.
-    pub object: Option<[[u8; 16]; 2]>,
-}
-
-impl Entry {
-    fn principal_from(flags: u16, fuid: u64) -> Principal {
-        match flags & (OWNER | GROUP | EVERYONE | IDENTIFIER_GROUP) {
-            OWNER => Principal::Owner,
-            flags if flags == GROUP | IDENTIFIER_GROUP || flags == GROUP => Principal::Group,
-            EVERYONE => Principal::Everyone,
-            IDENTIFIER_GROUP => Principal::NamedGroup(fuid),
-            _ => Principal::User(fuid),
-        }
-    }
-
-    const fn without_principal_flags(flags: u16) -> u16 {
-        flags & !(OWNER | GROUP | EVERYONE | IDENTIFIER_GROUP)
-    }
-
-    fn read_old(reader: &mut Reader<'_>) -> Result<Self> {
-        let fuid = reader.u32()?;
-        let mask = reader.u32()?;
-        let flags = reader.u16()?;
-        let kind = reader.u16()?;
-        let who = Self::principal_from(flags, fuid.into());
-        Ok(Self {
-            principal: who,
-            kind,
-            flags: Self::without_principal_flags(flags),
-            mask,
-            object: None,
-        })
-    }
-
-    fn read(reader: &mut Reader<'_>) -> Result<Self> {
-        let kind = reader.u16()?;
-        let flags = reader.u16()?;
-        let mask = reader.u32()?;
-        let fuid = if is_short(kind, flags) { 0 } else { reader.u64()? };
-        let object = if is_object(kind) { Some([reader.array()?, reader.array()?]) } else { None };
-        let who = Self::principal_from(flags, fuid);
-        Ok(Self { principal: who, kind, flags: Self::without_principal_flags(flags), mask, object })
+/// The user or group of an entry with these flags.
+fn ace_who(flags: u16, fuid: u64) -> AceWho {
+    match flags & WHO_BITS {
+        OWNER => AceWho::Owner,
+        flags if flags == GROUP | IDENTIFIER_GROUP || flags == GROUP => AceWho::Group,
+        EVERYONE => AceWho::Everyone,
+        IDENTIFIER_GROUP => AceWho::NamedGroup(fuid),
+        _ => AceWho::User(fuid),
     }
 }
 
-/// Whether an entry names nobody, and so ends with its mask.
+fn read_old_ace(reader: &mut Reader<'_>) -> Result<Ace> {
+    let fuid = reader.u32()?;
+    let mask = reader.u32()?;
+    let flags = reader.u16()?;
+    let kind = reader.u16()?;
+    let who = ace_who(flags, fuid.into());
+    Ok(Ace { who, kind, flags: flags & !WHO_BITS, mask, object: None })
+}
+
+fn read_ace(reader: &mut Reader<'_>) -> Result<Ace> {
+    let kind = reader.u16()?;
+    let flags = reader.u16()?;
+    let mask = reader.u32()?;
+    let fuid = if is_short(kind, flags) { 0 } else { reader.u64()? };
+    let object = if is_object(kind) { Some([reader.array()?, reader.array()?]) } else { None };
+    let who = ace_who(flags, fuid);
+    Ok(Ace { who, kind, flags: flags & !WHO_BITS, mask, object })
+}
+
+/// Whether an entry has no FUID and ends with its mask.
 fn is_short(kind: u16, flags: u16) -> bool {
-    let abstract_who = matches!(
-        Entry::principal_from(flags, 0),
-        Principal::Owner | Principal::Group | Principal::Everyone
-    );
+    let abstract_who =
+        matches!(ace_who(flags, 0), AceWho::Owner | AceWho::Group | AceWho::Everyone);
     matches!(kind, 0 | 1) && abstract_who && flags & (GROUP | IDENTIFIER_GROUP) != GROUP
 }
 
@@ -172,17 +133,17 @@ const fn is_object(kind: u16) -> bool {
 }
 
 /// `count` entries of the old kind.
-pub fn parse_old(bytes: &[u8], count: u64, order: Order) -> Result<Vec<Entry>> {
+pub fn parse_old(bytes: &[u8], count: u64, order: Order) -> Result<Vec<Ace>> {
     let mut reader = Reader::new("old ACL", bytes, order);
     check_count(count)?;
-    (0..count).map(|_| Entry::read_old(&mut reader)).collect()
+    (0..count).map(|_| read_old_ace(&mut reader)).collect()
 }
 
 /// `count` entries of the new kind (also what ZPL_DACL_ACES holds).
-pub fn parse(bytes: &[u8], count: u64, order: Order) -> Result<Vec<Entry>> {
+pub fn parse(bytes: &[u8], count: u64, order: Order) -> Result<Vec<Ace>> {
     let mut reader = Reader::new("ACL", bytes, order);
     check_count(count)?;
-    (0..count).map(|_| Entry::read(&mut reader)).collect()
+    (0..count).map(|_| read_ace(&mut reader)).collect()
 }
 
 fn check_count(count: u64) -> Result<()> {
@@ -192,63 +153,8 @@ fn check_count(count: u64) -> Result<()> {
     Err(Error::Rule { structure: "ACL", at: 0, rule: "it has at most 65536 entries", found: count })
 }
 
-/// The letters of the mask, in the order in which the field prints them.
-const MASK_LETTERS: [(char, u32); 14] = [
-    ('r', 0x1),
-    ('w', 0x2),
-    ('x', 0x20),
-    ('p', 0x4),
-    ('D', 0x40),
-    ('d', 0x10000),
-    ('a', 0x80),
-    ('A', 0x100),
-    ('R', 0x8),
-    ('W', 0x10),
-    ('c', 0x20000),
-    ('C', 0x40000),
-    ('o', 0x80000),
-    ('s', 0x100000),
-];
-const FLAG_LETTERS: [(char, u16); 7] =
-    [('f', 0x1), ('d', 0x2), ('i', 0x8), ('n', 0x4), ('S', 0x10), ('F', 0x20), ('I', 0x80)];
-
-/// As `getfacl` of the BSDs and `ls -V` of illumos print it: `owner@:rwxp--aARWcCos:-------:allow`.
-impl std::fmt::Display for Entry {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self.principal {
-            Principal::Owner => f.write_str("owner@")?,
-            Principal::Group => f.write_str("group@")?,
-            Principal::Everyone => f.write_str("everyone@")?,
-            Principal::User(fuid) => write!(f, "user:{fuid}")?,
-            Principal::NamedGroup(fuid) => write!(f, "group:{fuid}")?,
-        }
-        let or_dash = |(letter, has): (char, bool)| if has { letter } else { '-' };
-        let mask = MASK_LETTERS.map(|(letter, bit)| or_dash((letter, self.mask & bit != 0)));
-        let flags = FLAG_LETTERS.map(|(letter, bit)| or_dash((letter, self.flags & bit != 0)));
-        let kind = match self.kind {
-            0 | 5 | 9 | 11 => "allow",
-            1 | 6 | 10 | 12 => "deny",
-            2 | 7 | 13 | 15 => "audit",
-            _ => "alarm",
-        };
-        write!(f, ":{}:{}:{kind}", String::from_iter(mask), String::from_iter(flags))
-    }
-}
-
-/// An entry of a POSIX ACL, as Linux's attributes system.posix_acl_access and _default hold it:
-/// 4 bytes of version (2), then entries of tag 2, permissions 2 and id 4, always little-endian.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct PosixEntry {
-    /// 0x1 owner, 0x2 user, 0x4 owning group, 0x8 group, 0x10 mask, 0x20 others.
-    pub tag: u16,
-    /// 4 read, 2 write, 1 execute.
-    pub permissions: u16,
-    /// Of the user or group; all ones where the tag needs none.
-    pub id: u32,
-}
-
 /// Reads a POSIX ACL from the bytes of its extended attribute.
-pub fn parse_posix(bytes: &[u8]) -> Result<Vec<PosixEntry>> {
+pub fn parse_posix(bytes: &[u8]) -> Result<Vec<PosixAclEntry>> {
     let mut reader = Reader::new("POSIX ACL", bytes, Order::Little);
     let version = reader.u32()?;
     if version != 2 {
@@ -258,7 +164,7 @@ pub fn parse_posix(bytes: &[u8]) -> Result<Vec<PosixEntry>> {
     let mut out = Vec::new();
     while reader.remaining() > 0 {
         let (tag, permissions, id) = (reader.u16()?, reader.u16()?, reader.u32()?);
-        out.push(PosixEntry { tag, permissions, id });
+        out.push(PosixAclEntry { tag, permissions, id });
     }
     Ok(out)
 }

@@ -1,9 +1,8 @@
 //! Lists by hand.
 
-use super::{
-    Entry, PosixEntry, Principal, ZnodeAcl, encode, encode_old, encode_posix, parse, parse_old,
-    parse_posix, to_little,
-};
+use posix::acl::{Ace, AceWho, PosixAclEntry};
+
+use super::{ZnodeAcl, encode, encode_old, encode_posix, parse, parse_old, parse_posix, to_little};
 use crate::{Order, Reader};
 
 fn short(kind: u16, flags: u16, mask: u32) -> Vec<u8> {
@@ -21,12 +20,9 @@ fn entries_of_every_size() {
     bytes.extend([7; 32]);
     bytes.extend(short(0, 0x4000, 0x8));
     let entries = parse(&bytes, 5, Order::Little).expect("entries");
-    let whos: Vec<_> = entries.iter().map(|entry| entry.principal).collect();
-    let cifs = Principal::NamedGroup((2 << 32) + 513);
-    assert_eq!(
-        whos,
-        [Principal::Owner, Principal::Group, Principal::User(1001), cifs, Principal::Everyone]
-    );
+    let whos: Vec<_> = entries.iter().map(|entry| entry.who).collect();
+    let cifs = AceWho::NamedGroup((2 << 32) + 513);
+    assert_eq!(whos, [AceWho::Owner, AceWho::Group, AceWho::User(1001), cifs, AceWho::Everyone]);
     assert_eq!(entries[3].object, Some([[7; 16]; 2]));
     assert_eq!(entries[0].to_string(), "owner@:rwxp--aARWcCos:-------:allow");
     assert_eq!(entries[2].to_string(), "user:1001:-w------------:fd-----:deny");
@@ -40,8 +36,7 @@ fn old_entries() {
     bytes.extend(3_u32.to_be_bytes());
     bytes.extend(0x40_u16.to_be_bytes());
     bytes.extend(1_u16.to_be_bytes());
-    let expected =
-        Entry { principal: Principal::NamedGroup(500), kind: 1, flags: 0, mask: 3, object: None };
+    let expected = Ace { who: AceWho::NamedGroup(500), kind: 1, flags: 0, mask: 3, object: None };
     assert_eq!(parse_old(&bytes, 1, Order::Big), Ok(vec![expected]));
 }
 
@@ -60,7 +55,7 @@ fn znode_acl_count_depends_on_version() {
 #[test]
 fn posix_entries() {
     let bytes = [2, 0, 0, 0, 2, 0, 6, 0, 0xe8, 3, 0, 0];
-    let expected = PosixEntry { tag: 2, permissions: 6, id: 1000 };
+    let expected = PosixAclEntry { tag: 2, permissions: 6, id: 1000 };
     assert_eq!(parse_posix(&bytes), Ok(vec![expected]));
     assert!(parse_posix(&bytes[..11]).is_err() && parse_posix(&[1, 0, 0, 0]).is_err());
 }
@@ -78,10 +73,10 @@ fn entries_survive_encoding() {
     bytes.extend(u64::MAX.to_le_bytes());
     let entries = parse(&bytes, 5, Order::Little).expect("entries");
     assert_eq!(encode(&entries), bytes);
-    let plain = Entry { object: None, kind: 0, ..entries[2].clone() };
+    let plain = Ace { object: None, kind: 0, ..entries[2].clone() };
     let old = encode_old(std::slice::from_ref(&plain));
     assert_eq!(parse_old(&old, 1, Order::Little), Ok(vec![plain]));
-    let bits = PosixEntry { tag: 2, permissions: 6, id: 1000 };
+    let bits = PosixAclEntry { tag: 2, permissions: 6, id: 1000 };
     assert_eq!(parse_posix(&encode_posix(&[bits])), Ok(vec![bits]));
 }
 

@@ -1,12 +1,13 @@
 //! The records that make, remove and move names.
 
 use ondisk::zil::{Create, CreateKind, Rename, RenameKind, Whiteout};
-use ondisk::znode::{Time, device, flag};
+use ondisk::znode::{device, flag};
+use posix::{FileType, Time};
 use units::{ObjectId, Txg};
 
 use crate::fs::FsInner;
 use crate::log_overlay::FileOverlay;
-use crate::{Error, FileType, Result, ZnodeAttributes};
+use crate::{Error, Result, ZnodeAttributes};
 
 impl FsInner {
     pub(super) fn apply_create(&mut self, create: &Create) -> Result<()> {

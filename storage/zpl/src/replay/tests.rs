@@ -1,14 +1,15 @@
 //! Records of every kind, laid over a file system of a real pool.
 
+use ondisk::Order;
 use ondisk::zil::{
     Acl, Attributes as Extra, Body, Create, CreateKind, Record, Rename, RenameKind, SetAttr,
     Whiteout, Write,
 };
 use ondisk::znode::flag;
-use ondisk::{Order, acl};
+use posix::{FileType, acl::AceWho};
 use units::{ObjectId, Txg};
 
-use crate::{DirCursor, Error, FileType, Fs, FsOptions, Inode};
+use crate::{DirCursor, Error, Fs, FsOptions, Inode};
 
 #[path = "../../tests/it/open.rs"]
 mod open;
@@ -243,7 +244,7 @@ fn attributes_are_set_by_the_mask() {
     let tiny = fs.attributes(TINY).expect("a file");
     assert_eq!((tiny.kind, tiny.mode, tiny.uid, tiny.gid), (FileType::File, 0o4711, 5, 0));
     assert_eq!((tiny.size, tiny.project_id, tiny.crtime.seconds), (90, 77, 9));
-    assert_eq!(tiny.linux_flags(), 0x10);
+    assert_eq!(tiny.file_flags(), posix::FileFlags::IMMUTABLE);
     let all = SetAttr::GID | SetAttr::SIZE | SetAttr::ATIME;
     let fs = apply_to_fs(vec![Body::SetAttr(Box::new(setattr_record(TINY, all)))]);
     let tiny = fs.attributes(TINY).expect("a file");
@@ -331,8 +332,8 @@ fn access_lists_are_replaced() {
     let fs = apply_to_fs(vec![Body::Acl { object: TINY, acl: Box::new(acl) }]);
     let acl = fs.inode(TINY).expect("a file").acl().expect("an ACL");
     assert!(!acl.is_trivial);
-    let whos: Vec<_> = acl.entries.iter().map(|entry| entry.principal).collect();
-    assert_eq!(whos, [acl::Principal::Everyone, acl::Principal::User(0x0909_0909_0909_0909)]);
+    let whos: Vec<_> = acl.entries.iter().map(|entry| entry.who).collect();
+    assert_eq!(whos, [AceWho::Everyone, AceWho::User(0x0909_0909_0909_0909)]);
     assert_eq!(fs.attributes(TINY).expect("a file").flags & flag::ACL_TRIVIAL, 0);
 }
 

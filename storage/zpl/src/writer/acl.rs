@@ -1,16 +1,17 @@
 //! Setting an NFSv4 ACL.
 
-use ondisk::acl::{self, Entry};
+use ondisk::acl;
 use ondisk::sa::Attribute;
 use ondisk::zil::{Acl, Body};
 use ondisk::znode::flag;
+use posix::{ChangeContext, FileType, acl::Ace, acl::nfs4};
 use units::ObjectId;
 
 use crate::new_znode::to_legacy_acl;
 use crate::sa_table::SaTable;
 use crate::writer::FsWriter;
 use crate::writer::pending_file::SMALL_NEED;
-use crate::{Credentials, Error, FileType, LogRecord, Result, trivial_acl};
+use crate::{Error, LogRecord, Result};
 
 /// No ACL has more entries.
 const MAX_ACL_ENTRIES: usize = 1024;
@@ -23,7 +24,7 @@ const ACL_FLAGS: u64 = flag::ACL_TRIVIAL | flag::INHERIT_ACE | flag::ACL_OBJ_ACE
 
 impl FsWriter {
     /// Sets the NFSv4 ACL of a file; its mode becomes what the ACL says.
-    pub fn set_acl(&self, caller: &Credentials, file: ObjectId, entries: &[Entry]) -> Result<()> {
+    pub fn set_acl(&self, caller: &ChangeContext, file: ObjectId, entries: &[Ace]) -> Result<()> {
         if !(1..=MAX_ACL_ENTRIES).contains(&entries.len()) {
             return Err(self.invalid_error(file, "an ACL has 1 to 1024 entries"));
         }
@@ -57,7 +58,7 @@ impl FsWriter {
         &self,
         sheet: &mut SaTable,
         file: ObjectId,
-        entries: &[Entry],
+        entries: &[Ace],
     ) -> Result<()> {
         let (objset, object) = (self.objset_id(), file);
         let bytes = acl::encode(entries);
@@ -75,13 +76,13 @@ impl FsWriter {
             }
         }
         let (owner, group) = (sheet.word(Attribute::Uid), sheet.word(Attribute::Gid));
-        let (mode, executable) = trivial_acl::mode_from_acl(entries, sheet.mode(), owner, group);
+        let (mode, executable) = nfs4::mode_from_acl(entries, sheet.mode(), owner, group);
         let is_directory = sheet.file_type() == FileType::Directory;
-        let inherits = |entry: &Entry| is_directory && entry.flags & INHERIT_FLAGS != 0;
+        let inherits = |entry: &Ace| is_directory && entry.flags & INHERIT_FLAGS != 0;
         sheet.set_word(Attribute::Mode, mode.into());
-        sheet.set_flags(flag::ACL_TRIVIAL, trivial_acl::is_trivial(entries));
+        sheet.set_flags(flag::ACL_TRIVIAL, nfs4::is_trivial(entries));
         sheet.set_flags(flag::INHERIT_ACE, entries.iter().any(inherits));
-        let is_object = |entry: &Entry| entry.object.is_some();
+        let is_object = |entry: &Ace| entry.object.is_some();
         sheet.set_flags(flag::ACL_OBJ_ACE, entries.iter().any(is_object));
         sheet.set_flags(flag::NO_EXECS_DENIED, executable);
         Ok(())

@@ -5,27 +5,13 @@
 
 use ondisk::sa::Attribute;
 use ondisk::znode::flag;
+use posix::{Capability, ChangeContext, CloneRange};
 use units::{BlockId, ObjectId};
 
 use super::content::clear_setid;
 use crate::writer::pending_file::PendingFile;
 use crate::writer::{FsWriter, SMALL_OP_BYTES};
-use crate::{Credentials, Result, SpaceNeed};
-
-/// From where in a file what is copied where in another.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct CloneRange {
-    /// The file that has it.
-    pub source: ObjectId,
-    /// Its first byte there.
-    pub source_offset: u64,
-    /// The file that gets it.
-    pub target: ObjectId,
-    /// Its first byte there.
-    pub target_offset: u64,
-    /// Bytes of it.
-    pub length: u64,
-}
+use crate::{Result, SpaceNeed};
 
 /// So many blocks at most are shared within one transaction.
 const MAX_TX_CLONED_BLOCKS: u64 = 1024;
@@ -33,7 +19,11 @@ const MAX_TX_CLONED_BLOCKS: u64 = 1024;
 impl FsWriter {
     /// Shares as much of the beginning of a stretch as can be; gives how many bytes, the rest must
     /// be copied. A log tells nothing of it: who wants it to last waits for the group.
-    pub fn clone_blocks(&self, caller: &Credentials, stretch: &CloneRange) -> Result<u64> {
+    pub fn clone_blocks(
+        &self,
+        caller: &ChangeContext,
+        stretch: &CloneRange<ObjectId>,
+    ) -> Result<u64> {
         let CloneRange {
             source: from, source_offset: start, target: to, target_offset: at, ..
         } = *stretch;
@@ -65,14 +55,14 @@ impl FsWriter {
     /// Shares these blocks of a stretch; gives the first that could not be.
     fn clone_block_run(
         &self,
-        caller: &Credentials,
+        caller: &ChangeContext,
         draft: &mut PendingFile,
-        (source, stretch): (&PendingFile, &CloneRange),
+        (source, stretch): (&PendingFile, &CloneRange<ObjectId>),
         blocks: std::ops::Range<u64>,
     ) -> Result<u64> {
         let size = u64::from(source.object.block_size());
         let count = blocks.end.saturating_sub(blocks.start);
-        let clears = !caller.has_cap_fsetid && clear_setid(&mut draft.sa);
+        let clears = !caller.credentials.has(Capability::FileSetId) && clear_setid(&mut draft.sa);
         draft.sa.touch_mtime(caller.now);
         self.resolve_layouts(&mut draft.sa)?;
         let (shared, bytes) = (count.saturating_mul(size), SMALL_OP_BYTES);
@@ -116,7 +106,7 @@ fn block_of(byte: u64, size: u64) -> u64 {
 
 /// The size of the blocks of both files, if a stretch can be shared at all.
 fn clonable_block_size(
-    stretch: &CloneRange,
+    stretch: &CloneRange<ObjectId>,
     source: &PendingFile,
     draft: &PendingFile,
 ) -> Option<u64> {
@@ -133,7 +123,7 @@ fn clonable_block_size(
         !odd || (stretch.source_offset == 0 && stretch.target_offset == 0 && draft.size() <= size);
     let apart = stretch.source != stretch.target
         || stretch.source_offset.abs_diff(stretch.target_offset) >= stretch.length;
-    let files = source.kind() == crate::FileType::File && stretch.length > 0;
+    let files = source.kind() == posix::FileType::File && stretch.length > 0;
     (aligned && alike && lone && apart && files && stretch.source_offset < source.size())
         .then_some(size)
 }

@@ -3,23 +3,15 @@
 use dmu::PendingWrite;
 use ondisk::sa::Attribute;
 use ondisk::zil::{Body, SetAttr};
-use ondisk::znode::{Time, flag};
+use ondisk::znode::flag;
+use posix::{Capability, ChangeContext, FileType, Time, WriteOffset};
 use txg::Tx;
 use units::ObjectId;
 
 use crate::sa_table::SaTable;
 use crate::writer::pending_file::{PendingFile, SMALL_NEED};
 use crate::writer::{AtimeMode, FsWriter, SMALL_OP_BYTES};
-use crate::{Credentials, Error, FileType, LogRecord, Result, SpaceNeed};
-
-/// Where a write begins.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum WriteOffset {
-    /// At this byte.
-    At(u64),
-    /// Where the file ends.
-    End,
-}
+use crate::{Error, LogRecord, Result, SpaceNeed};
 
 /// No file is larger.
 const MAX_FILE_SIZE: u64 = i64::MAX as u64;
@@ -35,7 +27,7 @@ impl FsWriter {
     /// Writes bytes; gives the byte behind them, and tells the file's size then.
     pub fn write(
         &self,
-        caller: &Credentials,
+        caller: &ChangeContext,
         file: ObjectId,
         at: WriteOffset,
         bytes: &[u8],
@@ -77,7 +69,7 @@ impl FsWriter {
     /// longer. Doing it twice would not be the same, so all of it is one transaction.
     pub(super) fn replay_write_block(
         &self,
-        caller: &Credentials,
+        caller: &ChangeContext,
         file: ObjectId,
         (offset, end): (u64, u64),
         content: &[u8],
@@ -115,7 +107,7 @@ impl FsWriter {
     /// its way to the drives still when this returns.
     fn write_chunk<'a>(
         &self,
-        caller: &Credentials,
+        caller: &ChangeContext,
         draft: &mut PendingFile,
         (offset, reach): (u64, u64),
         bytes: &'a [u8],
@@ -125,7 +117,7 @@ impl FsWriter {
         let size = draft.size().max(end);
         draft.sa.set_word(Attribute::Size, size);
         draft.sa.touch_mtime(caller.now);
-        let cleared = !caller.has_cap_fsetid && clear_setid(&mut draft.sa);
+        let cleared = !caller.credentials.has(Capability::FileSetId) && clear_setid(&mut draft.sa);
         self.resolve_layouts(&mut draft.sa)?;
         let bytes_needed = SMALL_OP_BYTES.saturating_add(count.saturating_mul(2));
         let piece = self.write_block_size(draft).into();
@@ -168,14 +160,19 @@ impl FsWriter {
     }
 
     /// Cuts a file off at a size, or lengthens it with a hole.
-    pub fn truncate(&self, caller: &Credentials, file: ObjectId, size: u64) -> Result<()> {
+    pub fn truncate(&self, caller: &ChangeContext, file: ObjectId, size: u64) -> Result<()> {
         let _locked = self.fs.inner.locks.write(&[file]);
         let draft = self.load_for_write(file)?;
         self.resize_locked(caller, draft, size)
     }
 
     /// The same of a file that is locked.
-    fn resize_locked(&self, caller: &Credentials, mut draft: PendingFile, size: u64) -> Result<()> {
+    fn resize_locked(
+        &self,
+        caller: &ChangeContext,
+        mut draft: PendingFile,
+        size: u64,
+    ) -> Result<()> {
         let file = draft.id();
         if self.is_forbidden(&draft.sa, flag::APPENDONLY) {
             return Err(self.not_permitted(file, "the file can only be appended to"));
@@ -186,7 +183,7 @@ impl FsWriter {
         let old = draft.size();
         draft.sa.set_word(Attribute::Size, size);
         draft.sa.touch_mtime(caller.now);
-        let cleared = !caller.has_cap_fsetid && clear_setid(&mut draft.sa);
+        let cleared = !caller.credentials.has(Capability::FileSetId) && clear_setid(&mut draft.sa);
         self.resolve_layouts(&mut draft.sa)?;
         let mode = if cleared { SetAttr::MODE } else { 0 };
         // before anything is freed: who reads the file for a promise meanwhile promises this, too
@@ -239,7 +236,7 @@ impl FsWriter {
     /// Makes a hole in a file, which keeps its size.
     pub fn punch_hole(
         &self,
-        caller: &Credentials,
+        caller: &ChangeContext,
         file: ObjectId,
         range: std::ops::Range<u64>,
     ) -> Result<()> {
@@ -252,7 +249,7 @@ impl FsWriter {
         let end = range.end.min(draft.size());
         let mut start = range.start;
         draft.sa.touch_mtime(caller.now);
-        let cleared = !caller.has_cap_fsetid && clear_setid(&mut draft.sa);
+        let cleared = !caller.credentials.has(Capability::FileSetId) && clear_setid(&mut draft.sa);
         self.resolve_layouts(&mut draft.sa)?;
         while start < end {
             let next = start.saturating_add(step).min(end);
@@ -275,7 +272,7 @@ impl FsWriter {
 
     /// Sees to it that a file reaches to `end` at least (fallocate). Space is not set aside: on a
     /// pool that never overwrites that would promise nothing.
-    pub fn extend(&self, caller: &Credentials, file: ObjectId, end: u64) -> Result<()> {
+    pub fn extend(&self, caller: &ChangeContext, file: ObjectId, end: u64) -> Result<()> {
         // under one lock: what others append meanwhile is not to be cut off
         let _locked = self.fs.inner.locks.write(&[file]);
         if self.fs.inner.attributes(file)?.size >= end {
@@ -336,21 +333,15 @@ pub(crate) fn first_block_size(now: u32, record_size: u32, end: u64) -> u32 {
     wanted.min(most).max(now)
 }
 
-/// Who is not privileged takes set-user and set-group away from a file by writing to it.
+/// Clears the set-ID bits of a file, as a write by an unprivileged process does. Returns whether the
+/// file had any.
 pub(super) fn clear_setid(sheet: &mut SaTable) -> bool {
     let mode = sheet.mode();
-    let without = without_setid(mode);
+    let without = posix::mode::without_setid(mode);
     if without != mode {
         sheet.set_word(Attribute::Mode, without.into());
     }
     without != mode
-}
-
-/// A mode without set-user, and without set-group unless that means something else, as it does where
-/// the group may not execute. So have it all file systems of Linux.
-pub fn without_setid(mode: u32) -> u32 {
-    let groups = if mode & 0o010 == 0 { 0 } else { 0o2000 };
-    mode & !(0o4000 | groups)
 }
 
 /// What the log is told of attributes that came with something else.

@@ -1,11 +1,12 @@
 //! Making files of every kind.
 
 use ondisk::ObjectType;
-use ondisk::acl::{self, PosixEntry};
+use ondisk::acl;
 use ondisk::sa::Attribute;
 use ondisk::zil::{Body, Create, CreateKind};
 use ondisk::znode::{device_word, flag};
 use parking_lot::MutexGuard;
+use posix::{Capability, ChangeContext, FileType, NewInode, acl::PosixAclEntry, acl::posix1e};
 use txg::Tx;
 use units::ObjectId;
 use zap::{NewZap, Zap};
@@ -16,28 +17,7 @@ use crate::sa_table::SaTable;
 use crate::writer::pending_file::PendingFile;
 use crate::writer::xattr_dir::XattrDirPlan;
 use crate::writer::{CreatedInode, FsWriter, SMALL_OP_BYTES};
-use crate::{Credentials, Error, FileType, LogRecord, Result, SpaceNeed, posix_acl};
-
-/// What is to be made.
-#[derive(Clone, Debug)]
-pub struct NewInode<'a> {
-    /// What it is.
-    pub kind: FileType,
-    /// The permissions that are wanted, with set-id and sticky bits: 12 bits.
-    pub mode: u32,
-    /// Bits that the caller's umask takes away, where the directory has no default ACL.
-    pub umask: u32,
-    /// Of a device: major and minor.
-    pub rdev: (u32, u32),
-    /// Of a symbolic link: where it points.
-    pub target: &'a [u8],
-}
-
-impl Default for NewInode<'_> {
-    fn default() -> Self {
-        Self { kind: FileType::File, mode: 0o666, umask: 0o022, rdev: (0, 0), target: b"" }
-    }
-}
+use crate::{Error, LogRecord, Result, SpaceNeed};
 
 /// No target is longer.
 const MAX_SYMLINK_TARGET: usize = 4095;
@@ -58,7 +38,7 @@ impl FsWriter {
     /// Makes a file, a directory, a symbolic link, a device, a pipe or a socket.
     pub fn create(
         &self,
-        caller: &Credentials,
+        caller: &ChangeContext,
         dir: ObjectId,
         name: &[u8],
         new: &NewInode<'_>,
@@ -87,7 +67,7 @@ impl FsWriter {
     /// a name by [`FsWriter::link`].
     pub fn create_tmpfile(
         &self,
-        caller: &Credentials,
+        caller: &ChangeContext,
         dir: ObjectId,
         new: &NewInode<'_>,
     ) -> Result<CreatedInode> {
@@ -111,7 +91,7 @@ impl FsWriter {
     /// no room beside the others.
     pub(super) fn plan_create(
         &self,
-        caller: &Credentials,
+        caller: &ChangeContext,
         parent: &PendingFile,
         new: &NewInode<'_>,
     ) -> Result<(CreatePlan, Option<XattrDirPlan>)> {
@@ -121,14 +101,15 @@ impl FsWriter {
         let has_project = matches!(new.kind, FileType::File | FileType::Directory);
         let inherits = has_project && parent.sa.has_flag(flag::PROJINHERIT);
         let sets_group = parent.sa.mode() & S_ISGID != 0;
-        let group = if sets_group { parent.sa.word(Attribute::Gid) } else { caller.gid.into() };
+        let group =
+            if sets_group { parent.sa.word(Attribute::Gid) } else { caller.credentials.gid.into() };
         let (permissions, acls) = self.inherit_permissions(parent, new)?;
         let mut mode = permissions & 0o7777 | u32::from(new.kind.type_bits()) << 12;
         if new.kind == FileType::Directory && sets_group {
             mode |= S_ISGID;
         } else if mode & 0o2010 == 0o2010
-            && !caller.has_cap_fsetid
-            && group != u64::from(caller.gid)
+            && !caller.credentials.has(Capability::FileSetId)
+            && !u32::try_from(group).is_ok_and(|group| caller.credentials.is_in_group(group))
         {
             mode &= !S_ISGID;
         }
@@ -136,7 +117,7 @@ impl FsWriter {
         let project = if inherits { parent.sa.word(Attribute::Projid) } else { 0 };
         let birth = NewZnode {
             mode,
-            owner: caller.uid.into(),
+            owner: caller.credentials.uid.into(),
             group,
             parent: parent.id(),
             now: caller.now,
@@ -172,12 +153,12 @@ impl FsWriter {
             return Ok(masked);
         }
         let Some(default) = self.read_posix_acl(parent, DEFAULT_ACL)? else { return Ok(masked) };
-        let (access, mode) = posix_acl::inherit_default(&default, new.mode);
+        let (access, mode) = posix1e::inherit_default(&default, new.mode);
         let mut acls = Vec::new();
         if new.kind == FileType::Directory {
             acls.push((DEFAULT_ACL, acl::encode_posix(&default)));
         }
-        if !posix_acl::is_minimal(&access) {
+        if !posix1e::is_minimal(&access) {
             acls.push((ACCESS_ACL, acl::encode_posix(&access)));
         }
         Ok((mode, acls))
@@ -188,7 +169,7 @@ impl FsWriter {
         &self,
         of: &PendingFile,
         name: &[u8],
-    ) -> Result<Option<Vec<PosixEntry>>> {
+    ) -> Result<Option<Vec<PosixAclEntry>>> {
         let Some(bytes) = self.read_xattr(of, name)? else { return Ok(None) };
         let entries = acl::parse_posix(&bytes);
         let entries = entries.map_err(|why| self.fs.inner.attribute_error(of.id(), why.into()))?;
@@ -238,7 +219,7 @@ impl FsWriter {
     fn store_inherited_acls(
         &self,
         tx: &Tx,
-        caller: &Credentials,
+        caller: &ChangeContext,
         made: &mut PendingFile,
         acls: Option<XattrDirPlan>,
     ) -> Result<()> {

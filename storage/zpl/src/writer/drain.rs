@@ -2,11 +2,12 @@
 
 use ondisk::sa::Attribute;
 use ondisk::znode::flag;
+use posix::FileType;
 use units::ObjectId;
 
 use crate::writer::FsWriter;
 use crate::writer::pending_file::{PendingFile, SMALL_NEED};
-use crate::{FileType, Result, SpaceNeed};
+use crate::{Result, SpaceNeed};
 
 /// So many files of a directory of extended attributes are freed within one transaction.
 const MAX_TX_FREED_FILES: usize = 64;

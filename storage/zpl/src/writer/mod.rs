@@ -34,15 +34,9 @@ use zap::Zap;
 use crate::dir::{MAX_LONG_NAME, MAX_SHORT_NAME};
 use crate::sa_table::SaTable;
 use crate::{Error, Fs, Result, SpaceNeed, Transactions, ZnodeAttributes, sa_layouts};
-pub use clone::CloneRange;
 pub(crate) use content::first_block_size;
-pub use content::{WriteOffset, without_setid};
-pub use create::NewInode;
 use pending_file::PendingFile;
-pub use rename::{RenameMode, RenameRequest};
 pub use replay::is_repeatable;
-pub use set_attributes::SetAttributes;
-pub use xattr::XattrMode;
 
 /// When reading a file changes its atime (the property atime, and relatime).
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]

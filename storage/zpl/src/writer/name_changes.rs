@@ -5,13 +5,13 @@
 //! until all have changed. New names come before old ones go: taking out again what has just been put
 //! in reads nothing anew.
 
-use ondisk::znode::Time;
+use posix::{FileType, Time};
 use txg::Tx;
 use units::ObjectId;
 
 use crate::writer::FsWriter;
 use crate::writer::pending_file::PendingFile;
-use crate::{FileType, Result, dir};
+use crate::{Result, dir};
 
 /// Names that are being changed. The directories that they are in are not stored here.
 pub(super) struct NameChanges<'a> {

@@ -2,13 +2,14 @@
 
 use dmu::Object;
 use ondisk::sa::Attribute;
-use ondisk::znode::{Time, flag};
+use ondisk::znode::flag;
+use posix::{FileType, Time};
 use txg::Tx;
 use units::ObjectId;
 
 use crate::sa_table::SaTable;
 use crate::writer::FsWriter;
-use crate::{Error, FileType, Result, SpaceNeed, dir};
+use crate::{Error, Result, SpaceNeed, dir};
 
 /// A file and its attributes, not stored yet.
 pub(super) struct PendingFile {

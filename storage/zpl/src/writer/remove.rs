@@ -2,15 +2,16 @@
 
 use ondisk::sa::Attribute;
 use ondisk::zil::Body;
-use ondisk::znode::{Time, flag};
+use ondisk::znode::flag;
 use parking_lot::{MutexGuard, RwLockWriteGuard};
+use posix::{ChangeContext, FileType, Time};
 use txg::Tx;
 use units::ObjectId;
 
 use crate::writer::FsWriter;
 use crate::writer::create::unlinked_key;
 use crate::writer::pending_file::{PendingFile, SMALL_NEED};
-use crate::{Credentials, Error, FileType, LogRecord, Result, SpaceNeed};
+use crate::{Error, LogRecord, Result, SpaceNeed};
 
 /// Locks of files, as long as this lives.
 pub(super) type FileGuards<'a> = Vec<RwLockWriteGuard<'a, ()>>;
@@ -32,7 +33,7 @@ impl FsWriter {
     /// Gives a file one more name.
     pub fn link(
         &self,
-        caller: &Credentials,
+        caller: &ChangeContext,
         file: ObjectId,
         dir: ObjectId,
         name: &[u8],
@@ -112,7 +113,7 @@ impl FsWriter {
     }
 
     /// Takes a name from a file that is no directory.
-    pub fn unlink(&self, caller: &Credentials, dir: ObjectId, name: &[u8]) -> Result<()> {
+    pub fn unlink(&self, caller: &ChangeContext, dir: ObjectId, name: &[u8]) -> Result<()> {
         let (locked, stored, file) = self.lock_entry(dir, name)?;
         let target = self.load_pending(file)?;
         if target.is_directory() {
@@ -123,7 +124,7 @@ impl FsWriter {
     }
 
     /// Removes a directory, which must be empty.
-    pub fn rmdir(&self, caller: &Credentials, dir: ObjectId, name: &[u8]) -> Result<()> {
+    pub fn rmdir(&self, caller: &ChangeContext, dir: ObjectId, name: &[u8]) -> Result<()> {
         let (locked, stored, file) = self.lock_entry(dir, name)?;
         let target = self.load_pending(file)?;
         if !target.is_directory() {

@@ -3,44 +3,16 @@
 use ondisk::sa::Attribute;
 use ondisk::zil::{Body, Rename, RenameKind, Whiteout};
 use ondisk::znode::flag;
+use posix::{ChangeContext, FileType, NewInode, RenameMode, RenameRequest};
 use txg::Tx;
 use units::ObjectId;
 
+use crate::writer::FsWriter;
 use crate::writer::create::CreatePlan;
 use crate::writer::name_changes::NameChanges;
 use crate::writer::pending_file::{PendingFile, SMALL_NEED};
 use crate::writer::remove::{FileGuards, UnlinkPlan};
-use crate::writer::{FsWriter, NewInode};
-use crate::{Credentials, Error, FileType, LogRecord, Result, SpaceNeed};
-
-/// What becomes of the names.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub enum RenameMode {
-    /// A file that had the new name loses it.
-    #[default]
-    Replace,
-    /// The new name must be free (RENAME_NOREPLACE).
-    NoReplace,
-    /// Both files are there, and change names (RENAME_EXCHANGE).
-    Exchange,
-    /// As `Replace`; a whiteout is left at the old name (RENAME_WHITEOUT).
-    Whiteout,
-}
-
-/// From where a file goes where.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct RenameRequest<'a> {
-    /// The directory of the old name.
-    pub from_dir: ObjectId,
-    /// The old name.
-    pub from_name: &'a [u8],
-    /// The directory of the new name.
-    pub to_dir: ObjectId,
-    /// The new name.
-    pub to_name: &'a [u8],
-    /// What becomes of the names.
-    pub mode: RenameMode,
-}
+use crate::{Error, LogRecord, Result, SpaceNeed};
 
 type StoredEntry = (Vec<u8>, ObjectId);
 
@@ -68,8 +40,8 @@ impl RenameFiles {
     fn update_moved(
         &mut self,
         tx: &Tx,
-        caller: &Credentials,
-        how: &RenameRequest<'_>,
+        caller: &ChangeContext,
+        how: &RenameRequest<'_, ObjectId>,
     ) -> Result<()> {
         let into = self.to_dir_mut().sa.has_flag(flag::PROJINHERIT);
         let moved = &mut self.source;
@@ -95,15 +67,15 @@ const MAX_DEPTH: u32 = 1 << 20;
 
 impl FsWriter {
     /// Moves a name.
-    pub fn rename(&self, caller: &Credentials, how: &RenameRequest<'_>) -> Result<()> {
+    pub fn rename(&self, caller: &ChangeContext, how: &RenameRequest<'_, ObjectId>) -> Result<()> {
         self.rename_with_whiteout(caller, how, None)
     }
 
     /// The same; a whiteout that is made again becomes what it was.
     pub(super) fn rename_with_whiteout(
         &self,
-        caller: &Credentials,
-        how: &RenameRequest<'_>,
+        caller: &ChangeContext,
+        how: &RenameRequest<'_, ObjectId>,
         was: Option<(ObjectId, u64)>,
     ) -> Result<()> {
         self.check_name(how.to_dir, how.to_name)?;
@@ -136,12 +108,15 @@ impl FsWriter {
         self.apply_rename(caller, how, (locked, &ends), files, whiteout)
     }
 
-    fn lookup_entries(&self, how: &RenameRequest<'_>) -> Result<RenameEntries> {
+    fn lookup_entries(&self, how: &RenameRequest<'_, ObjectId>) -> Result<RenameEntries> {
         let source = self.require_entry(how.from_dir, how.from_name)?;
         Ok(RenameEntries { source, target: self.lookup_entry(how.to_dir, how.to_name)? })
     }
 
-    fn lock_entries(&self, how: &RenameRequest<'_>) -> Result<(FileGuards<'_>, RenameEntries)> {
+    fn lock_entries(
+        &self,
+        how: &RenameRequest<'_, ObjectId>,
+    ) -> Result<(FileGuards<'_>, RenameEntries)> {
         loop {
             let guard = self.fs.inner.locks.write(&[how.from_dir, how.to_dir]);
             let found = self.lookup_entries(how)?;
@@ -155,7 +130,11 @@ impl FsWriter {
         }
     }
 
-    fn load_files(&self, how: &RenameRequest<'_>, ends: &RenameEntries) -> Result<RenameFiles> {
+    fn load_files(
+        &self,
+        how: &RenameRequest<'_, ObjectId>,
+        ends: &RenameEntries,
+    ) -> Result<RenameFiles> {
         let from = self.load_directory(how.from_dir)?;
         let to =
             if how.from_dir == how.to_dir { None } else { Some(self.load_directory(how.to_dir)?) };
@@ -167,7 +146,11 @@ impl FsWriter {
         Ok(RenameFiles { from_dir: from, to_dir: to, source, target })
     }
 
-    fn check_rename(&self, how: &RenameRequest<'_>, files: &mut RenameFiles) -> Result<()> {
+    fn check_rename(
+        &self,
+        how: &RenameRequest<'_, ObjectId>,
+        files: &mut RenameFiles,
+    ) -> Result<()> {
         let (objset, is_exchange) = (self.objset_id(), how.mode == RenameMode::Exchange);
         self.check_removable(&files.from_dir, &files.source)?;
         self.check_project(files.to_dir.as_ref().unwrap_or(&files.from_dir), &files.source)?;
@@ -215,8 +198,8 @@ impl FsWriter {
 
     fn apply_rename(
         &self,
-        caller: &Credentials,
-        how: &RenameRequest<'_>,
+        caller: &ChangeContext,
+        how: &RenameRequest<'_, ObjectId>,
         (locked, ends): (FileGuards<'_>, &RenameEntries),
         mut files: RenameFiles,
         mut whiteout: Option<CreatePlan>,
@@ -295,7 +278,7 @@ impl NameChanges<'_> {
     /// Gives the new names, and takes the old ones away or gives them to others.
     fn rename_entries(
         &mut self,
-        how: &RenameRequest<'_>,
+        how: &RenameRequest<'_, ObjectId>,
         ends: &RenameEntries,
         files: &mut RenameFiles,
         whiteout: Option<(ObjectId, FileType)>,

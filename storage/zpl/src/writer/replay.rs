@@ -6,17 +6,21 @@
 use ondisk::acl;
 use ondisk::sa::Attribute;
 use ondisk::zil::{Attributes as Extra, Body, Create, CreateKind, Rename, RenameKind, SetAttr};
-use ondisk::znode::{Time, flag};
+use ondisk::znode::flag;
 use ondisk::{Blkptr, Order};
+use posix::{
+    Capability, ChangeContext, Credentials, FileType, FlagChange, RenameMode, RenameRequest,
+    SetAttributes, SetTime, Time, WriteOffset, acl::Ace,
+};
 use units::{BlockId, Level, ObjectId, Zbookmark};
 
-use crate::attributes::AttributeError;
+use crate::attributes::{AttributeError, from_znode_flags};
 use crate::new_znode::NewZnode;
 use crate::replay::required_object;
+use crate::writer::FsWriter;
 use crate::writer::create::CreatePlan;
 use crate::writer::set_attributes::SETTABLE_FLAGS;
-use crate::writer::{FsWriter, RenameMode, RenameRequest, SetAttributes, WriteOffset};
-use crate::{Credentials, Error, FileType, Result};
+use crate::{Error, Result};
 
 const ATTR_CREATE_TIME: u64 = 0x1;
 const ATTR_PROJECT: u64 = 0x40000;
@@ -162,7 +166,7 @@ impl FsWriter {
         parent: &crate::sa_table::SaTable,
     ) -> Result<CreatePlan> {
         let mode = u32::try_from(create.mode & 0xffff).unwrap_or(0);
-        let kind = FileType::from_type_bits((mode >> 12 & 0xf) as u8);
+        let kind = FileType::from_mode(mode);
         let has_project = matches!(kind, FileType::File | FileType::Directory);
         let inherits = has_project && parent.has_flag(flag::PROJINHERIT);
         let is_hidden = create.kind == CreateKind::XattrDirectory || parent.has_flag(flag::XATTR);
@@ -211,7 +215,7 @@ impl FsWriter {
 
     fn replay_truncate(
         &self,
-        caller: &Credentials,
+        caller: &ChangeContext,
         file: ObjectId,
         offset: u64,
         length: u64,
@@ -224,9 +228,9 @@ impl FsWriter {
         self.extend(caller, file, end)
     }
 
-    fn replay_setattr(&self, caller: &Credentials, record: &SetAttr) -> Result<()> {
+    fn replay_setattr(&self, caller: &ChangeContext, record: &SetAttr) -> Result<()> {
         let has = |bit| record.mask & bit != 0;
-        let when = |bit, words| has(bit).then(|| Time::from_words(words));
+        let when = |bit, words| has(bit).then(|| SetTime::At(Time::from_words(words)));
         let extra = record.attributes.as_ref().map(to_set_attributes).unwrap_or_default();
         let id = |bit, word: u64| has(bit).then(|| low_u32(word));
         let set = SetAttributes {
@@ -244,9 +248,9 @@ impl FsWriter {
 
     fn replay_acl(
         &self,
-        caller: &Credentials,
+        caller: &ChangeContext,
         file: ObjectId,
-        entries: ondisk::Result<Vec<acl::Entry>>,
+        entries: ondisk::Result<Vec<Ace>>,
     ) -> Result<()> {
         let entries = entries
             .map_err(|why| self.fs.inner.attribute_error(file, AttributeError::Format(why)))?;
@@ -256,7 +260,7 @@ impl FsWriter {
     /// Blocks that were cloned are copied.
     fn replay_clone(
         &self,
-        caller: &Credentials,
+        caller: &ChangeContext,
         file: ObjectId,
         (offset, end): (u64, u64),
         block_size: u64,
@@ -284,8 +288,9 @@ impl FsWriter {
 }
 
 /// Who is nobody in particular, and may do everything.
-fn replay_credentials(uid: u64, gid: u64, now: Time) -> Credentials {
-    Credentials { uid: low_u32(uid), gid: low_u32(gid), now, has_cap_fsetid: true }
+fn replay_credentials(uid: u64, gid: u64, now: Time) -> ChangeContext {
+    let credentials = Credentials::new(low_u32(uid), low_u32(gid));
+    ChangeContext { credentials: credentials.with_capability(Capability::FileSetId), now }
 }
 
 fn low_u32(word: u64) -> u32 {
@@ -299,7 +304,8 @@ fn to_set_attributes(extra: &Extra) -> SetAttributes {
         |bits: u64| SETTABLE_FLAGS.iter().filter(|row| bits & row.0 != 0).map(|row| row.1).sum();
     let (which, to): (u64, u64) = (flags(requested), flags(requested & extra.values));
     SetAttributes {
-        flags: (which != 0).then_some((which, to)),
+        flags: (which != 0)
+            .then_some(FlagChange { mask: from_znode_flags(which), values: from_znode_flags(to) }),
         crtime: (requested & ATTR_CREATE_TIME != 0).then(|| Time::from_words(extra.crtime)),
         project_id: (requested & ATTR_PROJECT != 0).then_some(extra.project),
         ..SetAttributes::default()

@@ -3,42 +3,18 @@
 use ondisk::acl;
 use ondisk::sa::Attribute;
 use ondisk::zil::{Attributes as Extra, Body, SetAttr};
-use ondisk::znode::{Time, flag};
+use ondisk::znode::flag;
+use posix::{ChangeContext, FileFlags, FileType, SetAttributes, Time, acl::nfs4, acl::posix1e};
 use units::ObjectId;
 
+use crate::attributes::to_znode_flags;
 use crate::new_znode::to_legacy_acl;
 use crate::sa_table::SaTable;
 use crate::writer::FsWriter;
 use crate::writer::create::ACCESS_ACL;
 use crate::writer::pending_file::{PendingFile, SMALL_NEED};
 use crate::writer::xattr_dir::XattrDirPlan;
-use crate::{
-    Credentials, Error, FileType, LogRecord, Result, SpaceNeed, posix_acl, trivial_acl,
-    without_setid,
-};
-
-/// What is to be set; nothing by default.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct SetAttributes {
-    /// Permissions with set-id and sticky bits: 12 bits.
-    pub mode: Option<u32>,
-    /// The owner.
-    pub uid: Option<u32>,
-    /// The group.
-    pub gid: Option<u32>,
-    /// The size in bytes.
-    pub size: Option<u64>,
-    /// When it was last read.
-    pub atime: Option<Time>,
-    /// When its content last changed.
-    pub mtime: Option<Time>,
-    /// When it was made.
-    pub crtime: Option<Time>,
-    /// Flags ([`flag`]): those that are to change, and as what.
-    pub flags: Option<(u64, u64)>,
-    /// The project.
-    pub project_id: Option<u64>,
-}
+use crate::{Error, LogRecord, Result, SpaceNeed};
 
 /// The flags that can be set, each with the bit by which the log knows it.
 pub(super) const SETTABLE_FLAGS: [(u64, u64); 15] = crate::replay::ATTR_FLAGS;
@@ -49,7 +25,7 @@ impl FsWriter {
     /// Sets attributes of a file.
     pub fn set_attributes(
         &self,
-        caller: &Credentials,
+        caller: &ChangeContext,
         file: ObjectId,
         set: &SetAttributes,
     ) -> Result<()> {
@@ -96,7 +72,7 @@ impl FsWriter {
 
     fn check_set_attributes(&self, draft: &PendingFile, set: &SetAttributes) -> Result<()> {
         let (objset, object) = (self.objset_id(), draft.id());
-        let frees = set.flags.is_some_and(|(which, to)| which & !to & flag::IMMUTABLE != 0);
+        let frees = set.flags.is_some_and(|change| change.clears(FileFlags::IMMUTABLE));
         // as OpenZFS has it, a project is no part of what must not change
         let others = SetAttributes { atime: None, flags: None, project_id: None, ..*set };
         if self.is_forbidden(&draft.sa, flag::IMMUTABLE)
@@ -108,7 +84,7 @@ impl FsWriter {
         let has_project = matches!(draft.kind(), FileType::File | FileType::Directory)
             && self.settings.read().has_projects
             && !draft.sa.is_legacy();
-        let inherits = set.flags.is_some_and(|(which, to)| which & to & flag::PROJINHERIT != 0);
+        let inherits = set.flags.is_some_and(|change| change.sets(FileFlags::PROJECT_INHERIT));
         if (set.project_id.is_some() || inherits) && !has_project {
             let rule = "only files and directories have a project, where the pool has them";
             return Err(Error::NotSupported { objset, object, rule });
@@ -131,8 +107,8 @@ impl FsWriter {
             self.set_mode(&mut draft.sa, mode);
         }
         let times = [
-            (Attribute::Atime, set.atime),
-            (Attribute::Mtime, set.mtime),
+            (Attribute::Atime, set.atime.map(|time| time.resolve(now))),
+            (Attribute::Mtime, set.mtime.map(|time| time.resolve(now))),
             (Attribute::Crtime, set.crtime),
         ];
         draft.sa.touch_ctime(now);
@@ -141,10 +117,10 @@ impl FsWriter {
                 draft.sa.set_time(attribute, time);
             }
         }
-        if let Some((which, to)) = set.flags {
-            let known = SETTABLE_FLAGS.iter().fold(0, |all, row| all | row.1);
-            draft.sa.set_flags(which & to & known, true);
-            draft.sa.set_flags(which & !to & known, false);
+        if let Some(change) = set.flags {
+            let (mask, values) = (to_znode_flags(change.mask), to_znode_flags(change.values));
+            draft.sa.set_flags(mask & values, true);
+            draft.sa.set_flags(mask & !values, false);
         }
         Ok(())
     }
@@ -192,8 +168,8 @@ impl FsWriter {
     /// Sets the mode, and the ACL that says just what it says.
     pub(super) fn set_mode(&self, sheet: &mut SaTable, mode: u32) {
         let is_directory = sheet.file_type() == FileType::Directory;
-        let entries = trivial_acl::acl_from_mode(mode, is_directory);
-        let (_, executable) = trivial_acl::mode_from_acl(&entries, mode, 0, 0);
+        let entries = nfs4::acl_from_mode(mode, is_directory);
+        let (_, executable) = nfs4::mode_from_acl(&entries, mode, 0, 0);
         sheet.set_word(Attribute::Mode, mode.into());
         if sheet.is_legacy() {
             let acl = to_legacy_acl(self.fs.master().version, &entries);
@@ -211,7 +187,7 @@ impl FsWriter {
     /// Brings the file's POSIX ACL in line with its mode.
     fn apply_mode_to_acl(
         &self,
-        caller: &Credentials,
+        caller: &ChangeContext,
         draft: &mut PendingFile,
         mode: u32,
     ) -> Result<Option<XattrDirPlan>> {
@@ -219,7 +195,7 @@ impl FsWriter {
             return Ok(None);
         }
         let Some(entries) = self.read_posix_acl(draft, ACCESS_ACL)? else { return Ok(None) };
-        let bytes = acl::encode_posix(&posix_acl::apply_chmod(&entries, mode));
+        let bytes = acl::encode_posix(&posix1e::apply_chmod(&entries, mode));
         if draft.sa.sa_xattr(ACCESS_ACL).is_some() {
             draft.sa.set_sa_xattr(ACCESS_ACL, Some(&bytes));
             return Ok(None);
@@ -243,7 +219,7 @@ fn new_mode(draft: &PendingFile, set: &SetAttributes) -> Option<u32> {
     let old = draft.sa.mode();
     let mut mode = set.mode.map_or(old, |mode| old & !0o7777 | mode & 0o7777);
     if (set.uid.is_some() || set.gid.is_some()) && !draft.is_directory() && set.mode.is_none() {
-        mode = without_setid(mode);
+        mode = posix::mode::without_setid(mode);
     }
     (mode != old || set.mode.is_some()).then_some(mode)
 }
@@ -278,7 +254,8 @@ fn setattr_record(draft: &PendingFile, set: &SetAttributes, mode: Option<u32>) -
 }
 
 fn optional_attributes(set: &SetAttributes) -> Extra {
-    let (which, to) = set.flags.unwrap_or_default();
+    let change = set.flags.unwrap_or_default();
+    let (which, to) = (to_znode_flags(change.mask), to_znode_flags(change.values));
     let mut requested: u64 =
         SETTABLE_FLAGS.iter().filter(|row| which & row.1 != 0).map(|row| row.0).sum();
     let values = SETTABLE_FLAGS.iter().filter(|row| which & to & row.1 != 0).map(|row| row.0).sum();

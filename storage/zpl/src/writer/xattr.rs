@@ -10,6 +10,7 @@ use ondisk::nvlist::{Encoding, Nvlist, Value};
 use ondisk::sa::Attribute;
 use ondisk::zil::{Body, SetAttr};
 use ondisk::znode::flag;
+use posix::{ChangeContext, FileType, XattrMode, acl::posix1e};
 use txg::Tx;
 use units::ObjectId;
 
@@ -19,19 +20,7 @@ use crate::writer::content::implied_setattr_record;
 use crate::writer::create::{ACCESS_ACL, DEFAULT_ACL};
 use crate::writer::pending_file::{PendingFile, SMALL_NEED};
 use crate::xattr::{foreign_name, xattr_pairs};
-use crate::{Credentials, Error, FileType, LogRecord, Result, SpaceNeed, posix_acl};
-
-/// Whether an extended attribute may be there already.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub enum XattrMode {
-    /// It does not matter.
-    #[default]
-    Any,
-    /// It must be new (XATTR_CREATE).
-    Create,
-    /// It must be there (XATTR_REPLACE).
-    Replace,
-}
+use crate::{Error, LogRecord, Result, SpaceNeed};
 
 /// Where an attribute is looked for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -52,7 +41,7 @@ impl FsWriter {
     /// Sets an extended attribute by its name as Linux has it, or removes it if there is no value.
     pub fn set_xattr(
         &self,
-        caller: &Credentials,
+        caller: &ChangeContext,
         file: ObjectId,
         name: &[u8],
         value: Option<&[u8]>,
@@ -95,7 +84,7 @@ impl FsWriter {
     /// have come before, though it was done after.
     pub(super) fn replay_sa_xattr(
         &self,
-        caller: &Credentials,
+        caller: &ChangeContext,
         file: ObjectId,
         name: &[u8],
         value: Option<&[u8]>,
@@ -112,7 +101,7 @@ impl FsWriter {
     /// may come with it.
     fn store_xattr(
         &self,
-        caller: &Credentials,
+        caller: &ChangeContext,
         draft: &mut PendingFile,
         name: &[u8],
         (value, sets_mode): (Option<&[u8]>, bool),
@@ -208,7 +197,7 @@ impl FsWriter {
 
     fn set_posix_acl(
         &self,
-        caller: &Credentials,
+        caller: &ChangeContext,
         mut draft: PendingFile,
         name: &[u8],
         value: Option<&[u8]>,
@@ -226,17 +215,17 @@ impl FsWriter {
             };
         }
         let entries = value.map(|bytes| acl::parse_posix(bytes).unwrap_or_default());
-        if entries.as_ref().is_some_and(|entries| !posix_acl::is_valid(entries)) {
+        if entries.as_ref().is_some_and(|entries| !posix1e::is_valid(entries)) {
             return Err(self.invalid_error(object, "it is no POSIX ACL"));
         }
         let (mut kept, mut sets_mode) = (value, false);
         if let Some(entries) = entries.filter(|_| name == ACCESS_ACL) {
-            let mode = posix_acl::mode_from_acl(&entries, draft.sa.mode());
+            let mode = posix1e::mode_from_acl(&entries, draft.sa.mode());
             sets_mode = mode != draft.sa.mode();
             if sets_mode {
                 self.set_mode(&mut draft.sa, mode);
             }
-            kept = value.filter(|_| !posix_acl::is_minimal(&entries));
+            kept = value.filter(|_| !posix1e::is_minimal(&entries));
         }
         self.store_xattr(caller, &mut draft, name, (kept, sets_mode), reach)
     }

@@ -6,6 +6,7 @@ use ondisk::Blkptr;
 use ondisk::sa::Attribute;
 use ondisk::zil::{Body, CreateKind, Write};
 use ondisk::znode::flag;
+use posix::{ChangeContext, FileType};
 use txg::Tx;
 use units::ObjectId;
 
@@ -14,7 +15,7 @@ use crate::sa_table::SaTable;
 use crate::writer::FsWriter;
 use crate::writer::create::{CreatePlan, create_record};
 use crate::writer::pending_file::PendingFile;
-use crate::{Credentials, FileType, LogRecord, Result};
+use crate::{LogRecord, Result};
 
 /// What is to change in a file's directory of extended attributes.
 pub(super) struct XattrDirPlan {
@@ -64,7 +65,7 @@ impl FsWriter {
     /// the file for a directory where there is none yet.
     pub(super) fn plan_xattr_dir(
         &self,
-        caller: &Credentials,
+        caller: &ChangeContext,
         of: &mut SaTable,
         wanted: &[(&[u8], Option<&[u8]>)],
     ) -> Result<Option<XattrDirPlan>> {
@@ -123,7 +124,7 @@ impl FsWriter {
     pub(super) fn apply_xattr_dir(
         &self,
         tx: &Tx,
-        caller: &Credentials,
+        caller: &ChangeContext,
         of: &mut PendingFile,
         work: XattrDirPlan,
     ) -> Result<()> {
@@ -160,7 +161,7 @@ impl FsWriter {
     fn apply_xattr_change(
         &self,
         tx: &Tx,
-        caller: &Credentials,
+        caller: &ChangeContext,
         dir: &mut PendingFile,
         change: XattrChange,
         promise: &dyn Fn(LogRecord<'_>),

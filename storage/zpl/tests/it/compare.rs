@@ -3,9 +3,10 @@
 use std::collections::BTreeMap;
 
 use ::fixtures::{hex, parse_hex};
+use posix::FileType;
 use serde_json::{Map, Value, json};
 use sha2::{Digest, Sha256};
-use zpl::{FileType, Fs, Inode};
+use zpl::{Fs, Inode};
 
 /// Larger files are written down as ranges of data.
 const RANGE_LISTED_SIZE: u64 = 8 << 20;
@@ -172,8 +173,8 @@ fn describe_entry(path: &[u8], node: &Inode) -> zpl::Result<Value> {
         if !xattrs.is_empty() {
             out.insert("xattrs_hex".to_owned(), Value::Object(xattrs));
         }
-        if attributes.linux_flags() != 0 {
-            out.insert("flags".to_owned(), json!(attributes.linux_flags()));
+        if attributes.file_flags().to_linux() != 0 {
+            out.insert("flags".to_owned(), json!(attributes.file_flags().to_linux()));
         }
     }
     Ok(Value::Object(out))

@@ -3,8 +3,9 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
+use posix::{FileType, NewInode, RenameMode, RenameRequest, WriteOffset, XattrMode};
 use units::ObjectId;
-use zpl::{FileType, NewInode, RenameMode, RenameRequest, WriteOffset, WriteSettings, XattrMode};
+use zpl::WriteSettings;
 
 use crate::consistency;
 use crate::test_fs::{TestFs, credentials};

@@ -2,8 +2,9 @@
 
 use std::collections::BTreeMap;
 
+use posix::FileType;
 use units::ObjectId;
-use zpl::{FileType, Fs};
+use zpl::Fs;
 
 #[derive(Default)]
 struct FoundLinks {

@@ -2,8 +2,9 @@
 
 use std::sync::Arc;
 
+use posix::{FileType, NewInode, RenameMode, RenameRequest};
 use units::ObjectId;
-use zpl::{FileType, FsWriter, NewInode, RenameMode, RenameRequest, WriteSettings};
+use zpl::{FsWriter, WriteSettings};
 
 use crate::consistency;
 use crate::test_fs::{TestFs, credentials};

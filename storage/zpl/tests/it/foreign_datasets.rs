@@ -6,13 +6,14 @@ use std::sync::atomic::AtomicU64;
 
 use dmu::Objset;
 use parking_lot::Mutex;
+use posix::{
+    FileFlags, FileType, FlagChange, NewInode, RenameMode, RenameRequest, SetAttributes,
+    WriteOffset, XattrMode,
+};
 use txg::{TxgLimits, Txgs};
 use units::ObjectId;
 use zap::Zap;
-use zpl::{
-    Error, FileType, Fs, FsCreateOptions, FsOptions, FsWriter, NewInode, RenameMode, RenameRequest,
-    SetAttributes, Transactions, WriteOffset, WriteSettings, XattrMode,
-};
+use zpl::{Error, Fs, FsCreateOptions, FsOptions, FsWriter, Transactions, WriteSettings};
 
 use crate::open;
 use crate::test_fs::{TestFs, TestTransactions, credentials, fs_options, time_at};
@@ -190,7 +191,10 @@ fn remove_all(writer: &FsWriter, dir: ObjectId) {
     let fs = writer.fs();
     for entry in fs.list_dir(&fs.inode(dir).expect("directory")).expect("names") {
         // files may be immutable; and every one is to be changed once
-        let free = SetAttributes { flags: Some((u64::MAX, 0)), ..SetAttributes::default() };
+        let free = SetAttributes {
+            flags: Some(FlagChange::clear(FileFlags::ALL)),
+            ..SetAttributes::default()
+        };
         writer.set_attributes(&credentials(2), entry.object, &free).expect("flags");
         let set = SetAttributes {
             mode: Some(0o700),

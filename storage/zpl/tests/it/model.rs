@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
+use posix::{FileType, RenameMode};
 use units::ObjectId;
-use zpl::{FileType, RenameMode};
 
 /// Why an operation fails.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -1,9 +1,10 @@
 //! A new file system.
 
 use ondisk::znode::flag;
+use posix::FileType;
 use units::ObjectId;
 use zap::Zap;
-use zpl::{FileType, WriteSettings};
+use zpl::WriteSettings;
 
 use crate::test_fs::{TestFs, time_at};
 

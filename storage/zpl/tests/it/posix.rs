@@ -1,13 +1,14 @@
 //! What POSIX and Linux want, case by case.
 
-use ondisk::acl::{PosixEntry, encode_posix};
+use ondisk::acl::encode_posix;
 use ondisk::zap::Normalization;
-use ondisk::znode::flag;
-use units::ObjectId;
-use zpl::{
-    AtimeMode, CaseSensitivity, CloneRange, Error, FileType, FsCreateOptions, FsWriter, NewInode,
-    RenameMode, RenameRequest, SetAttributes, WriteOffset, WriteSettings, XattrMode,
+use posix::{
+    Capability, ChangeContext, CloneRange, FileFlags, FileType, FlagChange, NewInode, RenameMode,
+    RenameRequest, SetAttributes, WriteOffset, XattrMode, acl::Ace, acl::AceWho,
+    acl::PosixAclEntry,
 };
+use units::ObjectId;
+use zpl::{AtimeMode, CaseSensitivity, Error, FsCreateOptions, FsWriter, WriteSettings};
 
 use crate::consistency;
 use crate::test_fs::{TestFs, credentials, fs_options, time_at};
@@ -46,7 +47,11 @@ fn writing_and_a_new_owner_take_set_user_away() {
     let writer = &pool.writer;
     let new = NewInode { mode: 0o6755, umask: 0, ..NewInode::default() };
     let file = writer.create(&credentials(2), root_id(&pool), b"tool", &new).expect("tool").id;
-    let privileged = zpl::Credentials { has_cap_fsetid: true, ..credentials(3) };
+    let base = credentials(3);
+    let privileged = ChangeContext {
+        credentials: base.credentials.with_capability(Capability::FileSetId),
+        now: base.now,
+    };
     writer.write(&privileged, file, WriteOffset::End, b"one").expect("write");
     assert_eq!(mode_of(writer, file), 0o6755);
     writer.write(&credentials(4), file, WriteOffset::End, b"two").expect("write");
@@ -89,7 +94,7 @@ fn writing_and_a_new_owner_take_set_user_away() {
 }
 
 fn encode_acl_rows(rows: &[(u16, u16, u32)]) -> Vec<u8> {
-    let entry = |(tag, permissions, id): &(u16, u16, u32)| PosixEntry {
+    let entry = |(tag, permissions, id): &(u16, u16, u32)| PosixAclEntry {
         tag: *tag,
         permissions: *permissions,
         id: *id,
@@ -202,7 +207,7 @@ fn flags_forbid() {
     let file = writer.create(&credentials(2), top, b"file", &NewInode::default()).expect("file").id;
     let flags = |which, on: bool| {
         let set = SetAttributes {
-            flags: Some((which, if on { which } else { 0 })),
+            flags: Some(if on { FlagChange::set(which) } else { FlagChange::clear(which) }),
             ..SetAttributes::default()
         };
         writer.set_attributes(&credentials(3), file, &set).expect("flags");
@@ -210,7 +215,7 @@ fn flags_forbid() {
     let forbidden = |result: zpl::Result<()>| {
         assert!(matches!(result, Err(Error::NotPermitted { .. })), "{result:?}");
     };
-    flags(flag::IMMUTABLE, true);
+    flags(FileFlags::IMMUTABLE, true);
     forbidden(writer.write(&credentials(4), file, WriteOffset::End, b"x").map(drop));
     forbidden(writer.unlink(&credentials(4), top, b"file"));
     forbidden(writer.link(&credentials(4), file, top, b"more"));
@@ -219,12 +224,12 @@ fn flags_forbid() {
         file,
         &SetAttributes { mode: Some(0), ..SetAttributes::default() },
     ));
-    flags(flag::IMMUTABLE, false);
-    flags(flag::APPENDONLY, true);
+    flags(FileFlags::IMMUTABLE, false);
+    flags(FileFlags::APPEND_ONLY, true);
     writer.write(&credentials(5), file, WriteOffset::End, b"xyz").expect("append");
     forbidden(writer.write(&credentials(5), file, WriteOffset::At(1), b"x").map(drop));
     forbidden(writer.truncate(&credentials(5), file, 0));
-    flags(flag::APPENDONLY, false);
+    flags(FileFlags::APPEND_ONLY, false);
     writer.unlink(&credentials(6), top, b"file").expect("unlink");
 }
 
@@ -400,15 +405,14 @@ fn reading_changes_atime_as_the_dataset_wants() {
 
 #[test]
 fn an_nfs4_acl_sets_the_mode() {
-    use ondisk::acl::{Entry, Principal};
     let pool = TestFs::new(WriteSettings::default());
     let (writer, top) = (&pool.writer, root_id(&pool));
     let file = writer.create(&credentials(2), top, b"file", &NewInode::default()).expect("file").id;
-    let entry = |who, kind, mask| Entry { principal: who, kind, flags: 0, mask, object: None };
+    let entry = |who, kind, mask| Ace { who, kind, flags: 0, mask, object: None };
     let entries = vec![
-        entry(Principal::User(42), 0, 0x3),
-        entry(Principal::Owner, 0, 0x3),
-        entry(Principal::Everyone, 0, 0x1),
+        entry(AceWho::User(42), 0, 0x3),
+        entry(AceWho::Owner, 0, 0x3),
+        entry(AceWho::Everyone, 0, 0x1),
     ];
     writer.set_acl(&credentials(3), file, &entries).expect("ACL");
     let node = pool.reopen_read_only().inode(file).expect("node");
@@ -473,7 +477,10 @@ fn what_attributes_are_set_is_promised_in_three_words() {
     let (writer, top) = (&pool.writer, root_id(&pool));
     let file = writer.create(&credentials(2), top, b"file", &NewInode::default()).expect("file").id;
     *pool.transactions.records.lock() = Some(Vec::new());
-    let flags = Some((flag::NODUMP | flag::IMMUTABLE, flag::NODUMP));
+    let flags = Some(FlagChange {
+        mask: FileFlags::NO_DUMP.union(FileFlags::IMMUTABLE),
+        values: FileFlags::NO_DUMP,
+    });
     let set = SetAttributes { flags, project_id: Some(77), ..SetAttributes::default() };
     writer.set_attributes(&credentials(3), file, &set).expect("set");
     let promises = pool.transactions.records.lock().take().expect("promises");

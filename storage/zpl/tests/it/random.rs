@@ -1,12 +1,13 @@
 //! Random operations, each done to a file system and to its model; then both are compared, as the
 //! file system is in memory and as it is read anew from what was synced.
 
+use posix::{
+    FileFlags, FileType, FlagChange, NewInode, RenameMode, RenameRequest, SetAttributes,
+    WriteOffset, XattrMode,
+};
 use proptest::prelude::*;
 use units::ObjectId;
-use zpl::{
-    Error, FileType, Fs, NewInode, RenameMode, RenameRequest, SetAttributes, WriteOffset,
-    WriteSettings, XattrMode,
-};
+use zpl::{Error, Fs, WriteSettings};
 
 use crate::model::{Model, ModelError, ModelFile, Outcome};
 use crate::test_fs::{TestFs, credentials};
@@ -157,7 +158,7 @@ impl TestedFs {
             let project = u64::from(n[2] % 3);
             (set.project_id, file.project_id, file.inherits_project) =
                 (Some(project), project, true);
-            set.flags = Some((ondisk::znode::flag::PROJINHERIT, u64::MAX));
+            set.flags = Some(FlagChange::set(FileFlags::PROJECT_INHERIT));
         } else {
             let uid = u32::from(n[2]);
             set.uid = Some(uid);

@@ -7,14 +7,14 @@ use dmu::Objset;
 use dmu::memory::{MemoryStore, empty_objset};
 use ondisk::objset::Kind;
 use ondisk::zil::{Body, Record, Write};
-use ondisk::znode::Time;
 use ondisk::{Blkptr, Order};
 use parking_lot::Mutex;
+use posix::{ChangeContext, Credentials, Time};
 use txg::{Tx, TxgLimits, Txgs};
 use units::Txg;
 use zpl::{
-    CaseSensitivity, Credentials, Error, Fs, FsCreateOptions, FsOptions, FsWriter, LogRecord,
-    SpaceNeed, Transactions, WriteSettings,
+    CaseSensitivity, Error, Fs, FsCreateOptions, FsOptions, FsWriter, LogRecord, SpaceNeed,
+    Transactions, WriteSettings,
 };
 
 /// Transactions from groups, promises kept as text.
@@ -73,8 +73,8 @@ pub(crate) fn time_at(seconds: i64) -> Time {
     Time { seconds, nanoseconds: 5 }
 }
 
-pub(crate) fn credentials(seconds: i64) -> Credentials {
-    Credentials { uid: 1000, gid: 100, now: time_at(seconds), has_cap_fsetid: false }
+pub(crate) fn credentials(seconds: i64) -> ChangeContext {
+    ChangeContext { credentials: Credentials::new(1000, 100), now: time_at(seconds) }
 }
 
 pub(crate) fn fs_options() -> FsCreateOptions {

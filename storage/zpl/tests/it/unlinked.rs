@@ -1,9 +1,10 @@
 //! Files that have no name any more, or none yet.
 
-use ondisk::acl::{PosixEntry, encode_posix};
+use ondisk::acl::encode_posix;
+use posix::{NewInode, XattrMode, acl::PosixAclEntry};
 use units::ObjectId;
 use zap::Zap;
-use zpl::{NewInode, WriteSettings, XattrMode};
+use zpl::WriteSettings;
 
 use crate::consistency;
 use crate::test_fs::{TestFs, credentials, time_at};
@@ -74,7 +75,7 @@ fn nothing_is_promised_in_the_directory_of_attributes_of_a_file_without_a_name()
     // what is made in this directory inherits an access list
     let none = u32::MAX;
     let list = [(1, 6, none), (2, 7, 1001), (4, 5, none), (16, 7, none), (32, 0, none)];
-    let list = list.map(|(tag, permissions, id)| PosixEntry { tag, permissions, id });
+    let list = list.map(|(tag, permissions, id)| PosixAclEntry { tag, permissions, id });
     let list = encode_posix(&list);
     set(top, b"system.posix_acl_default", Some(&list));
     let file = writer.create(&credentials(2), top, b"file", &NewInode::default()).expect("file").id;

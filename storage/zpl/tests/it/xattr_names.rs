@@ -3,9 +3,10 @@
 
 use std::sync::Arc;
 
-use ondisk::acl::{PosixEntry, encode_posix};
+use ondisk::acl::encode_posix;
+use posix::{NewInode, XattrMode, acl::PosixAclEntry};
 use units::ObjectId;
-use zpl::{Error, Fs, FsOptions, FsWriter, NewInode, Transactions, WriteSettings, XattrMode};
+use zpl::{Error, Fs, FsOptions, FsWriter, Transactions, WriteSettings};
 
 use crate::test_fs::{TestFs, credentials};
 
@@ -32,7 +33,7 @@ fn xattr_names(writer: &FsWriter, file: ObjectId) -> Vec<String> {
 fn posix_acl() -> Vec<u8> {
     let none = u32::MAX;
     let list = [(1, 6, none), (2, 7, 1001), (4, 5, none), (16, 7, none), (32, 0, none)];
-    let list = list.map(|(tag, permissions, id)| PosixEntry { tag, permissions, id });
+    let list = list.map(|(tag, permissions, id)| PosixAclEntry { tag, permissions, id });
     encode_posix(&list)
 }
 

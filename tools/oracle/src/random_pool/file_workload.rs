@@ -1,9 +1,10 @@
 //! Random work on the files of a file system. What is refused is left undone.
 
 use engine::files::{File, FileType, Reason, Time};
-use engine::pool::{
-    CloneRange, Credentials, NewInode, OpenFileSystem, RenameMode, RenameRequest, SetAttributes,
-    WriteOffset, XattrMode,
+use engine::pool::OpenFileSystem;
+use posix::{
+    Capability, ChangeContext, CloneRange, Credentials, FlagChange, NewInode, RenameMode,
+    RenameRequest, SetAttributes, SetTime, WriteOffset, XattrMode,
 };
 use sim::Random;
 use units::ObjectId;
@@ -118,7 +119,7 @@ impl<'a> FileWorkload<'a> {
                 );
                 SetAttributes {
                     project_id: Some(project),
-                    flags: Some(flags),
+                    flags: Some(FlagChange::from_linux(flags)),
                     ..SetAttributes::default()
                 }
             }),
@@ -147,8 +148,8 @@ impl<'a> FileWorkload<'a> {
                 ..SetAttributes::default()
             }),
             14 => self.set_attributes(&named, |chance| SetAttributes {
-                atime: Some(random_time(chance)),
-                mtime: Some(random_time(chance)),
+                atime: Some(SetTime::At(random_time(chance))),
+                mtime: Some(SetTime::At(random_time(chance))),
                 ..SetAttributes::default()
             }),
             15..=17 => self.set_xattrs(&named),
@@ -157,11 +158,12 @@ impl<'a> FileWorkload<'a> {
         }
     }
 
-    fn next_credentials(&mut self) -> Credentials {
+    fn next_credentials(&mut self) -> ChangeContext {
         let nanoseconds = u32::try_from(self.random.next_below(1_000_000_000)).unwrap_or(0);
         let now = Time { seconds: self.now, nanoseconds };
         let uid = random_element(self.random, &[0, 0, 1001]);
-        Credentials { uid, gid: 100, now, has_cap_fsetid: true }
+        let credentials = Credentials::new(uid, 100).with_capability(Capability::FileSetId);
+        ChangeContext { credentials, now }
     }
 
     fn random_location(&mut self) -> (ObjectId, Vec<u8>) {
@@ -268,8 +270,13 @@ impl<'a> FileWorkload<'a> {
         } else {
             self.random_location()
         };
-        let how =
-            RenameRequest { from_dir: named.dir, from: &named.name, to_dir, to: &to, mode: kind };
+        let how = RenameRequest {
+            from_dir: named.dir,
+            from_name: &named.name,
+            to_dir,
+            to_name: &to,
+            mode: kind,
+        };
         let caller = self.next_credentials();
         self.fs.rename(&caller, &how)?;
         if kind == RenameMode::Exchange {

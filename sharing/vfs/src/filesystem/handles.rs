@@ -1,0 +1,73 @@
+//! File handles of a file system: from inode numbers, which belong to this process, to what the pool stores, and back.
+
+use posix::Ino;
+
+use super::{HEAD, PoolFileSystem, to_ino};
+use crate::vnode::{DatasetIndex, Vnode};
+use crate::{Error, FileHandle, HandleKind, Result};
+
+impl PoolFileSystem {
+    /// The handle of a file. It stays valid as long as the file exists, over restarts and renames.
+    pub fn handle(&self, ino: Ino) -> Result<FileHandle> {
+        let pool_guid = self.0.pool.guid();
+        let head_guid = self.0.files().guid();
+        let (kind, objset_guid, object) = match Self::vnode(ino)? {
+            Vnode::File(HEAD, object) => (HandleKind::File, head_guid, object),
+            Vnode::File(place, object) => (HandleKind::File, self.0.snapshots.guid(place)?, object),
+            Vnode::ControlDir(_) => (HandleKind::ControlDir, head_guid, 0),
+            Vnode::SnapshotDir(_) => (HandleKind::SnapshotDir, head_guid, 0),
+            Vnode::VolumeDir(_) => (HandleKind::VolumeDir, head_guid, 0),
+            Vnode::Volume(place) => (HandleKind::Volume, self.0.volumes.guid(place)?, 0),
+            // a snapshot in a listing; its root has a handle once it was looked up
+            Vnode::Unopened(_) => return Err(Error::NotFound),
+        };
+        let generation = match kind {
+            HandleKind::File => self.attributes_or_unlinked(ino)?.generation,
+            _ => 0,
+        };
+        Ok(FileHandle { pool_guid, objset_guid, kind, object, generation })
+    }
+
+    /// The file of a handle.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Stale`]: the file was removed, or is not of this file system or its snapshots.
+    pub fn resolve_handle(&self, handle: &FileHandle) -> Result<Ino> {
+        let head_guid = self.0.files().guid();
+        let is_head = handle.objset_guid == head_guid;
+        if handle.pool_guid != self.0.pool.guid() {
+            return Err(Error::Stale);
+        }
+        match handle.kind {
+            HandleKind::File if is_head => self.resolve_object(HEAD, handle),
+            HandleKind::File => {
+                let all = self.list_snapshots()?;
+                let found = all.into_iter().find(|each| each.guid == handle.objset_guid);
+                let place = self.0.snapshots.index_of(found.ok_or(Error::Stale)?)?;
+                self.resolve_object(place, handle)
+            }
+            HandleKind::ControlDir if is_head => to_ino(Vnode::ControlDir(HEAD)),
+            HandleKind::SnapshotDir if is_head => to_ino(Vnode::SnapshotDir(HEAD)),
+            HandleKind::VolumeDir if is_head => to_ino(Vnode::VolumeDir(HEAD)),
+            HandleKind::Volume => {
+                let all = self.list_volumes()?;
+                let found = all.iter().find(|(_, guid)| *guid == handle.objset_guid);
+                to_ino(Vnode::Volume(self.0.volumes.index_of(found.ok_or(Error::Stale)?)?))
+            }
+            _ => Err(Error::Stale),
+        }
+    }
+
+    /// The file of an object, if it is still the file that the handle was made for.
+    fn resolve_object(&self, place: DatasetIndex, handle: &FileHandle) -> Result<Ino> {
+        let found = self.files(place)?.stat(handle.object).map_err(Error::from);
+        match found {
+            Ok(stat) if stat.generation == handle.generation => {
+                to_ino(Vnode::File(place, handle.object))
+            }
+            Ok(_) | Err(Error::NotFound) => Err(Error::Stale),
+            Err(why) => Err(why),
+        }
+    }
+}

@@ -1,0 +1,217 @@
+//! What the doors into one file system know of each other: changes, leases and open files.
+
+use std::collections::HashSet;
+use std::sync::{Arc, mpsc};
+use std::time::Instant;
+
+use posix::access::OpenMode;
+use posix::{
+    Credentials, FileType, Ino, NewInode, RenameMode, RenameRequest, SetAttributes, WriteOffset,
+    XattrMode,
+};
+use vfs::{
+    Access, ChangeKind, Context, DoorId, Error, FileSystem as _, LeaseEvent, LeaseRights,
+    PoolFileSystem, Stability, Subscription, Written, change_version,
+};
+
+use crate::pool::TestPool;
+
+const ONE: Context<'static> = Context::new(&Credentials::ROOT, DoorId::new(1));
+const OTHER: Context<'static> = Context::new(&Credentials::ROOT, DoorId::new(2));
+
+fn create(fs: &PoolFileSystem, context: &Context<'_>, name: &[u8]) -> Ino {
+    let new = NewInode { kind: FileType::File, mode: 0o644, ..NewInode::default() };
+    fs.create(context, fs.root_ino(), name, &new).expect("a new file").ino
+}
+
+fn write(fs: &PoolFileSystem, context: &Context<'_>, ino: Ino) -> vfs::Result<()> {
+    let file = fs.open(context, ino, OpenMode::READ_WRITE)?;
+    fs.write(context, &file, WriteOffset::End, b"more")
+}
+
+fn rename(fs: &PoolFileSystem, context: &Context<'_>, from: &[u8], to: &[u8], mode: RenameMode) {
+    let (from_dir, to_dir) = (fs.root_ino(), fs.root_ino());
+    let request = RenameRequest { from_dir, from_name: from, to_dir, to_name: to, mode };
+    fs.rename(context, &request).unwrap();
+}
+
+/// The changes that wait, without their versions; checks those of files that are there.
+fn taken(fs: &PoolFileSystem, subscription: &Subscription) -> Vec<(Ino, ChangeKind)> {
+    let batch = subscription.take_waiting();
+    assert!(!batch.is_overflow && batch.changes.iter().all(|change| change.door == ONE.door));
+    if let Some(last) = batch.changes.last()
+        && let Ok(found) = fs.attributes(&ONE, last.ino)
+    {
+        assert_eq!(last.version, change_version(found.ctime));
+    }
+    batch.changes.into_iter().map(|change| (change.ino, change.kind)).collect()
+}
+
+#[test]
+fn every_change_reaches_other_doors() {
+    let place = TestPool::create();
+    let fs = place.open("tank");
+    let (own, heard) = (
+        fs.changes().subscribe(ONE.door, 100, || {}),
+        fs.changes().subscribe(OTHER.door, 100, || {}),
+    );
+    let (root, entry) = (fs.root_ino(), |name: &[u8]| name.to_vec());
+    let file = create(&fs, &ONE, b"a");
+    assert_eq!(taken(&fs, &heard), [(root, ChangeKind::EntryAdded { name: entry(b"a") })]);
+    write(&fs, &ONE, file).unwrap();
+    assert_eq!(taken(&fs, &heard), [(file, ChangeKind::Data)]);
+    let set = SetAttributes { mode: Some(0o600), ..SetAttributes::default() };
+    fs.set_attributes(&ONE, file, &set).unwrap();
+    fs.set_xattr(&ONE, file, b"user.x", Some(b"v"), XattrMode::Any).unwrap();
+    assert_eq!(taken(&fs, &heard), [(file, ChangeKind::Attributes)]);
+    let set = SetAttributes { size: Some(2), ..SetAttributes::default() };
+    fs.set_attributes(&ONE, file, &set).unwrap();
+    assert_eq!(taken(&fs, &heard), [(file, ChangeKind::Data)]);
+    fs.link(&ONE, file, root, b"b").unwrap();
+    let links = (file, ChangeKind::Attributes);
+    let added = (root, ChangeKind::EntryAdded { name: entry(b"b") });
+    assert_eq!(taken(&fs, &heard), [added, links.clone()]);
+    rename(&fs, &ONE, b"a", b"c", RenameMode::Replace);
+    let (name, to_name, to_dir) = (entry(b"a"), entry(b"c"), root);
+    let moved = (root, ChangeKind::EntryRenamed { name, to_dir, to_name });
+    assert_eq!(taken(&fs, &heard), [moved, links.clone()]);
+    fs.unlink(&ONE, root, b"b").unwrap();
+    let removed = (root, ChangeKind::EntryRemoved { name: entry(b"b") });
+    assert_eq!(taken(&fs, &heard), [removed, links]);
+    assert!(own.take_waiting().changes.is_empty());
+    place.pool.export().unwrap();
+}
+
+#[test]
+fn versions_are_unique_over_a_reimport() {
+    let place = TestPool::create();
+    let fs = place.open("tank");
+    let file = create(&fs, &ONE, b"a");
+    let mut seen = HashSet::new();
+    let mut check = |fs: &PoolFileSystem| {
+        let version = change_version(fs.attributes(&ONE, file).unwrap().ctime);
+        assert!(seen.insert(version), "{version} was given before");
+        // it does not change by itself
+        assert_eq!(version, change_version(fs.attributes(&ONE, file).unwrap().ctime));
+        version
+    };
+    let mut last = check(&fs);
+    // the clock stands still
+    for _ in 0..100 {
+        write(&fs, &ONE, file).unwrap();
+        let now = check(&fs);
+        assert!(now > last);
+        last = now;
+    }
+    drop(fs);
+    let place = place.reimport();
+    let fs = place.open("tank");
+    let stored = change_version(fs.attributes(&ONE, file).unwrap().ctime);
+    assert_eq!(stored, last);
+    place.set_clock(1_700_000_001);
+    write(&fs, &ONE, file).unwrap();
+    assert!(check(&fs) > last);
+    place.pool.export().unwrap();
+}
+
+#[test]
+fn conflicting_requests_recall_leases() {
+    let place = TestPool::create();
+    let fs = place.open("tank");
+    let (sender, events) = mpsc::channel();
+    let callback: vfs::LeaseCallback = Arc::new(move |event| sender.send(event).unwrap());
+    let all = LeaseRights::READ.union(LeaseRights::WRITE).union(LeaseRights::HANDLE);
+    let past = Context { deadline: Some(Instant::now()), ..OTHER };
+    let file = create(&fs, &ONE, b"a");
+    let (dir, name) = (fs.root_ino(), b"a");
+    let set = SetAttributes { mode: Some(0o600), ..SetAttributes::default() };
+    let requests: [(LeaseRights, &dyn Fn(&Context<'_>) -> vfs::Result<()>); 5] = [
+        (LeaseRights::READ.union(LeaseRights::HANDLE), &|context| {
+            fs.open(context, file, OpenMode::READ).map(drop)
+        }),
+        (LeaseRights::HANDLE, &|context| write(&fs, context, file)),
+        (LeaseRights::HANDLE, &|context| fs.set_attributes(context, file, &set).map(drop)),
+        (LeaseRights::NONE, &|context| fs.link(context, file, dir, b"b").map(drop)),
+        (LeaseRights::NONE, &|context| fs.unlink(context, dir, name)),
+    ];
+    for (keep, request) in requests {
+        let lease = fs.grant_lease(&ONE, file, all, Arc::clone(&callback)).expect("a lease");
+        // the holder itself recalls nothing
+        write(&fs, &ONE, file).unwrap();
+        assert!(events.try_recv().is_err());
+        let pending = request(&past);
+        assert!(matches!(pending, Err(Error::RecallPending(_))), "{pending:?}");
+        let event = LeaseEvent::Recall { ino: file, lease, keep };
+        assert_eq!(events.try_recv(), Ok(event));
+        fs.leases().downgrade(file, lease, keep);
+        request(&OTHER).unwrap();
+        assert_eq!(fs.leases().rights(file, lease), keep);
+        fs.leases().release(file, lease);
+    }
+    place.pool.export().unwrap();
+}
+
+#[test]
+fn leases_depend_on_open_files() {
+    let place = TestPool::create();
+    let fs = place.open("tank");
+    let file = create(&fs, &ONE, b"a");
+    let grant = |rights| {
+        let lease = fs.grant_lease(&ONE, file, rights, Arc::new(|_| {}));
+        lease.inspect(|lease| fs.leases().release(file, *lease)).is_some()
+    };
+    let reader = fs.open(&OTHER, file, OpenMode::READ).unwrap();
+    assert!(grant(LeaseRights::READ) && !grant(LeaseRights::WRITE));
+    let writer = fs.open(&OTHER, file, OpenMode::READ_WRITE).unwrap();
+    assert!(!grant(LeaseRights::READ));
+    drop((reader, writer));
+    assert!(grant(LeaseRights::READ) && grant(LeaseRights::WRITE));
+    place.pool.export().unwrap();
+}
+
+#[test]
+fn denied_opens_fail_at_every_door() {
+    let place = TestPool::create();
+    let fs = place.open("tank");
+    let file = create(&fs, &ONE, b"a");
+    let denying = Context { deny: Access::WRITE, ..ONE };
+    let open = fs.open(&denying, file, OpenMode::READ).unwrap();
+    let refused = fs.open(&OTHER, file, OpenMode::READ_WRITE).map(drop);
+    assert!(matches!(refused, Err(Error::ShareConflict(_))), "{refused:?}");
+    let reader = fs.open(&OTHER, file, OpenMode::READ).unwrap();
+    drop(open);
+    let writer = fs.open(&OTHER, file, OpenMode::READ_WRITE).unwrap();
+    assert!(fs.open(&denying, file, OpenMode::READ).is_err());
+    drop((reader, writer));
+    assert!(fs.open(&denying, file, OpenMode::READ).is_ok());
+    place.pool.export().unwrap();
+}
+
+#[test]
+fn stable_writes_survive_and_verifiers_change() {
+    let place = TestPool::create();
+    let fs = place.open("tank");
+    let ino = create(&fs, &ONE, b"a");
+    let file = fs.open(&ONE, ino, OpenMode::READ_WRITE).unwrap();
+    let write = |wanted| fs.write_with(&ONE, &file, WriteOffset::End, b"12345", wanted).unwrap();
+    let (count, unstable) = (5, Stability::Unstable);
+    assert_eq!(write(unstable), Written { count, stability: unstable });
+    let stability = Stability::Stable;
+    assert_eq!(write(stability), Written { count, stability });
+    place.pool.set_property("tank", "sync", "always").unwrap();
+    assert_eq!(write(unstable), Written { count, stability });
+    let verifier = fs.boot_verifier();
+    assert_eq!(fs.boot_verifier(), verifier);
+    drop(file);
+    drop(fs);
+    let place = place.reimport();
+    let fs = place.open("tank");
+    assert_ne!(fs.boot_verifier(), verifier);
+    assert_eq!(fs.attributes(&ONE, ino).unwrap().size, 15);
+    let verifier = fs.boot_verifier();
+    place.pool.create_snapshots(&["tank@now".to_owned()]).unwrap();
+    place.pool.rollback_dataset("tank").unwrap();
+    assert!(fs.reopen_after_rollback().unwrap());
+    assert_ne!(fs.boot_verifier(), verifier);
+    place.pool.export().unwrap();
+}

@@ -1,0 +1,96 @@
+//! Whether a caller may set attributes, and which set-ID bits survive it.
+
+use super::{Check, Denied, Target, TargetAcl, check};
+use crate::acl::nfs4::mask;
+use crate::{Capability, Credentials, FileFlags, FlagChange, SetAttributes, SetTime, mode};
+
+/// Whether a caller may set attributes of a file. Returns the attributes to set: a caller outside the
+/// file's group cannot set its set-group-ID bit.
+///
+/// # Errors
+///
+/// [`Denied::NotPermitted`] for what only the owner or a privileged caller may do; [`Denied::Access`] for
+/// a size, and for the current time, without write permission.
+pub fn check_set_attributes(
+    credentials: &Credentials,
+    target: &Target,
+    set: &SetAttributes,
+) -> Result<SetAttributes, Denied> {
+    check_owner(credentials, target, set)?;
+    if set.mode.is_some() && !may_change(credentials, target, mask::WRITE_ACL) {
+        return Err(Denied::NotPermitted);
+    }
+    check_times(credentials, target, set)?;
+    if let Some(change) = set.flags {
+        check_flags(credentials, target, change)?;
+    }
+    let owned = set.crtime.is_some() || set.project_id.is_some();
+    if owned && !may_change(credentials, target, mask::WRITE_ATTRIBUTES) {
+        return Err(Denied::NotPermitted);
+    }
+    if set.size.is_some() {
+        if target.flags.contains(FileFlags::APPEND_ONLY) {
+            return Err(Denied::NotPermitted);
+        }
+        check(credentials, target, mask::WRITE_DATA)?;
+    }
+    let gid = set.gid.unwrap_or(target.gid);
+    let keeps_setgid = credentials.is_in_group(gid) || credentials.has(Capability::FileSetId);
+    let clear = if keeps_setgid { 0 } else { mode::SET_GID };
+    Ok(SetAttributes { mode: set.mode.map(|mode| mode & !clear), ..*set })
+}
+
+/// Whether the caller owns the file, or an NFSv4 ACL gives the caller the permission `by_acl`.
+fn may_change(credentials: &Credentials, target: &Target, by_acl: u32) -> bool {
+    target.is_owned_by(credentials)
+        || matches!(target.acl, TargetAcl::Nfs4(_)) && check(credentials, target, by_acl).is_ok()
+}
+
+/// A new owner takes a capability. The owner may give the file to a group of which the owner is a
+/// member. Who has `WRITE_OWNER` by an NFSv4 ACL may take the file.
+fn check_owner(credentials: &Credentials, target: &Target, set: &SetAttributes) -> Check {
+    if credentials.has(Capability::Chown) {
+        return Ok(());
+    }
+    let is_taker = matches!(target.acl, TargetAcl::Nfs4(_))
+        && check(credentials, target, mask::WRITE_OWNER).is_ok();
+    let is_owner = credentials.uid == target.uid;
+    let uid_ok = set
+        .uid
+        .is_none_or(|uid| is_owner && uid == target.uid || is_taker && uid == credentials.uid);
+    let gid_ok = set.gid.is_none_or(|gid| {
+        let may_name = gid == target.gid || credentials.is_in_group(gid);
+        (is_owner || is_taker) && may_name
+    });
+    if uid_ok && gid_ok { Ok(()) } else { Err(Denied::NotPermitted) }
+}
+
+/// The owner may set any time; whoever may write may set the current one.
+fn check_times(credentials: &Credentials, target: &Target, set: &SetAttributes) -> Check {
+    let times = [set.atime, set.mtime];
+    if times == [None, None] || may_change(credentials, target, mask::WRITE_ATTRIBUTES) {
+        return Ok(());
+    }
+    // a truncation sets the modification time with the size, whose permission counts
+    if set.size.is_some() && set.atime.is_none() && set.mtime == Some(SetTime::Now) {
+        return Ok(());
+    }
+    let are_now = times == [Some(SetTime::Now); 2];
+    if !are_now {
+        return Err(Denied::NotPermitted);
+    }
+    check(credentials, target, mask::WRITE_DATA)
+}
+
+fn check_flags(credentials: &Credentials, target: &Target, change: FlagChange) -> Check {
+    let guarded = FileFlags::IMMUTABLE.union(FileFlags::APPEND_ONLY).union(FileFlags::NO_UNLINK);
+    let flipped = change.apply(target.flags).bits() ^ target.flags.bits();
+    if flipped & guarded.bits() != 0 && !credentials.has(Capability::Immutable) {
+        return Err(Denied::NotPermitted);
+    }
+    if may_change(credentials, target, mask::WRITE_ATTRIBUTES) {
+        Ok(())
+    } else {
+        Err(Denied::NotPermitted)
+    }
+}
