@@ -19,8 +19,11 @@ const DIRTY_LIMITS: (u64, u64) = (16 << 20, 4 << 30);
 /// This machine, of whose memory so many bytes may be used.
 pub(crate) fn host_environment(memory: Option<u64>) -> Result<Environment> {
     // the system is asked once for all: afterwards it always answers
-    fill_random(&mut [0; 8])
-        .map_err(|why| Error::usage_error(format!("the system has no chance: {why}")))?;
+    fill_random(&mut [0; 8]).map_err(|why| {
+        Error::usage_error(format!(
+            "no random numbers are available from the operating system: {why}"
+        ))
+    })?;
     let (least, most) = DIRTY_LIMITS;
     let memory = memory.unwrap_or_else(|| available_memory() / DEFAULT_MEMORY_DIVISOR);
     let cache = usize::try_from(memory / CACHE_DIVISOR).unwrap_or(usize::MAX);

@@ -1,13 +1,13 @@
 //! Which pools the daemon has, so that it finds them when it starts again.
 
-use std::fs::{self, File};
-use std::io::{ErrorKind, Write};
+use std::fs;
+use std::io::ErrorKind;
 use std::path::PathBuf;
 
 use engine::pool::Rewind;
 use serde::{Deserialize, Serialize};
 
-use crate::{Error, Result, StateDir};
+use crate::{Error, Result, StateDir, state_file};
 
 /// A pool that is to be taken over again.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -49,19 +49,13 @@ pub(crate) fn load(place: &StateDir) -> Result<Vec<SavedPool>> {
     Ok(content.pools)
 }
 
-/// Remembers these. Whenever the power fails, the file has what it had before or this.
-pub(crate) fn save(place: &StateDir, pools: Vec<SavedPool>) -> Result<()> {
-    let path = place.pool_cache();
-    let failed = |why: std::io::Error| Error::file_error(&path, &why);
+/// Writes the list. After a power cut the file has its old content or the new.
+pub(crate) fn save(state_dir: &StateDir, pools: Vec<SavedPool>) -> Result<()> {
+    let path = state_dir.pool_cache();
     let mut bytes = serde_json::to_vec_pretty(&PoolCache { pools })
-        .map_err(|why| Error::File { path: path.display().to_string(), why: why.to_string() })?;
+        .map_err(|why| Error::file_error(&path, &why.into()))?;
     bytes.push(b'\n');
-    let new = path.with_extension("new");
-    let mut file = File::create(&new).map_err(failed)?;
-    file.write_all(&bytes).and_then(|()| file.sync_all()).map_err(failed)?;
-    fs::rename(&new, &path).map_err(failed)?;
-    let folder = path.parent().map_or(Ok(()), |folder| File::open(folder)?.sync_all());
-    folder.map_err(failed)
+    state_file::replace(&path, &bytes)
 }
 
 #[cfg(test)]

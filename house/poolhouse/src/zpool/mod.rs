@@ -12,7 +12,7 @@ mod scan;
 mod status;
 mod vdevs;
 
-use ::daemon::{PoolReport, Request};
+use api::{ClearPool, DestroyPool, ExportPool, ListPools, PoolReport, SyncPools};
 
 use crate::daemon::DaemonArgs;
 use crate::outcome::{CommandResult, Failure, run_for_each};
@@ -147,7 +147,7 @@ impl Zpool {
             Command::Export(args) => export_pools(args, asking),
             Command::Destroy(args) => {
                 let (name, force) = (args.pool.clone(), args.force);
-                asking.execute(&Request::DestroyPool { name, force })
+                asking.execute(&DestroyPool { name, force })
             }
             Command::List(args) => list::run(args, asking),
             Command::Status(args) => status::run(args, asking),
@@ -160,14 +160,12 @@ impl Zpool {
             Command::Detach(args) => args.run(asking),
             Command::Scrub(args) => args.run(asking),
             Command::Clear(args) => {
-                let (name, drive) =
+                let (name, device) =
                     (args.pool.clone(), args.drive.as_deref().map(vdevs::resolve_drive));
-                asking.execute(&Request::ClearPool { name, drive })
+                asking.execute(&ClearPool { name, device })
             }
             Command::History(args) => history::run(args, asking),
-            Command::Sync(args) => {
-                asking.execute(&Request::SyncPools { names: args.pools.clone() })
-            }
+            Command::Sync(args) => asking.execute(&SyncPools { names: args.pools.clone() }),
         }
     }
 }
@@ -179,10 +177,10 @@ fn export_pools(args: &ExportArgs, asking: &DaemonArgs) -> CommandResult {
     } else {
         args.pools.clone()
     };
-    run_for_each(names, |name| asking.execute(&Request::ExportPool { name, force: args.force }))
+    run_for_each(names, |name| asking.execute(&ExportPool { name, force: args.force }))
 }
 
 /// How pools are; none named: all.
 fn query_reports(asking: &DaemonArgs, names: &[String]) -> Result<Vec<PoolReport>, Failure> {
-    asking.request(&Request::Pools { names: names.to_vec() })
+    asking.request(&ListPools { names: names.to_vec() })
 }

@@ -21,5 +21,6 @@ mod rewind;
 mod status;
 mod syncing;
 mod test_nas;
+mod users;
 mod write_protected;
 mod zfs_syntax;

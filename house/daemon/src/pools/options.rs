@@ -1,27 +1,40 @@
-//! How a file system is mounted: as its properties say, and as somebody wishes this once.
+//! Mount options of a file system: from its properties, and from a command for one time.
 
+use api::MountOverrides;
 use engine::dataset::Dataset;
 use fuse::MountOptions;
 
-use crate::{Error, MountOverrides, Result};
+use crate::{Error, Result};
 
-/// What is mounted is to be mounted otherwise.
+/// The option of mount(8) that changes the options of a mounted file system.
 const REMOUNT: &str = "remount";
 
-impl MountOverrides {
-    /// Whether it is about what is mounted already.
-    pub(super) fn is_remount(&self) -> bool {
+/// What mounts do with options that hold for one time.
+pub(super) trait Overrides: Sized {
+    /// Whether they change a mounted file system.
+    fn is_remount(&self) -> bool;
+
+    /// These options, and `other` after them.
+    fn merged_with(&self, other: &Self) -> Self;
+
+    /// Refuses unknown options.
+    fn validate(&self) -> Result<()>;
+
+    /// The options that are left when properties change: from then on the properties count.
+    fn without_changed(&self, is_changed: impl Fn(&str) -> bool) -> Self;
+}
+
+impl Overrides for MountOverrides {
+    fn is_remount(&self) -> bool {
         self.options.iter().any(|word| word == REMOUNT)
     }
 
-    /// The same, and what is wished besides.
-    pub(super) fn merged_with(&self, other: &Self) -> Self {
+    fn merged_with(&self, other: &Self) -> Self {
         let more = other.options.iter().filter(|word| *word != REMOUNT);
         Self { options: self.options.iter().chain(more).cloned().collect(), ..*self }
     }
 
-    /// Refuses words that nobody knows.
-    pub(super) fn validate(&self) -> Result<()> {
+    fn validate(&self) -> Result<()> {
         let mut unknown = MountOptions::default();
         let mut words = self.options.iter().filter(|word| *word != REMOUNT);
         match words.find(|word| !apply_option(word, &mut unknown)) {
@@ -33,8 +46,7 @@ impl MountOverrides {
         }
     }
 
-    /// What is left of it when properties are changed: these count then.
-    pub(super) fn without_changed(&self, is_changed: impl Fn(&str) -> bool) -> Self {
+    fn without_changed(&self, is_changed: impl Fn(&str) -> bool) -> Self {
         let stays = |word: &&String| {
             option_property(word).is_none_or(|(property, _)| !is_changed(property))
         };
@@ -74,7 +86,7 @@ pub(super) fn mount_options(dataset: &Dataset, wish: &MountOverrides) -> MountOp
         without_syncfs: false,
     };
     for word in &wish.options {
-        // all were looked at before
+        // `validate` refused unknown options
         let _ = apply_option(word, &mut options);
     }
     options

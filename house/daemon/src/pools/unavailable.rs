@@ -1,25 +1,21 @@
-//! Pools that the daemon had when it ended: taken over again when it starts, or when their drives
-//! are there, which some machines find late. Drives that a pool lacks are taken back likewise.
+//! Pools that were imported when the daemon ended: imported again when it starts, or when their devices
+//! appear, which some machines find late. Missing devices of a pool are reopened likewise.
 
 use std::collections::{BTreeSet, HashMap};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::{Duration, SystemTime};
+use std::time::SystemTime;
 
+use api::{Event, PoolReport};
 use engine::pool::{ImportOptions, Pool, PoolStatus};
 use engine::summary::VdevState;
 
-use super::mounts::mount_all_pools;
-use super::{Daemon, ManagedPool, empty_response};
+use super::{ManagedPool, Pools};
+use crate::events::ChangeOptions;
 use crate::pool_cache::{self, SavedPool};
-use crate::{Error, MountOverrides, PoolReport, Response, Result};
-
-/// So often it is looked whether drives have come.
-const RETRY_INTERVAL: Duration = Duration::from_secs(2);
-/// So often it is looked whether the daemon is to end.
-const POLL_INTERVAL: Duration = Duration::from_millis(100);
+use crate::{Error, Result};
 
 /// A pool that cannot be taken over now. It stays remembered until it is imported or exported.
 #[derive(Clone, Debug)]
@@ -32,7 +28,7 @@ pub(super) struct UnavailablePool {
 }
 
 /// What is at paths, and in which folders something came or went when.
-type DeviceFingerprint = Vec<Option<(u64, u64, u64, SystemTime)>>;
+pub(super) type DeviceFingerprint = Vec<Option<(u64, u64, u64, SystemTime)>>;
 
 impl UnavailablePool {
     pub(super) fn new(saved: SavedPool, why: &engine::Error) -> Self {
@@ -41,8 +37,8 @@ impl UnavailablePool {
     }
 }
 
-impl Daemon {
-    /// Takes over again what it had; what cannot be had yet is tried again now and then.
+impl Pools {
+    /// Imports the saved pools again, and starts the thread that retries those that cannot be imported.
     pub(crate) fn reimport_pools(self: &Arc<Self>) -> Result<()> {
         let mut taken = Vec::new();
         for pool in pool_cache::load(&self.state_dir)? {
@@ -55,17 +51,17 @@ impl Daemon {
                 }
             }
         }
-        self.mount_reimported(&taken);
-        let house = Arc::clone(self);
-        let thread = std::thread::Builder::new().name("late pools".to_owned());
-        match thread.spawn(move || house.run_reimports()) {
-            Ok(thread) => *self.reimport_thread.lock() = Some(thread),
-            Err(why) => self.log.write_line(&format!("pools that come late are not seen: {why}")),
+        self.follow_reimported(&taken);
+        let pools = Arc::clone(self);
+        let thread = std::thread::Builder::new().name("pool watch".to_owned());
+        match thread.spawn(move || pools.watch()) {
+            Ok(thread) => *self.watch_thread.lock() = Some(thread),
+            Err(why) => self.log.write_line(&format!("nothing watches the pools: {why}")),
         }
         Ok(())
     }
 
-    /// What is in it is not mounted yet.
+    /// Imports a saved pool. Nothing of it is mounted yet.
     fn reimport_pool(self: &Arc<Self>, pool: &SavedPool) -> engine::Result<Arc<ManagedPool>> {
         if self.has_pool(&pool.name) {
             return Err(engine::Error::NameTaken { pool: pool.name.clone() });
@@ -78,28 +74,18 @@ impl Daemon {
         Ok(taken)
     }
 
-    fn mount_reimported(&self, pools: &[Arc<ManagedPool>]) {
-        for warning in mount_all_pools(pools, &MountOverrides::default()) {
+    /// Has the services follow pools that are imported again: their file systems are mounted.
+    fn follow_reimported(&self, pools: &[Arc<ManagedPool>]) {
+        let imported =
+            |pool: &Arc<ManagedPool>| Event::PoolImported { pool: pool.handle.name().to_owned() };
+        let events: Vec<_> = pools.iter().map(imported).collect();
+        for warning in self.events.publish(&events, &ChangeOptions::default()) {
             self.log.write_line(&warning);
         }
     }
 
-    /// Until the daemon ends.
-    fn run_reimports(self: &Arc<Self>) {
-        let mut waited = Duration::ZERO;
-        let mut seen = HashMap::new();
-        while !self.shutting_down.load(Ordering::Acquire) {
-            std::thread::sleep(POLL_INTERVAL);
-            waited += POLL_INTERVAL;
-            if waited >= RETRY_INTERVAL {
-                waited = Duration::ZERO;
-                self.retry_unavailable();
-                self.reopen_drives(&mut seen);
-            }
-        }
-    }
-
-    fn retry_unavailable(self: &Arc<Self>) {
+    /// Imports unavailable pools whose devices changed since the last try.
+    pub(super) fn retry_unavailable(self: &Arc<Self>) {
         let waiting = self.unavailable.lock().clone();
         for UnavailablePool { saved: pool, reason: why, fingerprint: seen } in waiting {
             // drives that are somebody else's are not touched again and again
@@ -107,7 +93,7 @@ impl Daemon {
             if now == seen {
                 continue;
             }
-            let _moving = self.import_lock.lock();
+            let _importing = self.import_lock.lock();
             let still = self.unavailable.lock().iter().any(|other| other.saved.guid == pool.guid);
             if !still || self.shutting_down.load(Ordering::Acquire) {
                 continue;
@@ -116,7 +102,7 @@ impl Daemon {
             let still = match self.reimport_pool(&pool) {
                 Ok(taken) => {
                     self.unavailable.lock().retain(|other| other.saved.guid != guid);
-                    self.mount_reimported(&[taken]);
+                    self.follow_reimported(&[taken]);
                     continue;
                 }
                 Err(still) => still,
@@ -133,9 +119,8 @@ impl Daemon {
         }
     }
 
-    /// Has pools use drives that were missing, or went away, and are there now. `seen`: what was there
-    /// before.
-    fn reopen_drives(&self, seen: &mut HashMap<u64, DeviceFingerprint>) {
+    /// Reopens devices of pools that were missing and are there now. `seen`: the devices at the last look.
+    pub(super) fn reopen_drives(&self, seen: &mut HashMap<u64, DeviceFingerprint>) {
         let pools: Vec<_> = self.pools.lock().values().cloned().collect();
         for pool in pools {
             let now = fingerprint_devices(&pool.handle.unavailable_drives());
@@ -143,7 +128,7 @@ impl Daemon {
             if now.is_empty() || before == Some(now) || pool.handle.is_suspended() {
                 continue;
             }
-            let _moving = self.import_lock.lock();
+            let _importing = self.import_lock.lock();
             let _changing = pool.dataset_lock.lock();
             let taken = pool.handle.reopen_drives();
             for drive in &taken {
@@ -210,23 +195,22 @@ impl Daemon {
     }
 
     /// Waits no more for a pool; none if it is not waited for, or another of that name is here.
-    pub(super) fn forget_unavailable(&self, name: &str) -> Option<Result<Response>> {
+    pub(super) fn forget_unavailable(&self, name: &str) -> Option<Result<()>> {
         let is_awaited = || {
             !self.has_pool(name) && self.unavailable.lock().iter().any(|one| one.saved.name == name)
         };
         if !is_awaited() {
             return None;
         }
-        let _moving = match self.lock_imports() {
-            Ok(moving) => moving,
+        let _importing = match self.lock_imports() {
+            Ok(importing) => importing,
             Err(why) => return Some(Err(why)),
         };
         // it may just have been taken over
         is_awaited().then(|| {
             self.unavailable.lock().retain(|one| one.saved.name != name);
             self.log.write_line(&format!("pool '{name}' is not waited for any more"));
-            self.save_pools()?;
-            empty_response(())
+            self.save_pools()
         })
     }
 }

@@ -1,50 +1,56 @@
-//! Pools: made, found, taken over, given up, destroyed.
+//! Pools: created, found, imported, exported, destroyed, cleared.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use api::{
+    CreatePool, Event, ImportPools, ImportResult, ImportablePool, JobProgress, Mounting, PoolReport,
+};
 use engine::EncryptionRoot;
 use engine::inspect::Facts;
 use engine::pool::{
-    CreateOptions, ImportOptions, NewPool, Pool, PoolProperty, Rewind, RewindProbe,
+    CreateOptions, ImportOptions, NewPool, Pool, PoolProperty, Rewind, RewindProbe, RewindProgress,
 };
 use engine::summary::{PoolSummary, Vdev, VdevState};
+use parking_lot::Mutex;
 
-use super::Daemon;
-use super::mounts::{UnmountOptions, join_altroot, mount_all_pools};
+use super::mounts::{UnmountOptions, join_altroot};
+use super::options::Overrides;
 use super::unavailable::UnavailablePool;
+use super::{ManagedPool, Pools};
+use crate::auth::Caller;
+use crate::events::ChangeOptions;
+use crate::jobs::JobControl;
 use crate::pool_cache::SavedPool;
-use crate::{
-    CreatePool, Error, ImportPool, ImportResult, ImportablePool, Mounting, PoolReport, Result,
-};
+use crate::{Error, Result};
 
-impl Daemon {
+impl Pools {
     /// The pools of these names; none: all.
-    fn select_pools(&self, names: &[String]) -> Result<Vec<Arc<super::ManagedPool>>> {
+    fn select_pools(&self, names: &[String]) -> Result<Vec<Arc<ManagedPool>>> {
         if names.is_empty() {
             return Ok(self.pools.lock().values().cloned().collect());
         }
         names.iter().map(|name| self.pool(name)).collect()
     }
 
-    pub(super) fn pool_properties(
+    pub(crate) fn pool_properties(
         &self,
         names: &[String],
     ) -> Result<Vec<(String, Vec<PoolProperty>)>> {
-        let all = |pool: Arc<super::ManagedPool>| {
+        let all = |pool: Arc<ManagedPool>| {
             Ok((pool.handle.name().to_owned(), pool.handle.pool_properties()?))
         };
         self.select_pools(names)?.into_iter().map(all).collect()
     }
 
-    pub(super) fn set_pool_property(&self, name: &str, property: &str, value: &str) -> Result<()> {
+    pub(crate) fn set_pool_property(&self, name: &str, property: &str, value: &str) -> Result<()> {
         let pool = self.pool(name)?;
         let _changing = pool.dataset_lock.lock();
         Ok(pool.handle.set_pool_property(property, value)?)
     }
 
-    pub(super) fn pool_reports(&self, names: &[String]) -> Result<Vec<PoolReport>> {
-        let report = |pool: Arc<super::ManagedPool>| PoolReport {
+    pub(crate) fn pool_reports(&self, names: &[String]) -> Result<Vec<PoolReport>> {
+        let report = |pool: Arc<ManagedPool>| PoolReport {
             status: pool.handle.status(),
             altroot: pool.altroot.clone(),
         };
@@ -61,14 +67,14 @@ impl Daemon {
         Ok(all)
     }
 
-    pub(super) fn create_pool(self: &Arc<Self>, new: &CreatePool) -> Result<Mounting> {
-        let _moving = self.lock_imports()?;
+    pub(crate) fn create_pool(self: &Arc<Self>, new: &CreatePool) -> Result<Mounting> {
+        let _importing = self.lock_imports()?;
         engine::pool::check_pool_name(&new.name)?;
-        let name = new.temporary_name.as_ref().unwrap_or(&new.name);
+        let name = new.current_name();
         self.check_name_unused(name)?;
-        let vdevs = new.vdevs.iter().map(super::drives::to_new_vdev);
+        let vdevs = new.vdevs.iter().map(super::devices::to_new_vdev);
         let below = NewPool {
-            name: name.clone(),
+            name: name.to_owned(),
             vdevs: vdevs.collect(),
             ashift: new.ashift,
             properties: new.filesystem_properties.clone(),
@@ -79,14 +85,15 @@ impl Daemon {
         let secret = new.secret.as_ref().map(|secret| secret.0.as_slice());
         let held = engine::pool::create_encrypted(&below, wishes, secret, &self.environment);
         let held = held.map_err(|why| self.in_use_error(why))?;
-        if name != &new.name {
+        if name != new.name {
             held.rename_on_export(&new.name)?;
         }
         self.log.write_line(&format!("pool '{name}' is made"));
         let pool = self.add_pool(held, new.altroot.clone());
         self.save_pools()?;
         pool.chown_root(name)?;
-        Ok(Mounting { failed: pool.mount_subtree(name) })
+        let events = [Event::PoolCreated { pool: name.to_owned() }];
+        Ok(Mounting { failed: self.events.publish(&events, &ChangeOptions::default()) })
     }
 
     /// The pool that has a drive.
@@ -102,7 +109,7 @@ impl Daemon {
     }
 
     /// Says of a drive that is in use in which pool it is, if that is one of ours.
-    pub(super) fn in_use_error(&self, why: engine::Error) -> Error {
+    pub(crate) fn in_use_error(&self, why: engine::Error) -> Error {
         if let engine::Error::InUse { path } | engine::Error::DeviceInPool { path, .. } = &why
             && let Some(pool) = self.pool_of_device(path)
         {
@@ -146,12 +153,12 @@ impl Daemon {
     }
 
     /// The names of the pools that are here, with their guids.
-    pub(super) fn imported_names(&self) -> Vec<(String, u64)> {
+    pub(crate) fn imported_names(&self) -> Vec<(String, u64)> {
         let pools = self.pools.lock();
         pools.values().map(|pool| (pool.handle.name().to_owned(), pool.handle.guid())).collect()
     }
 
-    pub(super) fn find_importable(
+    pub(crate) fn find_importable(
         &self,
         paths: &[PathBuf],
         destroyed: bool,
@@ -165,7 +172,7 @@ impl Daemon {
     }
 
     /// The encryption roots of the pools that could be imported.
-    pub(super) fn list_encryption_roots(
+    pub(crate) fn list_encryption_roots(
         &self,
         paths: &[PathBuf],
         name: Option<&str>,
@@ -183,35 +190,76 @@ impl Daemon {
         Ok(all)
     }
 
-    pub(super) fn pool_histories(&self, names: &[String], internal: bool) -> Result<Vec<Facts>> {
-        let of = |pool: Arc<super::ManagedPool>| Ok(pool.handle.history(internal)?);
+    pub(crate) fn pool_histories(&self, names: &[String], internal: bool) -> Result<Vec<Facts>> {
+        let of = |pool: Arc<ManagedPool>| Ok(pool.handle.history(internal)?);
         self.select_pools(names)?.into_iter().map(of).collect()
     }
 
-    /// Gives what came of it, and what the user should know of intent logs.
-    pub(super) fn import_pools(
+    /// Imports pools. Returns warnings about their intent logs, too.
+    pub(crate) fn import_pools(
         self: &Arc<Self>,
-        import: &ImportPool,
+        import: &ImportPools,
+        caller: &Caller,
     ) -> Result<(ImportResult, Vec<String>)> {
-        let _moving = self.lock_imports()?;
+        let _importing = self.lock_imports()?;
         import.overrides.validate()?;
         CreateOptions::parse(&import.pool_properties, true)?;
         let mut done = ImportResult::default();
         match &import.name {
-            Some(wanted) => self.import_pool(wanted, import, &mut done)?,
+            Some(wanted) => self.import_named(wanted, import, &mut done, caller)?,
             None => self.import_all(import, &mut done),
         }
         let pools = done.imported.iter().map(|name| self.pool(name)).collect::<Result<Vec<_>>>()?;
         let warnings = self.log_import_events(&pools);
-        if !import.no_mount {
-            done.not_mounted = mount_all_pools(&pools, &import.overrides);
-        }
+        let imported = |pool: &String| Event::PoolImported { pool: pool.clone() };
+        let events: Vec<_> = done.imported.iter().map(imported).collect();
+        let (keep_mounts, overrides) = (import.no_mount, import.overrides.clone());
+        let options = ChangeOptions { force: false, keep_mounts, overrides };
+        done.not_mounted = self.events.publish(&events, &options);
         Ok((done, warnings))
+    }
+
+    /// Imports a pool. An import that reads all metadata to rewind the pool is a job.
+    fn import_named(
+        self: &Arc<Self>,
+        wanted: &str,
+        import: &ImportPools,
+        done: &mut ImportResult,
+        caller: &Caller,
+    ) -> Result<()> {
+        let probe = Arc::<RewindProbe>::default();
+        *self.rewind_probe.lock() = Arc::clone(&probe);
+        let reads_all = matches!(import.rewind, Rewind::Recent | Rewind::Extreme | Rewind::Txg(_));
+        let control = Arc::new(ProbeControl { probe: Arc::clone(&probe), ..Default::default() });
+        let job = reads_all.then(|| {
+            let control = Arc::clone(&control);
+            self.jobs.start("rewind", wanted, caller.peer.uid, control)
+        });
+        let imported = self.import_pool(wanted, import, done, &probe);
+        match (job, &imported) {
+            (None, _) => (),
+            (Some(job), Ok(())) => job.finish(),
+            (Some(job), Err(Error::Engine(why @ engine::Error::RewindInterrupted { .. }))) => {
+                job.cancelled(why.to_string());
+            }
+            (Some(job), Err(why)) => job.fail(why.to_string()),
+        }
+        imported
+    }
+
+    /// How far the rewind probe of the running import is.
+    pub(crate) fn rewind_progress(&self) -> Option<RewindProgress> {
+        self.rewind_probe.lock().progress()
+    }
+
+    /// Stops the rewind probe of the running import.
+    pub(crate) fn stop_rewind_probe(&self) {
+        self.rewind_probe.lock().stop();
     }
 
     /// Logs what the imports of pools found, such as intent logs that could not be replayed, and gives it
     /// as warnings for the client.
-    pub(super) fn log_import_events(&self, pools: &[Arc<super::ManagedPool>]) -> Vec<String> {
+    pub(crate) fn log_import_events(&self, pools: &[Arc<ManagedPool>]) -> Vec<String> {
         let broken = pools.iter().flat_map(|pool| pool.handle.take_replay_failures());
         let mut told: Vec<String> = broken.map(|log| log.to_string()).collect();
         let events = pools.iter().flat_map(|pool| pool.handle.take_events());
@@ -223,9 +271,10 @@ impl Daemon {
     }
 
     /// Takes over what can be; one that cannot be keeps no other from it.
-    fn import_all(self: &Arc<Self>, import: &ImportPool, done: &mut ImportResult) {
+    fn import_all(self: &Arc<Self>, import: &ImportPools, done: &mut ImportResult) {
         for found in self.find_importable(&import.paths, import.destroyed) {
-            if let Err(why) = self.import_pool(&found.guid.to_string(), import, done) {
+            let (guid, probe) = (found.guid.to_string(), Arc::default());
+            if let Err(why) = self.import_pool(&guid, import, done, &probe) {
                 done.failures.push(format!("pool '{}' is not imported: {why}", found.name));
             }
         }
@@ -234,21 +283,20 @@ impl Daemon {
     fn import_pool(
         self: &Arc<Self>,
         wanted: &str,
-        import: &ImportPool,
+        import: &ImportPools,
         done: &mut ImportResult,
+        probe: &Arc<RewindProbe>,
     ) -> Result<()> {
         let new_name = import.new_name.clone();
         self.check_not_imported(new_name.as_deref().unwrap_or(wanted))?;
         let (force, destroyed) = (import.force, import.destroyed);
         let (without_logs, rewind) = (import.allow_missing_logs, import.rewind);
-        let judging = Arc::<RewindProbe>::default();
-        *self.rewind_probe.lock() = Arc::clone(&judging);
         if import.dry_run {
             let how = ImportOptions {
                 force,
                 destroyed,
                 rewind,
-                rewind_probe: judging,
+                rewind_probe: Arc::clone(probe),
                 ..ImportOptions::default()
             };
             let to = engine::pool::preview_rewind(&import.paths, wanted, &how, &self.environment);
@@ -269,7 +317,7 @@ impl Daemon {
             allow_missing_logs: without_logs,
             read_only,
             rewind,
-            rewind_probe: judging,
+            rewind_probe: Arc::clone(probe),
             imported_pools: self.imported_names(),
         };
         let held = engine::pool::import_with(&import.paths, wanted, &how, &self.environment);
@@ -299,7 +347,7 @@ impl Daemon {
     fn matching_keys(
         &self,
         wanted: &str,
-        import: &ImportPool,
+        import: &ImportPools,
         done: &mut ImportResult,
     ) -> Result<Vec<(String, Vec<u8>)>> {
         if import.keys.is_empty() {
@@ -313,46 +361,55 @@ impl Daemon {
         Ok(tried.valid)
     }
 
-    pub(super) fn export_pool(self: &Arc<Self>, name: &str, force: bool) -> Result<()> {
-        self.remove_pool(name, force, Pool::export)?;
+    pub(crate) fn export_pool(self: &Arc<Self>, name: &str, force: bool) -> Result<()> {
+        if let Some(forgotten) = self.forget_unavailable(name) {
+            return forgotten;
+        }
+        let coming = Event::PoolExported { pool: name.to_owned() };
+        self.remove_pool(name, &coming, force, Pool::export)?;
         self.log.write_line(&format!("pool '{name}' is exported"));
         Ok(())
     }
 
-    pub(super) fn destroy_pool(self: &Arc<Self>, name: &str, force: bool) -> Result<()> {
+    pub(crate) fn destroy_pool(self: &Arc<Self>, name: &str, force: bool) -> Result<()> {
         self.writable_pool(name)?;
-        self.remove_pool(name, force, Pool::destroy_pool)?;
+        let coming = Event::PoolDestroyed { pool: name.to_owned() };
+        self.remove_pool(name, &coming, force, Pool::destroy_pool)?;
         self.log.write_line(&format!("pool '{name}' is destroyed"));
         Ok(())
     }
 
-    /// Leaves a pool for good. It is forgotten first: if the power fails between the two, it is
-    /// not taken from whoever has it by then.
+    /// Exports or destroys a pool. It leaves the list of pools first: if the power fails between the two,
+    /// this host does not take it from the host that imported it meanwhile.
     fn remove_pool(
         &self,
         name: &str,
+        coming: &Event,
         force: bool,
         way: impl FnOnce(&Pool) -> engine::Result<()>,
     ) -> Result<()> {
-        let _moving = self.lock_imports()?;
+        let _importing = self.lock_imports()?;
         let pool = self.pool(name)?;
         if pool.handle.is_suspended() && !force {
             return Err(Error::refused_error(format!(
-                "pool '{name}' stands still since drives fail, and what waits to be written would be \
-                 lost: mend them and run `zpool clear {name}`, or use -f"
+                "pool '{name}' is suspended, and changes that are not written would be lost: repair its \
+                 devices and run `zpool clear {name}`, or use -f"
             )));
         }
-        let gone = pool.unmount_selected(&|_| true, UnmountOptions { force, keep_dirs: false })?;
+        let options = ChangeOptions { force, ..ChangeOptions::default() };
+        let coming = std::slice::from_ref(coming);
+        self.events.prepare(coming, &options)?;
         self.pools.lock().remove(name);
         if let Err(why) = self.save_pools() {
-            // its threads still have it: it is to be reached by name
-            self.pools.lock().insert(name.to_owned(), Arc::clone(&pool));
-            pool.restore_mounts(&gone);
+            // the pool goes on
+            self.pools.lock().insert(name.to_owned(), pool);
+            self.events.abandon(coming);
             return Err(why);
         }
         let done = pool.close(way);
+        self.events.publish(coming, &options);
         if let Err(why) = &done {
-            self.log.write_line(&format!("pool '{name}' is left, and {why}"));
+            self.log.write_line(&format!("pool '{name}' is closed, and {why}"));
         }
         Ok(done?)
     }
@@ -360,16 +417,17 @@ impl Daemon {
     /// Counts the errors of a drive anew, or of all, and has a pool go on that stands still. Where what
     /// was being written cannot be finished, the pool is left and taken over as it was last written,
     /// with what its logs promise.
-    pub(super) fn clear_pool(
+    pub(crate) fn clear_pool(
         self: &Arc<Self>,
         name: &str,
         drive: Option<&str>,
     ) -> Result<Vec<String>> {
-        let _moving = self.lock_imports()?;
+        let _importing = self.lock_imports()?;
         let pool = self.pool(name)?;
         let ended = match pool.handle.clear_errors(drive) {
             Ok(()) => {
                 self.log.write_line(&format!("pool '{name}' is cleared"));
+                self.events.record(&[Event::PoolCleared { pool: name.to_owned() }]);
                 // cache drives may have been found again
                 self.save_pools()?;
                 if pool.handle.needs_resilver() {
@@ -403,6 +461,7 @@ impl Daemon {
             self.unavailable.lock().push(UnavailablePool::new(pool, why));
         })?;
         let pool = self.add_pool(held, altroot);
+        self.events.record(&[Event::PoolCleared { pool: name.to_owned() }]);
         self.save_pools()?;
         let mut warnings = pool.restore_mounts(&gone);
         warnings.extend(self.log_import_events(&[pool]));
@@ -414,7 +473,7 @@ impl Daemon {
         Ok(warnings)
     }
 
-    pub(super) fn sync_pools(&self, names: &[String]) -> Result<()> {
+    pub(crate) fn sync_pools(&self, names: &[String]) -> Result<()> {
         let names = if names.is_empty() {
             self.pools.lock().keys().cloned().collect()
         } else {
@@ -424,11 +483,33 @@ impl Daemon {
     }
 }
 
+/// The rewind probe as the work of a job. The bytes of a probe that ended stay as they were last seen.
+#[derive(Default)]
+struct ProbeControl {
+    probe: Arc<RewindProbe>,
+    last: Mutex<JobProgress>,
+}
+
+impl JobControl for ProbeControl {
+    fn progress(&self) -> JobProgress {
+        let mut last = self.last.lock();
+        "bytes".clone_into(&mut last.unit);
+        if let Some(now) = self.probe.progress() {
+            (last.done, last.total) = (now.bytes_done, now.bytes_total);
+        }
+        last.clone()
+    }
+
+    fn cancel(&self) {
+        self.probe.stop();
+    }
+}
+
 /// Whether the folder on which a new pool is to be mounted has nothing in it that would be covered.
 fn check_mountpoint_empty(new: &CreatePool) -> Result<()> {
     let said =
         |name: &str| new.filesystem_properties.iter().rfind(|(it, _)| it == name).map(|(_, it)| it);
-    let name = new.temporary_name.as_ref().unwrap_or(&new.name);
+    let name = new.current_name();
     let point = said("mountpoint").cloned().unwrap_or_else(|| format!("/{name}"));
     let mounts = said("canmount").is_none_or(|word| word == "on");
     let dir = join_altroot(new.altroot.as_deref(), &point).filter(|_| mounts);

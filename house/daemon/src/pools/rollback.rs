@@ -1,9 +1,10 @@
-//! Taking datasets back to a snapshot: what is mounted stays so, with all that programs are in.
+//! Rollback of a dataset to a snapshot. A mounted file system stays mounted, and programs keep their open files.
 
 use std::collections::HashSet;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
+use api::{Event, RollbackDataset};
 use engine::dataset::Dataset;
 use engine::files::FileSystemReader;
 use fuse::RollbackOutcome;
@@ -11,8 +12,9 @@ use fuse::RollbackOutcome;
 use super::datasets::list_subtree;
 use super::destroy_plan::{DestroyScope, doomed_all};
 use super::mounts::{UnmountOptions, is_within};
-use super::{Daemon, ManagedPool};
-use crate::{Error, Response, Result};
+use super::{ManagedPool, Pools};
+use crate::events::ChangeOptions;
+use crate::{Error, Result};
 
 /// A head, the snapshot of it that it is to be, and what is destroyed before that, as it is newer.
 struct RollbackPlan<'a> {
@@ -23,18 +25,14 @@ struct RollbackPlan<'a> {
     force: bool,
 }
 
-impl Daemon {
-    pub(super) fn rollback(
-        &self,
-        snapshot: &str,
-        newer: bool,
-        clones: bool,
-        force: bool,
-    ) -> Result<Response> {
+impl Pools {
+    pub(crate) fn rollback(&self, call: &RollbackDataset) -> Result<Vec<String>> {
+        let snapshot = call.snapshot.as_str();
+        let (newer, clones) = (call.destroy_newer, call.destroy_clones);
         let Some((head, _)) = snapshot.split_once('@') else {
-            return Err(Error::usage_error(format!("'{snapshot}' is no snapshot: FS@NAME")));
+            return Err(Error::usage_error(format!("'{snapshot}' is not a snapshot: FS@NAME")));
         };
-        self.change_pool_datasets(head, |pool| {
+        self.change_dataset(head, |pool| {
             let all = list_subtree(&pool.handle, pool.handle.name())?;
             let later = newer_than(&all, head, snapshot)?;
             if !later.is_empty() && !newer && !clones {
@@ -43,10 +41,17 @@ impl Daemon {
                     later.join(", ")
                 )));
             }
-            let doom = DestroyScope { recursive: clones, clones, defer: false };
+            let scope = DestroyScope { recursive: clones, clones, defer: false };
             let later: Vec<String> = later.into_iter().map(str::to_owned).collect();
-            let newer = doomed_all(&all, &later, head, doom)?;
-            pool.apply_rollback(&RollbackPlan { head, snapshot, destroyed: newer, force })
+            let destroyed = doomed_all(&all, &later, head, scope)?;
+            let plan = RollbackPlan { head, snapshot, destroyed, force: call.force };
+            let mut warnings = pool.apply_rollback(&plan)?;
+            let mut events: Vec<_> =
+                plan.destroyed.iter().map(|name| Event::destroyed(name)).collect();
+            let (dataset, snapshot) = (head.to_owned(), snapshot.to_owned());
+            events.push(Event::DatasetRolledBack { dataset, snapshot });
+            warnings.extend(self.events.publish(&events, &ChangeOptions::default()));
+            Ok(warnings)
         })
     }
 }

@@ -9,8 +9,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use api::{Event, MountOverrides};
 use engine::KeyState;
-use engine::dataset::{self, Dataset, Property};
+use engine::dataset::{self, Dataset};
 use engine::files::Time;
 use engine::pool::SetAttributes;
 use fuse::{MountHandle, MountOptions, MountTable, RollbackHandle};
@@ -19,9 +20,9 @@ use vfs::{Credentials, FileSystem};
 
 use super::ManagedPool;
 use super::options::{
-    can_overlay, is_automounted, is_mountpoint_inherited, mount_options, property_value,
+    Overrides, can_overlay, is_automounted, is_mountpoint_inherited, mount_options, property_value,
 };
-use crate::{Error, MountOverrides, Result};
+use crate::{Error, Result};
 
 /// A file system that is mounted.
 pub(super) struct ActiveMount {
@@ -42,7 +43,7 @@ pub(super) struct ActiveMount {
 #[derive(Clone, Debug)]
 pub(super) struct SavedMount {
     pub(super) dataset: String,
-    overrides: MountOverrides,
+    pub(super) overrides: MountOverrides,
 }
 
 /// One that is to be mounted: where, and how.
@@ -59,50 +60,6 @@ static MOUNT_SEQUENCE: AtomicU64 = AtomicU64::new(0);
 const MOUNT_PROPERTIES: [&str; 8] =
     ["mountpoint", "canmount", "overlay", "readonly", "exec", "setuid", "devices", "atime"];
 
-/// What a change of a dataset does to what is mounted, the least first.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum MountEffect {
-    /// Nothing.
-    None,
-    /// Something else may be done in it.
-    Reconfigure,
-    /// It is unmounted meanwhile; what was mounted is afterwards, if it may be.
-    Remount,
-    /// The same, and what was not mounted is as well, as somebody says where it belongs.
-    RemountAll,
-}
-
-/// A change of a dataset, as far as mounts are concerned.
-#[derive(Clone, Debug)]
-pub(super) struct MountChange<'a> {
-    pub(super) effect: MountEffect,
-    /// These get other values.
-    pub(super) properties: Vec<&'a str>,
-    /// Whoever is in what is unmounted gets errors.
-    pub(super) force: bool,
-}
-
-impl MountChange<'_> {
-    /// Whether `dataset`, which is `target` or below it, follows `target` in a property that is
-    /// changed.
-    fn affects(&self, target: &str, dataset: &Dataset, property: &str) -> bool {
-        let of = |it: &&Property| it.name == property;
-        let has_its_own =
-            || dataset.properties.iter().find(of).is_some_and(|it| it.source == "local");
-        self.properties.contains(&property) && (dataset.name == target || !has_its_own())
-    }
-}
-
-/// What it does to mounts that a property gets a value; none: that it has one no more.
-pub(super) fn mount_effect(property: &str, value: Option<&str>) -> MountEffect {
-    match (property, value) {
-        ("mountpoint", _) => MountEffect::RemountAll,
-        ("canmount", Some("off")) => MountEffect::Remount,
-        ("readonly" | "exec" | "setuid" | "devices" | "atime", _) => MountEffect::Reconfigure,
-        _ => MountEffect::None,
-    }
-}
-
 /// Whether a dataset is `target` or below it.
 pub(super) fn is_within(dataset: &str, target: &str) -> bool {
     dataset.strip_prefix(target).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
@@ -110,7 +67,7 @@ pub(super) fn is_within(dataset: &str, target: &str) -> bool {
 
 impl ManagedPool {
     /// What is mounted: datasets and folders. What somebody else unmounted is not any more.
-    pub(super) fn mounted_filesystems(&self) -> Vec<(String, PathBuf)> {
+    pub(crate) fn mounted_filesystems(&self) -> Vec<(String, PathBuf)> {
         let mounts = self.lock_mounts();
         mounts.iter().map(|mount| (mount.dataset.clone(), mount.dir.clone())).collect()
     }
@@ -175,12 +132,7 @@ impl ManagedPool {
         join_altroot(self.altroot.as_deref(), point)
     }
 
-    /// Mounts `target` and all below it that are to be mounted. What could not be is told.
-    pub(super) fn mount_subtree(&self, target: &str) -> Vec<String> {
-        self.mount_subtree_with(target, &MountOverrides::default())
-    }
-
-    /// The same, as somebody wishes.
+    /// Mounts `target` and all file systems with canmount=on below it. Returns a sentence for each failure.
     pub(super) fn mount_subtree_with(&self, target: &str, wish: &MountOverrides) -> Vec<String> {
         self.mount_selected(target, &|dataset| is_automounted(dataset).then(|| wish.clone()))
     }
@@ -198,40 +150,8 @@ impl ManagedPool {
         self.mount_places(places)
     }
 
-    /// Mounts again what was mounted before, by itself or because somebody asked for it, as it was and
-    /// if it may still be.
-    pub(super) fn restore_mounts(&self, gone: &[SavedMount]) -> Vec<String> {
-        if gone.is_empty() {
-            return Vec::new();
-        }
-        let none =
-            MountChange { effect: MountEffect::Remount, properties: Vec::new(), force: false };
-        self.restore_changed_mounts(gone, self.handle.name(), &none)
-    }
-
-    /// The same, after `target` and what is below it changed.
-    pub(super) fn restore_changed_mounts(
-        &self,
-        gone: &[SavedMount],
-        target: &str,
-        change: &MountChange<'_>,
-    ) -> Vec<String> {
-        self.mount_selected(self.handle.name(), &|dataset| {
-            let was = gone.iter().find(|gone| gone.dataset == dataset.name);
-            let wish = was.map(|gone| {
-                gone.overrides.without_changed(|it| change.affects(target, dataset, it))
-            });
-            let anew = change.effect == MountEffect::RemountAll && is_within(&dataset.name, target);
-            match dataset.property_value("canmount") {
-                Some("off") => None,
-                Some("on") if anew => Some(wish.unwrap_or_default()),
-                _ => wish,
-            }
-        })
-    }
-
     /// Mounts those file systems at and below `target` for which there is a wish, the outer ones first.
-    fn mount_selected(
+    pub(super) fn mount_selected(
         &self,
         target: &str,
         chosen: &dyn Fn(&Dataset) -> Option<MountOverrides>,
@@ -274,18 +194,6 @@ impl ManagedPool {
         Some(format!("cannot mount '{}': {why}", place.dataset.name))
     }
 
-    /// Has what is mounted at and below `target` follow its properties after a change, even while it is
-    /// in use. What could not be done is told.
-    pub(super) fn refresh_mounts(&self, target: &str, change: &MountChange<'_>) -> Vec<String> {
-        let found = match self.list_filesystems(target, None) {
-            Ok(found) => found,
-            Err(why) => return vec![why.to_string()],
-        };
-        self.apply_overrides(&found, &|wish, dataset| {
-            wish.without_changed(|property| change.affects(target, dataset, property))
-        })
-    }
-
     /// How a file system is to be mounted: of a pool that is looked at only nothing is changed.
     fn mount_options(&self, dataset: &Dataset, wish: &MountOverrides) -> MountOptions {
         let options = mount_options(dataset, wish);
@@ -305,7 +213,7 @@ impl ManagedPool {
 
     /// Gives what is mounted of some file systems the wishes that it is to have, and the options that
     /// follow. What could not be done is told.
-    fn apply_overrides(
+    pub(super) fn apply_overrides(
         &self,
         found: &[Dataset],
         wished: &dyn Fn(&MountOverrides, &Dataset) -> MountOverrides,
@@ -361,7 +269,11 @@ impl ManagedPool {
         self.mount_at(&dir, dataset, wish)
     }
 
-    fn list_filesystems(&self, target: &str, depth: Option<usize>) -> Result<Vec<Dataset>> {
+    pub(super) fn list_filesystems(
+        &self,
+        target: &str,
+        depth: Option<usize>,
+    ) -> Result<Vec<Dataset>> {
         let wanted = dataset::DatasetQuery {
             kinds: vec!["filesystem".to_owned()],
             depth,
@@ -429,6 +341,7 @@ impl ManagedPool {
             why => said(why.to_string()),
         })?;
         let (dataset, dir) = (dataset.name.clone(), dir.to_owned());
+        self.events.record(&[Event::Mounted { dataset: dataset.clone(), directory: dir.clone() }]);
         let order = MOUNT_SEQUENCE.fetch_add(1, Ordering::Relaxed);
         let mount = ActiveMount {
             dataset,
@@ -517,6 +430,8 @@ impl ManagedPool {
             ..
         } = mount;
         drop((mounted, beside, live));
+        self.events
+            .record(&[Event::Unmounted { dataset: dataset.clone(), directory: dir.clone() }]);
         if made && !how.keep_dirs {
             // it stays if something was put there meanwhile
             let _ = std::fs::remove_dir(dir);
@@ -527,7 +442,7 @@ impl ManagedPool {
 
 /// Mounts all of several pools that is to be mounted, the outer ones first, as file systems of one pool
 /// may lie within those of another. What could not be is told.
-pub(super) fn mount_all_pools(pools: &[Arc<ManagedPool>], wish: &MountOverrides) -> Vec<String> {
+pub(crate) fn mount_all_pools(pools: &[Arc<ManagedPool>], wish: &MountOverrides) -> Vec<String> {
     let (mut all, mut warnings) = (Vec::new(), Vec::new());
     for pool in pools {
         let _changing = pool.dataset_lock.lock();
