@@ -32,3 +32,26 @@ pub struct ConfigReport {
     /// Sentences about the file on disk, if it differs from `text` because it has mistakes.
     pub problems: Vec<String>,
 }
+
+/// Sets a field of a section in the configuration file. Comments stay, and the services follow at once.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SetConfig {
+    /// The section, as `web`.
+    pub section: String,
+    /// The field, as `listen`.
+    pub field: String,
+    /// Its value in TOML, or plain text; none: remove it.
+    #[serde(default)]
+    pub value: Option<String>,
+}
+
+impl Call for SetConfig {
+    type Answer = ();
+    const METHOD: Method = Method::Patch;
+    const PATH: &'static str = "/config";
+    const CHANGES: bool = true;
+
+    fn action(&self) -> String {
+        format!("set {}.{}", self.section, self.field)
+    }
+}

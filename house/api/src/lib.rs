@@ -29,7 +29,7 @@ mod vdev;
 mod wire;
 
 pub use call::{Call, Method, Refusal, Reply};
-pub use config::{ConfigReport, GetConfig};
+pub use config::{ConfigReport, GetConfig, SetConfig};
 pub use daemon::{DaemonInfo, GetDaemon, StopDaemon};
 pub use dataset::{
     CreateFilesystem, CreateVolume, DestroyDatasets, DestroyedDatasets, InheritProperty,

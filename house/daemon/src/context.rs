@@ -1,10 +1,11 @@
 //! What every service works with.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use engine::pool::Environment;
 use tokio::sync::Notify;
 
+use crate::config::ConfigStore;
 use crate::events::Events;
 use crate::jobs::Jobs;
 use crate::log::Log;
@@ -17,7 +18,10 @@ pub(crate) struct Context {
     pub(crate) pools: Arc<Pools>,
     pub(crate) jobs: Arc<Jobs>,
     pub(crate) events: Arc<Events>,
+    pub(crate) config: ConfigStore,
     pub(crate) log: Arc<Log>,
+    /// The calls of all services, once they are known.
+    pub(crate) routes: OnceLock<axum::Router>,
     /// Ends the daemon when it is notified.
     pub(crate) stop: Notify,
 }
@@ -38,8 +42,9 @@ impl Context {
             Arc::clone(&events),
             Arc::clone(&jobs),
         );
-        let stop = Notify::new();
-        Ok(Arc::new(Self { state_dir, pools: Arc::new(pools), jobs, events, log, stop }))
+        let config = ConfigStore::load(state_dir.config());
+        let (pools, routes, stop) = (Arc::new(pools), OnceLock::new(), Notify::new());
+        Ok(Arc::new(Self { state_dir, pools, jobs, events, config, log, routes, stop }))
     }
 
     /// Answers calls that wait for events.

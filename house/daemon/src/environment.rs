@@ -40,7 +40,8 @@ pub(crate) fn host_environment(memory: Option<u64>) -> Result<Environment> {
     })
 }
 
-fn fill_random(mut bytes: &mut [u8]) -> rustix::io::Result<()> {
+/// Fills a buffer with random bytes of the operating system.
+pub(crate) fn fill_random(mut bytes: &mut [u8]) -> rustix::io::Result<()> {
     while !bytes.is_empty() {
         let got = rustix::rand::getrandom(&mut *bytes, rustix::rand::GetRandomFlags::empty())?;
         bytes = bytes.get_mut(got..).unwrap_or_default();

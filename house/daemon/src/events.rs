@@ -59,7 +59,8 @@ impl Events {
         *self.services.write() = services;
     }
 
-    fn services(&self) -> Vec<Arc<dyn Service>> {
+    /// The services that follow the events.
+    pub(crate) fn services(&self) -> Vec<Arc<dyn Service>> {
         self.services.read().clone()
     }
 

@@ -1,4 +1,4 @@
-//! The Unix socket of the daemon, and HTTP/1.1 on its connections.
+//! The Unix socket and the TCP ports of the daemon, and HTTP/1.1 on their connections.
 
 use std::collections::HashMap;
 use std::fs::Permissions;
@@ -8,21 +8,29 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
+use axum::http::StatusCode;
 use hyper::body::Incoming;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use parking_lot::Mutex;
-use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::net::{UnixListener, UnixStream};
+use tokio::net::{TcpListener, UnixListener, UnixStream};
+use tokio::sync::Semaphore;
 use tower_service::Service;
 
-use crate::auth::Peer;
-use crate::{Error, Result};
+use crate::auth::{Peer, Token};
+use crate::log::Log;
+use crate::{Error, Result, router};
 
 /// Every local user may connect: `auth` decides what a user may do.
 const SOCKET_MODE: u32 = 0o666;
 /// The connections of a user that may not change anything, at most: none keeps the others out.
 const MAX_CONNECTIONS: usize = 32;
+/// The connections to a TCP port, at most.
+const MAX_TCP_CONNECTIONS: usize = 256;
+/// The pause after the system refused to accept a connection.
+pub(crate) const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+/// The action that a request without the token cannot do.
+const NO_TOKEN: &str = "use the API without its token (Authorization: Bearer TOKEN)";
 /// The time that a client may take to send the head of a request.
 const HEAD_TIMEOUT: Duration = Duration::from_secs(30);
 
@@ -77,26 +85,58 @@ impl Drop for Connection {
 pub(crate) async fn serve_unix(stream: UnixStream, routes: axum::Router, connections: Connections) {
     let Ok(peer) = Peer::from_socket(&stream) else { return };
     let Some(_open) = connections.open(peer) else { return };
-    serve_stream(stream, peer, routes).await;
-}
-
-/// Serves one request of a peer.
-async fn serve_stream(
-    stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
-    peer: Peer,
-    routes: axum::Router,
-) {
     let answer = service_fn(move |mut request: hyper::Request<Incoming>| {
         request.extensions_mut().insert(peer);
         routes.clone().call(request)
     });
     // a client that hangs up wants no answer
-    let _ = hyper::server::conn::http1::Builder::new()
-        .timer(TokioTimer::new())
-        .header_read_timeout(HEAD_TIMEOUT)
-        .keep_alive(false)
-        .serve_connection(TokioIo::new(stream), answer)
-        .await;
+    let _ = connection().serve_connection(TokioIo::new(stream), answer).await;
+}
+
+/// Serves the connections to a TCP port. Each request shows the token.
+pub(crate) async fn accept_tcp(
+    listener: TcpListener,
+    token: Arc<Token>,
+    routes: axum::Router,
+    log: Arc<Log>,
+) {
+    let open = Arc::new(Semaphore::new(MAX_TCP_CONNECTIONS));
+    loop {
+        let Ok(permit) = Arc::clone(&open).acquire_owned().await else { return };
+        match listener.accept().await {
+            Ok((stream, _)) => {
+                let (token, routes) = (Arc::clone(&token), routes.clone());
+                let answer = move |mut request: hyper::Request<Incoming>| {
+                    let (peer, mut routes) = (token.peer(request.headers()), routes.clone());
+                    async move {
+                        let Some(peer) = peer else {
+                            let why = Error::PermissionDenied { action: NO_TOKEN.to_owned() };
+                            return Ok(router::refuse(StatusCode::UNAUTHORIZED, &why));
+                        };
+                        request.extensions_mut().insert(peer);
+                        routes.call(request).await
+                    }
+                };
+                tokio::spawn(async move {
+                    let _permit = permit;
+                    let stream = TokioIo::new(stream);
+                    // a client that hangs up wants no answer
+                    let _ = connection().serve_connection(stream, service_fn(answer)).await;
+                });
+            }
+            Err(why) => {
+                log.write_line(&format!("no TCP connection can be accepted: {why}"));
+                tokio::time::sleep(ACCEPT_PAUSE).await;
+            }
+        }
+    }
+}
+
+/// HTTP with one request a connection.
+fn connection() -> hyper::server::conn::http1::Builder {
+    let mut builder = hyper::server::conn::http1::Builder::new();
+    builder.timer(TokioTimer::new()).header_read_timeout(HEAD_TIMEOUT).keep_alive(false);
+    builder
 }
 
 #[cfg(test)]

@@ -13,6 +13,7 @@
 mod auth;
 mod cancel;
 mod client;
+mod config;
 mod context;
 mod environment;
 mod error;
@@ -30,6 +31,7 @@ mod state_dir;
 mod state_file;
 
 pub use client::Client;
+pub use config::{ConfigProblem, check_config};
 pub use error::{Error, Result};
 pub use server::{Mode, serve};
 pub use state_dir::StateDir;

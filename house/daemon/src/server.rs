@@ -28,8 +28,6 @@ pub enum Mode {
 
 /// The time that running calls have to finish when the daemon ends.
 const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(10);
-/// The pause after the system refused to accept a connection.
-const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
 /// Runs the daemon of a state directory until a signal or a call ends it. `memory`: the bytes that it may
 /// use; without it, a quarter of what there is. `return_free_memory` is the allocator's way to give pages
@@ -75,7 +73,7 @@ fn run(
         for service in services {
             Arc::clone(service).calls(&mut router);
         }
-        let routes = router.into_routes();
+        let routes = context.routes.get_or_init(|| router.into_routes());
         let listener = http::bind(&socket)?;
         for service in services {
             if let Err(why) = service.start(context) {
@@ -85,7 +83,7 @@ fn run(
             }
         }
         context.log.write_line(&format!("listening on {}", socket.display()));
-        let done = accept(context, listener, &routes).await;
+        let done = accept(context, listener, routes).await;
         for service in services.iter().rev() {
             service.stop();
         }
@@ -117,7 +115,7 @@ async fn accept(context: &Context, listener: UnixListener, routes: &axum::Router
                 }
                 Err(why) => {
                     context.log.write_line(&format!("no connection can be accepted: {why}"));
-                    tokio::time::sleep(ACCEPT_PAUSE).await;
+                    tokio::time::sleep(http::ACCEPT_PAUSE).await;
                 }
             },
             _ = terminate.recv() => break,

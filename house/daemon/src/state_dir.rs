@@ -1,13 +1,14 @@
 //! The directories with a daemon's socket, list of pools, jobs and log.
 //!
 //! ```text
-//!                  socket                                   pools.json, jobs.json, lock, log
+//!                  socket                                   pools.json, jobs.json, token, lock, log
 //! named DIR        DIR/socket                               DIR
 //! root             /run/poolhouse/socket                    /var/lib/poolhouse
 //! another user     $XDG_RUNTIME_DIR/poolhouse/socket        $XDG_STATE_HOME/poolhouse
 //! ```
 //!
-//! Every local user may pass through the directory of the socket to reach it. All files are for their owner.
+//! The configuration is config.toml beside pools.json; that of root's usual daemon is
+//! /etc/poolhouse/config.toml. Every local user may pass through the directory of the socket to reach it. All files are for their owner.
 
 use std::env;
 use std::fs::{self, File, OpenOptions, TryLockError};
@@ -125,6 +126,18 @@ impl StateDir {
     /// The list of jobs.
     pub(crate) fn jobs(&self) -> PathBuf {
         self.persistent_dir.join("jobs.json")
+    }
+
+    /// The configuration file.
+    pub fn config(&self) -> PathBuf {
+        let is_system = !self.is_named && self.runtime_dir == Path::new(SYSTEM_DIRS[0]);
+        let dir = if is_system { Path::new("/etc/poolhouse") } else { &self.persistent_dir };
+        dir.join("config.toml")
+    }
+
+    /// The token of the API on TCP.
+    pub(crate) fn token(&self) -> PathBuf {
+        self.persistent_dir.join("token")
     }
 
     /// Whether the user of this process may start a daemon there.

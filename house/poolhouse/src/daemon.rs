@@ -25,7 +25,7 @@ impl DaemonArgs {
     /// Makes a call to the daemon, and starts one if none runs. Warnings go to standard error.
     pub(crate) fn request<C: Call>(&self, call: &C) -> Result<C::Answer, Failure> {
         let program = std::env::current_exe()?;
-        let client = Client::with_autostart(StateDir::find(self.state.as_deref())?, program);
+        let client = Client::with_autostart(self.state_dir()?, program);
         let Reply { value, warnings } = client.recording(command_line()).call(call)?;
         for warning in warnings {
             print::warning(&warning);
@@ -35,7 +35,12 @@ impl DaemonArgs {
 
     /// Makes a call whose failure does not matter; nothing: the daemon does not run or refuses.
     pub(crate) fn try_request<C: Call>(&self, call: &C) -> Option<C::Answer> {
-        Client::new(StateDir::find(self.state.as_deref()).ok()?).peek(call)
+        Client::new(self.state_dir().ok()?).peek(call)
+    }
+
+    /// The state directory of the daemon.
+    pub(crate) fn state_dir(&self) -> Result<StateDir, Failure> {
+        Ok(StateDir::find(self.state.as_deref())?)
     }
 
     /// Makes a call that answers with nothing but success.
@@ -59,11 +64,6 @@ impl DaemonArgs {
             print::error(&created);
         }
         Ok(Outcome::complete_unless(!failed.is_empty()))
-    }
-
-    /// The client of a running daemon.
-    pub(crate) fn client(&self) -> Result<Client, Failure> {
-        Ok(Client::new(StateDir::find(self.state.as_deref())?))
     }
 }
 

@@ -2,14 +2,14 @@
 //! status into events and jobs. The engine reports no events of its own yet, so that the thread polls.
 
 use std::collections::{BTreeMap, HashMap};
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use api::{Event, JobProgress};
-use engine::pool::{Pool, PoolStatus, ScanKind, ScanStatus, VdevStatus};
+use engine::pool::{PoolStatus, ScanKind, ScanStatus, VdevStatus};
 
-use super::Pools;
+use super::{ManagedPool, Pools};
 use crate::jobs::{JobControl, RunningJob};
 
 /// The time between two looks at the pools.
@@ -61,8 +61,15 @@ impl Pools {
 
     /// Compares the pools with the last look.
     fn watch_pools(self: &Arc<Self>, watched: &mut HashMap<u64, WatchedPool>) {
+        // an export must find no other user of the pool, whose devices would stay open
+        let Some(_importing) = self.import_lock.try_lock() else { return };
         let pools = self.all();
-        watched.retain(|guid, _| pools.iter().any(|pool| pool.handle.guid() == *guid));
+        let is_here = |guid: &u64| pools.iter().any(|pool| pool.handle.guid() == *guid);
+        for (_, gone) in watched.extract_if(|guid, _| !is_here(guid)) {
+            if let Some(job) = gone.job {
+                job.cancelled("The pool was exported or destroyed.".to_owned());
+            }
+        }
         for pool in pools {
             let now = pool.handle.status();
             let mut next = WatchedPool::new(&now);
@@ -70,19 +77,19 @@ impl Pools {
                 self.events.record(&changes(&now.name, &before, &next, now.error.as_deref()));
                 next.job = before.job;
             }
-            self.follow_scan(&pool.handle, &mut next);
+            self.follow_scan(&pool, &mut next);
             watched.insert(now.guid, next);
         }
     }
 
     /// Starts the job of a scan that runs, and ends that of one that ended.
-    fn follow_scan(self: &Arc<Self>, pool: &Pool, watched: &mut WatchedPool) {
+    fn follow_scan(&self, pool: &Arc<ManagedPool>, watched: &mut WatchedPool) {
         let Some(scan) = &watched.scan else { return };
         if scan.state == SCANNING {
             if watched.job.is_none() {
-                let control = Arc::new(ScanControl { pool: pool.clone(), scan: scan.scan });
+                let control = Arc::new(ScanControl { pool: Arc::downgrade(pool), scan: scan.scan });
                 let kind = scan_word(scan.scan);
-                watched.job = Some(self.jobs.start(kind, pool.name(), NO_USER, control));
+                watched.job = Some(self.jobs.start(kind, pool.handle.name(), NO_USER, control));
             }
             return;
         }
@@ -136,24 +143,27 @@ fn collect_leaves(vdev: &VdevStatus, leaves: &mut BTreeMap<u64, (String, String)
     vdev.children.iter().for_each(|child| collect_leaves(child, leaves));
 }
 
-/// A scan as the work of a job.
+/// A scan as the work of a job. It does not keep the devices of an exported pool open.
 struct ScanControl {
-    pool: Pool,
+    pool: Weak<ManagedPool>,
     scan: ScanKind,
 }
 
 impl JobControl for ScanControl {
     fn progress(&self) -> JobProgress {
-        let scan = self.pool.scan_status().filter(|status| status.scan == self.scan);
+        let scan = self.pool.upgrade().and_then(|pool| pool.handle.scan_status());
+        let scan = scan.filter(|status| status.scan == self.scan);
         let (done, total) = scan.map_or((0, 0), |status| (status.scanned, status.total));
         JobProgress { done, total, unit: "bytes".to_owned() }
     }
 
     /// A resilver cannot be cancelled: the pool needs it.
     fn cancel(&self) {
-        if self.scan == ScanKind::Scrub {
+        if let Some(pool) = self.pool.upgrade()
+            && self.scan == ScanKind::Scrub
+        {
             // it may have ended meanwhile
-            let _ = self.pool.stop_scrub();
+            let _ = pool.handle.stop_scrub();
         }
     }
 }

@@ -1,8 +1,9 @@
-//! The daemon's services. A service is one file in this folder and one line in [`all`].
+//! The daemon's services. A service is one file in this folder and one line in [`SERVICES`].
 //!
 //! A service adds the calls that it answers, starts and stops with the daemon, and follows the changes of
 //! pools and datasets.
 
+mod config;
 mod daemon;
 mod datasets;
 mod events;
@@ -10,12 +11,17 @@ mod jobs;
 mod keys;
 mod mounts;
 mod pools;
+mod web;
 
 use std::sync::Arc;
 
 use api::Event;
+use serde::de::DeserializeOwned;
+
+pub(crate) use web::WebConfig;
 
 use crate::Result;
+use crate::config::{Config, Section, check_section};
 use crate::context::Context;
 use crate::events::ChangeOptions;
 use crate::router::Router;
@@ -30,6 +36,11 @@ pub(crate) trait Service: Send + Sync {
 
     /// Starts it, before the daemon answers the first call. The daemon runs on without a service that fails.
     fn start(&self, _context: &Arc<Context>) -> Result<()> {
+        Ok(())
+    }
+
+    /// Takes over a configuration that changed while it runs. What is the same in it stays undisturbed.
+    fn configure(&self, _config: &Config) -> Result<()> {
         Ok(())
     }
 
@@ -51,15 +62,48 @@ pub(crate) trait Service: Send + Sync {
     fn stop(&self) {}
 }
 
-/// All services, in the order in which they start and follow changes.
+/// A service that the daemon has.
+struct Registration {
+    /// Its section of the configuration.
+    section: Option<Section>,
+    new: fn(&Arc<Context>) -> Arc<dyn Service>,
+}
+
+impl Registration {
+    const fn new(new: fn(&Arc<Context>) -> Arc<dyn Service>) -> Self {
+        Self { section: None, new }
+    }
+
+    /// A service with the section `name`, whose fields are those of `T`.
+    const fn with_section<T: DeserializeOwned>(
+        name: &'static str,
+        new: fn(&Arc<Context>) -> Arc<dyn Service>,
+    ) -> Self {
+        Self { section: Some(Section { name, check: check_section::<T> }), new }
+    }
+}
+
+/// The services, in the order in which they start and follow changes.
+const SERVICES: &[Registration] = &[
+    Registration::new(|context| Arc::new(daemon::DaemonService::new(context))),
+    Registration::new(|context| Arc::new(mounts::MountService::new(context))),
+    Registration::new(|context| Arc::new(pools::PoolService::new(context))),
+    Registration::new(|context| Arc::new(datasets::DatasetService::new(context))),
+    Registration::new(|context| Arc::new(keys::KeyService::new(context))),
+    Registration::new(|context| Arc::new(jobs::JobService::new(context))),
+    Registration::new(|context| Arc::new(events::EventService::new(context))),
+    Registration::new(|context| Arc::new(config::ConfigService::new(context))),
+    Registration::with_section::<WebConfig>("web", |context| {
+        Arc::new(web::WebService::new(context))
+    }),
+];
+
+/// All services of a daemon.
 pub(crate) fn all(context: &Arc<Context>) -> Vec<Arc<dyn Service>> {
-    vec![
-        Arc::new(daemon::DaemonService::new(context)),
-        Arc::new(mounts::MountService::new(context)),
-        Arc::new(pools::PoolService::new(context)),
-        Arc::new(datasets::DatasetService::new(context)),
-        Arc::new(keys::KeyService::new(context)),
-        Arc::new(jobs::JobService::new(context)),
-        Arc::new(events::EventService::new(context)),
-    ]
+    SERVICES.iter().map(|service| (service.new)(context)).collect()
+}
+
+/// The sections of the configuration.
+pub(crate) fn sections() -> impl Iterator<Item = &'static Section> {
+    SERVICES.iter().filter_map(|service| service.section.as_ref())
 }

@@ -15,6 +15,7 @@ mod vdevs;
 use api::{ClearPool, DestroyPool, ExportPool, ListPools, PoolReport, SyncPools};
 
 use crate::daemon::DaemonArgs;
+use crate::events::{self, FollowArgs};
 use crate::outcome::{CommandResult, Failure, run_for_each};
 
 /// Make pools and look after them, in the words of zpool(8)
@@ -71,6 +72,8 @@ enum Command {
     Sync(SyncArgs),
     /// What was done to pools, and by which commands
     History(history::Args),
+    /// Show events of pools
+    Events(EventsArgs),
 }
 
 /// Give pools up, so that other hosts can import them
@@ -137,6 +140,24 @@ struct SyncArgs {
     pools: Vec<String>,
 }
 
+/// Show events of pools
+#[derive(clap::Args, Debug)]
+#[command(after_help = "Examples:
+  poolhouse zpool events
+  poolhouse zpool events -f tank")]
+struct EventsArgs {
+    #[command(flatten)]
+    follow: FollowArgs,
+    /// No head, as there is none
+    #[arg(short = 'H')]
+    _scripted: bool,
+    /// All fields, as is done without it
+    #[arg(short = 'v')]
+    _verbose: bool,
+    /// Only of this pool
+    pool: Option<String>,
+}
+
 impl Zpool {
     /// Does what was asked for.
     pub(crate) fn run(&self) -> CommandResult {
@@ -165,6 +186,10 @@ impl Zpool {
                 asking.execute(&ClearPool { name, device })
             }
             Command::History(args) => history::run(args, asking),
+            Command::Events(args) => events::show(&args.follow, asking, |record| {
+                let pool = record.event.pool();
+                pool.is_some() && args.pool.as_deref().is_none_or(|wanted| pool == Some(wanted))
+            }),
             Command::Sync(args) => asking.execute(&SyncPools { names: args.pools.clone() }),
         }
     }

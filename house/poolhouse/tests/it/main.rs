@@ -3,9 +3,11 @@
 mod bench;
 mod browser;
 mod command;
+mod config;
 mod daemon;
 mod drives;
 mod errors;
+mod events;
 mod fixtures;
 mod keys;
 mod list;
