@@ -43,6 +43,7 @@ impl Client {
     }
 
     /// Has the daemon record this command line in the histories of the pools that calls change.
+    #[must_use]
     pub fn recording(self, command: String) -> Self {
         Self { command: Some(command), ..self }
     }
@@ -167,13 +168,13 @@ impl Client {
         }
     }
 
-    /// Whether it ended, and nobody else answers: of two that start at once, one ends.
+    /// Whether the daemon ended and no other answers: of two that start at once, one ends.
     fn has_exited(&self, child: &mut Child) -> Result<bool> {
         let ended = child.try_wait().is_ok_and(|ended| ended.is_some());
         if !ended {
             return Ok(false);
         }
-        // whoever has the lock may not listen yet
+        // the daemon that has the lock may not listen yet
         std::thread::sleep(POLL_INTERVAL);
         Ok(self.try_call(&GetDaemon {})?.is_none() && self.state_dir.lock().is_ok())
     }

@@ -1,4 +1,4 @@
-//! Which pools the daemon has, so that it finds them when it starts again.
+//! The list of imported pools, which the daemon imports again when it starts.
 
 use std::fs;
 use std::io::ErrorKind;
@@ -9,22 +9,22 @@ use serde::{Deserialize, Serialize};
 
 use crate::{Error, Result, StateDir, state_file};
 
-/// A pool that is to be taken over again.
+/// A pool of the list.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct SavedPool {
     pub(crate) name: String,
     pub(crate) guid: u64,
-    /// Where its drives were.
+    /// The paths of its devices.
     pub(crate) drives: Vec<PathBuf>,
-    /// What stands before all its mountpoints.
+    /// The directory in front of all its mountpoints.
     pub(crate) altroot: Option<PathBuf>,
-    /// It is to be looked at only.
+    /// It is imported read-only.
     #[serde(default)]
     pub(crate) read_only: bool,
-    /// It has this name until it is exported only.
+    /// It has this name until it is exported.
     #[serde(default)]
     pub(crate) temporary: bool,
-    /// It is looked at as it was then.
+    /// The earlier state at which it is imported read-only.
     #[serde(default)]
     pub(crate) rewind: Rewind,
 }
@@ -34,7 +34,7 @@ struct PoolCache {
     pools: Vec<SavedPool>,
 }
 
-/// What was remembered.
+/// Reads the list.
 pub(crate) fn load(place: &StateDir) -> Result<Vec<SavedPool>> {
     let path = place.pool_cache();
     let bytes = match fs::read(&path) {
@@ -44,7 +44,7 @@ pub(crate) fn load(place: &StateDir) -> Result<Vec<SavedPool>> {
     };
     let content: PoolCache = serde_json::from_slice(&bytes).map_err(|why| Error::File {
         path: path.display().to_string(),
-        why: format!("it does not say which pools there are ({why}); import them anew without it"),
+        why: format!("it is not a list of pools ({why}); remove it and import the pools again"),
     })?;
     Ok(content.pools)
 }
@@ -66,7 +66,7 @@ mod tests {
     use crate::StateDir;
 
     #[test]
-    fn what_is_saved_is_loaded_and_what_is_damaged_is_said() {
+    fn the_list_survives_and_damage_is_reported() {
         let folder = std::env::temp_dir().join(format!("poolhouse-memory-{}", std::process::id()));
         let place = StateDir::from_dir(&folder).unwrap();
         place.create_dirs().unwrap();

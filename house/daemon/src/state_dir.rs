@@ -8,7 +8,8 @@
 //! ```
 //!
 //! The configuration is config.toml beside pools.json; that of root's usual daemon is
-//! /etc/poolhouse/config.toml. Every local user may pass through the directory of the socket to reach it. All files are for their owner.
+//! /etc/poolhouse/config.toml. Every local user may pass through the directory of the socket to reach it. All
+//! files are for their owner.
 
 use std::env;
 use std::fs::{self, File, OpenOptions, TryLockError};

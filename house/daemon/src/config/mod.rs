@@ -15,7 +15,7 @@ use std::fmt;
 use std::ops::Range;
 
 use serde::de::{DeserializeOwned, IntoDeserializer};
-use toml_edit::{Document, InlineTable, Item, Value};
+use toml_edit::{Document, InlineTable, Item, Key, Value};
 
 pub(crate) use listen::Listen;
 pub(crate) use store::ConfigStore;
@@ -91,7 +91,7 @@ impl Config {
             .map_err(|why| vec![problem(why.span(), why.message())])?;
         let mut problems = Vec::new();
         for (name, item) in document.as_table() {
-            let span = document.as_table().key(name).and_then(|key| key.span()).or(item.span());
+            let span = document.as_table().key(name).and_then(Key::span).or(item.span());
             match services::sections().find(|section| section.name == name) {
                 Some(section) => {
                     if let Err(why) = (section.check)(item.clone()) {

@@ -26,7 +26,7 @@ impl Pools {
 
     pub(crate) fn list_datasets(&self, call: &ListDatasets) -> Result<Reply<Vec<Dataset>>> {
         let names = if call.names.is_empty() {
-            self.pools.lock().keys().cloned().collect()
+            self.imported.lock().keys().cloned().collect()
         } else {
             call.names.clone()
         };

@@ -25,10 +25,10 @@ use crate::pool_cache::SavedPool;
 use crate::{Error, Result};
 
 impl Pools {
-    /// The pools of these names; none: all.
+    /// The pools of these names; without names all.
     fn select_pools(&self, names: &[String]) -> Result<Vec<Arc<ManagedPool>>> {
         if names.is_empty() {
-            return Ok(self.pools.lock().values().cloned().collect());
+            return Ok(self.imported.lock().values().cloned().collect());
         }
         names.iter().map(|name| self.pool(name)).collect()
     }
@@ -88,7 +88,7 @@ impl Pools {
         if name != new.name {
             held.rename_on_export(&new.name)?;
         }
-        self.log.write_line(&format!("pool '{name}' is made"));
+        self.log.write_line(&format!("pool '{name}' is created"));
         let pool = self.add_pool(held, new.altroot.clone());
         self.save_pools()?;
         pool.chown_root(name)?;
@@ -96,11 +96,11 @@ impl Pools {
         Ok(Mounting { failed: self.events.publish(&events, &ChangeOptions::default()) })
     }
 
-    /// The pool that has a drive.
+    /// The imported pool that a device belongs to.
     fn pool_of_device(&self, path: &str) -> Option<String> {
         let resolved = |path: &Path| std::fs::canonicalize(path).ok();
         let drive = resolved(Path::new(path))?;
-        let pools = self.pools.lock();
+        let pools = self.imported.lock();
         let mut owners = pools.values().filter(|pool| {
             let drives = pool.handle.drives();
             drives.iter().any(|own| resolved(own).as_ref() == Some(&drive))
@@ -108,7 +108,7 @@ impl Pools {
         owners.next().map(|pool| pool.handle.name().to_owned())
     }
 
-    /// Says of a drive that is in use in which pool it is, if that is one of ours.
+    /// Names the imported pool in an error about a device that is in use.
     pub(crate) fn in_use_error(&self, why: engine::Error) -> Error {
         if let engine::Error::InUse { path } | engine::Error::DeviceInPool { path, .. } = &why
             && let Some(pool) = self.pool_of_device(path)
@@ -119,20 +119,20 @@ impl Pools {
         why.into()
     }
 
-    /// Where a pool was looked for, our own drives are no reason why it may not have been found.
+    /// Names the imported pool in an error about a pool that was not found, as a device was in use.
     fn not_found_error(&self, wanted: &str, why: engine::Error) -> Error {
         if let engine::Error::InUse { path } = &why
             && let Some(pool) = self.pool_of_device(path)
         {
             return Error::refused_error(format!(
-                "there is no pool '{wanted}' to be imported there; '{path}' is part of pool \
+                "there is no pool '{wanted}' to import there; '{path}' is part of pool \
                  '{pool}', which is imported already"
             ));
         }
         why.into()
     }
 
-    /// Whether no pool of that name is here.
+    /// Refuses the name of an imported pool.
     fn check_not_imported(&self, name: &str) -> Result<()> {
         if self.has_pool(name) {
             return Err(Error::refused_error(format!("there is a pool '{name}' already")));
@@ -140,21 +140,21 @@ impl Pools {
         Ok(())
     }
 
-    /// Whether no pool of that name is here or awaited.
+    /// Refuses the name of an imported or unavailable pool.
     fn check_name_unused(&self, name: &str) -> Result<()> {
         self.check_not_imported(name)?;
         if self.unavailable.lock().iter().any(|one| one.saved.name == name) {
             return Err(Error::refused_error(format!(
-                "a pool '{name}' is waited for, whose drives are not all there; `zpool export {name}` \
-                 ends that"
+                "a pool '{name}' is unavailable as devices are missing; `zpool export {name}` removes it \
+                 from the list"
             )));
         }
         Ok(())
     }
 
-    /// The names of the pools that are here, with their guids.
+    /// The names and guids of the imported pools.
     pub(crate) fn imported_names(&self) -> Vec<(String, u64)> {
-        let pools = self.pools.lock();
+        let pools = self.imported.lock();
         pools.values().map(|pool| (pool.handle.name().to_owned(), pool.handle.guid())).collect()
     }
 
@@ -164,14 +164,14 @@ impl Pools {
         destroyed: bool,
     ) -> Vec<ImportablePool> {
         let found = engine::search(paths).summaries(&engine::OpenOptions::default());
-        let here: Vec<u64> = self.pools.lock().values().map(|pool| pool.handle.guid()).collect();
+        let here: Vec<u64> = self.imported.lock().values().map(|pool| pool.handle.guid()).collect();
         let wanted = |pool: &&PoolSummary| {
             !here.contains(&pool.guid) && (pool.state == "destroyed") == destroyed
         };
         found.iter().filter(wanted).map(to_importable).collect()
     }
 
-    /// The encryption roots of the pools that could be imported.
+    /// The encryption roots of pools that could be imported.
     pub(crate) fn list_encryption_roots(
         &self,
         paths: &[PathBuf],
@@ -183,7 +183,7 @@ impl Pools {
         }
         let mut all = Vec::new();
         for pool in self.find_importable(paths, which.0) {
-            // what is wrong with one is said when it is to be taken over
+            // an error of one comes again when it is imported
             let found = engine::pool::encryption_roots(paths, &pool.guid.to_string(), which);
             all.extend(found.unwrap_or_default());
         }
@@ -257,8 +257,7 @@ impl Pools {
         self.rewind_probe.lock().stop();
     }
 
-    /// Logs what the imports of pools found, such as intent logs that could not be replayed, and gives it
-    /// as warnings for the client.
+    /// Logs what imports found, such as intent logs that could not be replayed, and returns it as warnings.
     pub(crate) fn log_import_events(&self, pools: &[Arc<ManagedPool>]) -> Vec<String> {
         let broken = pools.iter().flat_map(|pool| pool.handle.take_replay_failures());
         let mut told: Vec<String> = broken.map(|log| log.to_string()).collect();
@@ -270,7 +269,7 @@ impl Pools {
         told
     }
 
-    /// Takes over what can be; one that cannot be keeps no other from it.
+    /// Imports all pools that can be imported.
     fn import_all(self: &Arc<Self>, import: &ImportPools, done: &mut ImportResult) {
         for found in self.find_importable(&import.paths, import.destroyed) {
             let (guid, probe) = (found.guid.to_string(), Arc::default());
@@ -324,7 +323,7 @@ impl Pools {
         let held = held.map_err(|why| self.not_found_error(wanted, why))?;
         let (name, guid) = (held.name().to_owned(), held.guid());
         held.record_import("import");
-        // what is only looked at keeps what it has
+        // a pool that is imported read-only keeps its properties
         for (property, value) in import.pool_properties.iter().filter(|_| !held.is_read_only()) {
             held.set_pool_property(property, value).inspect_err(|_| {
                 let _ = held.export();
@@ -334,7 +333,7 @@ impl Pools {
         let how = if held.is_read_only() { " read-only" } else { "" };
         self.log.write_line(&format!("pool '{name}' is imported{how}"));
         if let Some(to) = held.rewind_target() {
-            self.log.write_line(&format!("pool '{name}' is taken back to txg {}", to.txg));
+            self.log.write_line(&format!("pool '{name}' is rewound to txg {}", to.txg));
             done.rewound.push((name.clone(), to));
         }
         self.add_pool(held, import.altroot.clone());
@@ -342,8 +341,8 @@ impl Pools {
         self.save_pools()
     }
 
-    /// Of the keys that were given those that are for this pool. One that is wrong is told of, and what it
-    /// is for stays locked.
+    /// The keys of a call that fit this pool. A wrong one is a failure in the result, and its datasets stay
+    /// locked.
     fn matching_keys(
         &self,
         wanted: &str,
@@ -399,10 +398,10 @@ impl Pools {
         let options = ChangeOptions { force, ..ChangeOptions::default() };
         let coming = std::slice::from_ref(coming);
         self.events.prepare(coming, &options)?;
-        self.pools.lock().remove(name);
+        self.imported.lock().remove(name);
         if let Err(why) = self.save_pools() {
             // the pool goes on
-            self.pools.lock().insert(name.to_owned(), pool);
+            self.imported.lock().insert(name.to_owned(), pool);
             self.events.abandon(coming);
             return Err(why);
         }
@@ -414,9 +413,8 @@ impl Pools {
         Ok(done?)
     }
 
-    /// Counts the errors of a drive anew, or of all, and has a pool go on that stands still. Where what
-    /// was being written cannot be finished, the pool is left and taken over as it was last written,
-    /// with what its logs promise.
+    /// Resets the error counters of a device, or of all, and resumes a suspended pool. If the txg that was being
+    /// written cannot be finished, the pool is closed and imported at its last txg, and its logs are replayed.
     pub(crate) fn clear_pool(
         self: &Arc<Self>,
         name: &str,
@@ -428,7 +426,7 @@ impl Pools {
             Ok(()) => {
                 self.log.write_line(&format!("pool '{name}' is cleared"));
                 self.events.record(&[Event::PoolCleared { pool: name.to_owned() }]);
-                // cache drives may have been found again
+                // cache devices may have been found again
                 self.save_pools()?;
                 if pool.handle.needs_resilver() {
                     pool.handle.start_resilver();
@@ -439,12 +437,12 @@ impl Pools {
             Err(why @ engine::Error::Usage { .. }) => return Err(why.into()),
             Err(why) => why,
         };
-        self.log.write_line(&format!("pool '{name}' is taken over anew: {ended}"));
+        self.log.write_line(&format!("pool '{name}' is imported anew: {ended}"));
         let (guid, drives) = (pool.handle.guid(), pool.handle.known_drives());
-        // whoever is in it gets errors
+        // programs that have files open get errors
         let how = UnmountOptions { force: true, keep_dirs: true };
         let gone = pool.unmount_selected(&|_| true, how).unwrap_or_default();
-        self.pools.lock().remove(name);
+        self.imported.lock().remove(name);
         let _ = pool.close(Pool::close);
         let altroot = pool.altroot.clone();
         let known = Some(pool.handle.loaded_keys());
@@ -466,8 +464,8 @@ impl Pools {
         let mut warnings = pool.restore_mounts(&gone);
         warnings.extend(self.log_import_events(&[pool]));
         let told = format!(
-            "pool '{name}' was taken over anew, as it was last written: changes of its last seconds \
-             that nobody had asked to be kept (fsync, sync) are lost"
+            "pool '{name}' was imported anew at its last txg: changes of its last seconds that no \
+             program had synced (fsync, sync) are lost"
         );
         warnings.push(told);
         Ok(warnings)
@@ -475,7 +473,7 @@ impl Pools {
 
     pub(crate) fn sync_pools(&self, names: &[String]) -> Result<()> {
         let names = if names.is_empty() {
-            self.pools.lock().keys().cloned().collect()
+            self.imported.lock().keys().cloned().collect()
         } else {
             names.to_vec()
         };
@@ -505,7 +503,7 @@ impl JobControl for ProbeControl {
     }
 }
 
-/// Whether the folder on which a new pool is to be mounted has nothing in it that would be covered.
+/// Refuses a new pool whose mountpoint is a directory that is not empty.
 fn check_mountpoint_empty(new: &CreatePool) -> Result<()> {
     let said =
         |name: &str| new.filesystem_properties.iter().rfind(|(it, _)| it == name).map(|(_, it)| it);

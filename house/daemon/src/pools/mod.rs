@@ -48,6 +48,9 @@ const HEARTBEAT_INTERVAL: Duration = Duration::from_secs(1);
 /// The time between two feeds of the L2ARC.
 const L2ARC_FEED_INTERVAL: Duration = Duration::from_secs(1);
 
+/// The work of a pool's thread, which runs until the flag is set.
+type Duty = Box<dyn Fn(&Pool, &AtomicBool) + Send>;
+
 /// The pools that the daemon imported.
 pub(crate) struct Pools {
     state_dir: StateDir,
@@ -55,7 +58,7 @@ pub(crate) struct Pools {
     environment: Environment,
     pub(crate) events: Arc<Events>,
     pub(crate) jobs: Arc<Jobs>,
-    pools: Mutex<BTreeMap<String, Arc<ManagedPool>>>,
+    imported: Mutex<BTreeMap<String, Arc<ManagedPool>>>,
     /// Pools that were imported when the daemon ended and cannot be imported now.
     unavailable: Mutex<Vec<UnavailablePool>>,
     /// Retries those imports, and watches the pools.
@@ -97,7 +100,7 @@ impl Pools {
             environment,
             events,
             jobs,
-            pools: Mutex::default(),
+            imported: Mutex::default(),
             unavailable: Mutex::default(),
             watch_thread: Mutex::default(),
             shutting_down: AtomicBool::new(false),
@@ -122,7 +125,7 @@ impl Pools {
             prepared_mounts: Mutex::default(),
             events: Arc::clone(&self.events),
         });
-        self.pools.lock().insert(name, Arc::clone(&pool));
+        self.imported.lock().insert(name, Arc::clone(&pool));
         pool
     }
 
@@ -142,7 +145,7 @@ impl Pools {
             |pool: &Pool, stop: &AtomicBool| pool.run_mmp_heartbeat(HEARTBEAT_INTERVAL, stop);
         let feed = |pool: &Pool, stop: &AtomicBool| pool.run_l2arc_feed(L2ARC_FEED_INTERVAL, stop);
         let scan = |pool: &Pool, stop: &AtomicBool| pool.run_scans(stop);
-        let duties: [(&str, Box<dyn Fn(&Pool, &AtomicBool) + Send>); 4] = [
+        let duties: [(&str, Duty); 4] = [
             ("txg sync", Box::new(sync)),
             ("MMP heartbeat", Box::new(heartbeat)),
             ("L2ARC feed", Box::new(feed)),
@@ -178,7 +181,7 @@ impl Pools {
             rewind: pool.saved_rewind(),
         };
         let _writing = self.state_file_lock.lock();
-        let mut all: Vec<_> = self.pools.lock().values().map(saved).collect();
+        let mut all: Vec<_> = self.imported.lock().values().map(saved).collect();
         all.extend(self.unavailable.lock().iter().map(|one| one.saved.clone()));
         pool_cache::save(&self.state_dir, all)
     }
@@ -191,7 +194,7 @@ impl Pools {
         }
         let _importing = self.import_lock.lock();
         // they stay in the list: whoever saves it later saves them, too
-        let pools = self.pools.lock().clone();
+        let pools = self.imported.lock().clone();
         for (name, pool) in pools {
             match pool.close(Pool::close) {
                 Ok(()) => {
@@ -214,12 +217,12 @@ impl Pools {
 
     /// Whether a pool of that name is imported.
     fn has_pool(&self, name: &str) -> bool {
-        self.pools.lock().contains_key(name)
+        self.imported.lock().contains_key(name)
     }
 
     /// The pool with that name.
     pub(crate) fn pool(&self, name: &str) -> Result<Arc<ManagedPool>> {
-        if let Some(pool) = self.pools.lock().get(name) {
+        if let Some(pool) = self.imported.lock().get(name) {
             return Ok(Arc::clone(pool));
         }
         Err(self.unavailable_error(name).unwrap_or_else(|| Error::Reported {
@@ -242,12 +245,12 @@ impl Pools {
 
     /// All pools.
     pub(crate) fn all(&self) -> Vec<Arc<ManagedPool>> {
-        self.pools.lock().values().cloned().collect()
+        self.imported.lock().values().cloned().collect()
     }
 
     /// Records a command in the history of a pool. The command is done whether that succeeds or not.
     pub(crate) fn record_command(&self, pool: &str, line: &str, uid: u32) {
-        let found = self.pools.lock().get(pool).cloned();
+        let found = self.imported.lock().get(pool).cloned();
         if let Some(pool) = found {
             pool.handle.record_command(line, uid);
         }

@@ -16,12 +16,12 @@ use super::{ManagedPool, Pools};
 use crate::events::ChangeOptions;
 use crate::{Error, Result};
 
-/// A head, the snapshot of it that it is to be, and what is destroyed before that, as it is newer.
+/// A rollback of a head to one of its snapshots. Newer snapshots and their clones are destroyed first.
 struct RollbackPlan<'a> {
     head: &'a str,
     snapshot: &'a str,
     destroyed: Vec<String>,
-    /// Programs that are in what must be unmounted get errors.
+    /// Programs with open files in what must be unmounted get errors.
     force: bool,
 }
 
@@ -75,7 +75,7 @@ impl ManagedPool {
     fn apply_rollback(&self, back: &RollbackPlan<'_>) -> Result<Vec<String>> {
         let within = self.saved_mounts(back.head);
         let homeless = self.mounts_without_dir(back)?;
-        // nothing is destroyed if something of that is in use
+        // nothing is destroyed if some of it is in use
         let ended: HashSet<&str> =
             back.destroyed.iter().chain(&homeless).map(String::as_str).collect();
         let goes = |name: &str| ended.contains(name);
@@ -95,7 +95,7 @@ impl ManagedPool {
             RollbackOutcome::Done(done, untold) => (done, untold),
             RollbackOutcome::NeedsUnmount(why) => (self.rollback_unmounted(back, &why, work), None),
         };
-        // whatever came of it: a clone may be there still
+        // also if it failed: a clone may still exist
         let mut warnings = self.restore_mounts(&gone);
         warnings.extend(untold.map(|why| {
             format!("'{}' must be unmounted and mounted to be seen as it is: {why}", back.head)
@@ -103,7 +103,7 @@ impl ManagedPool {
         done.map(|()| warnings)
     }
 
-    /// What is mounted on folders of the head that the snapshot does not have, and what is within that.
+    /// The mounts on directories of the head that the snapshot does not have, and the mounts within them.
     fn mounts_without_dir(&self, back: &RollbackPlan<'_>) -> Result<Vec<String>> {
         let mut mounted = self.mounted_filesystems();
         mounted.sort_by(|one, other| one.1.cmp(&other.1));
@@ -134,7 +134,7 @@ impl ManagedPool {
         Ok(homeless)
     }
 
-    /// What cannot stay mounted meanwhile is unmounted, with all below it, until somebody mounts it again.
+    /// Rolls back a head whose mount cannot stay: it is unmounted with its children, and not mounted again.
     fn rollback_unmounted(
         &self,
         back: &RollbackPlan<'_>,

@@ -76,7 +76,7 @@ impl Drop for TestDaemon {
 fn a_late_save_keeps_the_pools() {
     let home = TestDaemon::new("late");
     home.pools.shut_down();
-    // as where somebody ends the waiting for another pool just then
+    // as where another pool is exported just then
     home.pools.save_pools().unwrap();
     assert_eq!(home.saved_names(), ["tank"]);
     let late = home.create_pool("late").unwrap_err().to_string();
@@ -103,9 +103,9 @@ fn an_exported_pool_is_not_mounted_again() {
     let dir = home.dir.join("mounted");
     pool.handle.set_property("tank", "mountpoint", dir.to_str().unwrap()).unwrap();
     home.pools.export_pool("tank", false).unwrap();
-    // who asked for it found the pool before it went
+    // a call found the pool before it was exported
     let late = pool.mount_filesystem("tank", &MountOverrides::default()).unwrap_err().to_string();
-    assert!(late.contains("the pool is being left"), "{late}");
+    assert!(late.contains("the pool is being exported"), "{late}");
     assert!(!dir.exists());
 }
 
@@ -114,7 +114,7 @@ fn concurrent_saves_keep_the_list_whole() {
     let home = TestDaemon::new("many");
     std::thread::scope(|scope| {
         for _ in 0..8 {
-            // as where drives of several pools are replaced
+            // as where devices of several pools are replaced
             scope.spawn(|| (0..50).for_each(|_| home.pools.save_pools().unwrap()));
         }
     });
@@ -125,7 +125,7 @@ fn concurrent_saves_keep_the_list_whole() {
 fn export_finds_a_pool_that_was_just_imported() {
     let home = TestDaemon::new("taken");
     let house = &home.pools;
-    let pool = house.pools.lock().remove("tank").unwrap();
+    let pool = house.imported.lock().remove("tank").unwrap();
     let waits = SavedPool {
         name: "tank".to_owned(),
         guid: pool.handle.guid(),
@@ -137,16 +137,16 @@ fn export_finds_a_pool_that_was_just_imported() {
     };
     let why = engine::Error::NoSuchDataset { name: "tank".to_owned() };
     house.unavailable.lock().push(UnavailablePool::new(waits, &why));
-    // its drives have come
+    // its devices appeared
     let moving = house.import_lock.lock();
     let (sender, told) = channel();
     std::thread::scope(|scope| {
         scope.spawn(move || sender.send(house.forget_unavailable("tank").is_some()).unwrap());
         let early = told.recv_timeout(Duration::from_millis(300));
-        house.pools.lock().insert("tank".to_owned(), pool);
+        house.imported.lock().insert("tank".to_owned(), pool);
         house.unavailable.lock().clear();
         drop(moving);
-        // it is here, and can be exported
+        // it is imported, and can be exported
         let is_forgotten = early.unwrap_or_else(|_| told.recv().unwrap());
         assert!(!is_forgotten);
     });
