@@ -140,8 +140,9 @@ pub struct DestroyDatasets {
 
 impl Call for DestroyDatasets {
     type Answer = DestroyedDatasets;
-    const METHOD: Method = Method::Delete;
-    const PATH: &'static str = "/datasets/{name}";
+    // a list of snapshots may be longer than a path can be
+    const METHOD: Method = Method::Post;
+    const PATH: &'static str = "/datasets/destroy";
     const CHANGES: bool = true;
     const FREES_MEMORY: bool = true;
 

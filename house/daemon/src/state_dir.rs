@@ -63,13 +63,16 @@ impl StateDir {
     /// has no pools and no daemon asks the daemon of root, if that runs.
     pub fn find(folder: Option<&Path>) -> Result<Self> {
         let own = Self::resolve(folder)?;
-        let is_in_use = own.is_named || own.socket().exists() || own.pool_cache().exists();
-        if is_in_use || rustix::process::geteuid().is_root() {
+        if own.is_named || rustix::process::geteuid().is_root() {
             return Ok(own);
         }
-        let system = Self::system_dirs();
-        let runs = UnixStream::connect(system.socket()).is_ok();
-        Ok(if runs { system } else { own })
+        Ok(own.or_system(Self::system_dirs()))
+    }
+
+    /// The daemon of root, if it runs and the user has neither pools nor a daemon.
+    fn or_system(self, system: Self) -> Self {
+        let is_in_use = self.socket().exists() || self.pool_cache().exists();
+        if !is_in_use && UnixStream::connect(system.socket()).is_ok() { system } else { self }
     }
 
     fn system_dirs() -> Self {
@@ -189,9 +192,30 @@ fn env_path(name: &str) -> Option<PathBuf> {
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::net::UnixListener;
     use std::path::{Path, PathBuf};
 
     use super::StateDir;
+
+    #[test]
+    fn users_without_pools_ask_the_daemon_of_root() {
+        let dir = std::env::temp_dir().join(format!("poolhouse-find-{}", std::process::id()));
+        let [own, system] = ["own", "system"].map(|name| {
+            let state_dir = StateDir::from_dir(&dir.join(name)).unwrap();
+            state_dir.create_dirs().unwrap();
+            state_dir
+        });
+        assert_eq!(own.clone().or_system(system.clone()), own);
+        let listener = UnixListener::bind(system.socket()).unwrap();
+        assert_eq!(own.clone().or_system(system.clone()), system);
+        std::fs::write(own.pool_cache(), "{}").unwrap();
+        assert_eq!(own.clone().or_system(system.clone()), own);
+        std::fs::remove_file(own.pool_cache()).unwrap();
+        // the daemon of root was killed
+        drop(listener);
+        assert_eq!(own.clone().or_system(system), own);
+        std::fs::remove_dir_all(dir).unwrap();
+    }
 
     #[test]
     fn a_named_state_dir_is_one_directory() {

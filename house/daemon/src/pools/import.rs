@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
 use api::{
     CreatePool, Event, ImportPools, ImportResult, ImportablePool, JobProgress, Mounting, PoolReport,
@@ -23,6 +24,10 @@ use crate::events::ChangeOptions;
 use crate::jobs::JobControl;
 use crate::pool_cache::SavedPool;
 use crate::{Error, Result};
+
+/// The number of looks whether a closed pool is still in use, and the pause between.
+const CLOSE_TRIES: u32 = 100;
+const CLOSE_PAUSE: Duration = Duration::from_millis(10);
 
 impl Pools {
     /// The pools of these names; without names all.
@@ -406,6 +411,7 @@ impl Pools {
             return Err(why);
         }
         let done = pool.close(way);
+        wait_until_unused(&pool);
         self.events.publish(coming, &options);
         if let Err(why) = &done {
             self.log.write_line(&format!("pool '{name}' is closed, and {why}"));
@@ -447,6 +453,7 @@ impl Pools {
         let altroot = pool.altroot.clone();
         let known = Some(pool.handle.loaded_keys());
         let temporary = pool.handle.has_temporary_name();
+        wait_until_unused(&pool);
         drop(pool);
         let new_name = temporary.then(|| name.to_owned());
         let how =
@@ -478,6 +485,16 @@ impl Pools {
             names.to_vec()
         };
         names.iter().try_for_each(|name| Ok(self.pool(name)?.handle.sync()?))
+    }
+}
+
+/// Waits a moment for calls that still read a closed pool: they keep its devices open.
+fn wait_until_unused(pool: &Arc<ManagedPool>) {
+    for _ in 0..CLOSE_TRIES {
+        if Arc::strong_count(pool) == 1 {
+            return;
+        }
+        std::thread::sleep(CLOSE_PAUSE);
     }
 }
 

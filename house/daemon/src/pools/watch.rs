@@ -61,16 +61,16 @@ impl Pools {
 
     /// Compares the pools with the last look.
     fn watch_pools(self: &Arc<Self>, watched: &mut HashMap<u64, WatchedPool>) {
-        // an export must find no other user of the pool, whose devices would stay open
-        let Some(_importing) = self.import_lock.try_lock() else { return };
-        let pools = self.all();
-        let is_here = |guid: &u64| pools.iter().any(|pool| pool.handle.guid() == *guid);
+        let here = self.imported_names();
+        let is_here = |guid: &u64| here.iter().any(|(_, other)| other == guid);
         for (_, gone) in watched.extract_if(|guid, _| !is_here(guid)) {
             if let Some(job) = gone.job {
                 job.cancelled("The pool was exported or destroyed.".to_owned());
             }
         }
-        for pool in pools {
+        for (name, _) in &here {
+            // one pool at a time: a slow device of one does not keep another from being exported
+            let Ok(pool) = self.pool(name) else { continue };
             let now = pool.handle.status();
             let mut next = WatchedPool::new(&now);
             if let Some(before) = watched.remove(&now.guid) {
