@@ -87,7 +87,7 @@ cat <<EOF
   poolhouse zfs snapshot tank/media@now    a moment to come back to
   poolhouse zfs list -o space              where the room goes
   poolhouse zpool status                   how it is
-  curl --unix-socket $nas/state/socket http://nas/v1/pools
+  curl --unix-socket $nas/state/socket http://nas/api/v1/pools
   poolhouse zpool export tank; poolhouse rescue verify -d $nas/drives tank
   poolhouse serve --stop                   end it; any command starts it again
   poolhouse plan --drives 6x4TB            what six real drives would give

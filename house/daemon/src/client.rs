@@ -1,4 +1,4 @@
-//! Asking a daemon, which is started if none runs.
+//! The client of the daemon, which starts a daemon if none runs.
 
 use std::fs::OpenOptions;
 use std::io::ErrorKind;
@@ -7,93 +7,89 @@ use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
+use api::{Call, EncodedCall, GetDaemon, Refusal, Reply};
 use bytes::Bytes;
 use http_body_util::{BodyExt, Full};
-use hyper::{Method, Request as HttpRequest, header};
+use hyper::{Request, header};
 use hyper_util::rt::TokioIo;
-use serde::de::DeserializeOwned;
-use serde_json::Value;
 use tokio::net::UnixStream;
 
-use crate::{Error, Request, Response, Result, StateDir};
+use crate::{Error, Result, StateDir};
 
-/// How often to look whether a daemon that was started answers.
+/// The pause before the client looks again whether a daemon that was started answers.
 const POLL_INTERVAL: Duration = Duration::from_millis(20);
-/// So many times a daemon that listens, and does not answer, is asked again.
+/// The number of times that the client asks a daemon again that listens and does not answer.
 const MAX_SILENT_RETRIES: usize = 250;
-/// So many of the log's last bytes are shown if it does not start.
+/// The bytes at the end of the log that an error shows if the daemon does not start.
 const LOG_TAIL_BYTES: usize = 2000;
 
-/// Asks the daemon at a place.
+/// A client of the daemon of a state directory.
 #[derive(Clone, Debug)]
 pub struct Client {
     state_dir: StateDir,
     program: Option<PathBuf>,
+    command: Option<String>,
 }
 
 impl Client {
-    /// Of the daemon at a place. If none runs there, `program serve` is started.
+    /// A client that starts `program serve` if no daemon runs.
     pub fn with_autostart(state_dir: StateDir, program: PathBuf) -> Self {
-        Self { state_dir, program: Some(program) }
+        Self { program: Some(program), ..Self::new(state_dir) }
     }
 
-    /// Of the daemon at a place, if one runs there.
+    /// A client that starts no daemon.
     pub fn new(state_dir: StateDir) -> Self {
-        Self { state_dir, program: None }
+        Self { state_dir, program: None, command: None }
     }
 
-    /// Whether a daemon runs there.
+    /// Has the daemon record this command line in the histories of the pools that calls change.
+    #[must_use]
+    pub fn recording(self, command: String) -> Self {
+        Self { command: Some(command), ..self }
+    }
+
+    /// Whether a daemon runs.
     pub fn is_running(&self) -> Result<bool> {
-        Ok(self.try_request(&Request::Hello {})?.is_some())
+        Ok(self.try_call(&GetDaemon {})?.is_some())
     }
 
-    /// Waits until the daemon has ended and left its place to others.
+    /// Waits until the daemon has ended and released its lock.
     pub fn wait_for_exit(&self) {
         while matches!(self.state_dir.lock(), Err(Error::Running { .. })) {
             std::thread::sleep(POLL_INTERVAL);
         }
     }
 
-    /// Asks, and gives the answer and what it warns of.
-    pub fn request<T: DeserializeOwned>(&self, ask: &Request) -> Result<(T, Vec<String>)> {
-        let answer = match self.look(ask)? {
-            Some(answer) => answer,
-            None => self.ask_living(ask)?,
-        };
-        let value = serde_json::from_value(answer.value);
-        let value = value
-            .map_err(|why| self.unresponsive_error(format!("it is of another version: {why}")))?;
-        Ok((value, answer.warnings))
-    }
-
-    /// Asks a daemon that is known to run, or that need not; `None`: it does not run, or does not answer.
-    pub fn peek<T: DeserializeOwned>(&self, ask: &Request) -> Option<T> {
-        let answer = self.try_request(ask).ok()??;
-        serde_json::from_value(answer.value).ok()
-    }
-
-    /// Asks what changes nothing without a hello before: on a busy machine each exchange costs more than
-    /// the answer. `None`: that it changes nothing is not sure, or nobody answers.
-    fn look(&self, ask: &Request) -> Result<Option<Response>> {
-        if !only_looks(ask) {
-            return Ok(None);
+    /// Makes a call.
+    pub fn call<C: Call>(&self, call: &C) -> Result<Reply<C::Answer>> {
+        // on a busy machine a question whether the daemon lives costs more than the answer
+        if !C::CHANGES
+            && let Some(reply) = self.try_repeatable(call)?
+        {
+            return Ok(reply);
         }
-        match self.try_request(ask) {
+        // a call that changes something is not sent to a daemon that is dying: nobody could tell whether it
+        // was done
+        if !self.is_answering()? {
+            self.start_daemon()?;
+        }
+        self.try_call(call)?.ok_or_else(|| self.unresponsive_error("it ended".to_owned()))
+    }
+
+    /// Makes a call if a daemon runs; nothing if it does not run or does not answer.
+    pub fn peek<C: Call>(&self, call: &C) -> Option<C::Answer> {
+        Some(self.try_call(call).ok()??.value)
+    }
+
+    /// Makes a call that may be repeated; nothing: no daemon answers.
+    fn try_repeatable<C: Call>(&self, call: &C) -> Result<Option<Reply<C::Answer>>> {
+        match self.try_call(call) {
             Err(Error::Unresponsive { .. }) => Ok(None),
             known => known,
         }
     }
 
-    /// Asks after a hello, so that what changes something is not sent to a daemon that is dying: nobody
-    /// could tell whether it was done.
-    fn ask_living(&self, ask: &Request) -> Result<Response> {
-        if !self.is_answering()? {
-            self.start_daemon()?;
-        }
-        self.try_request(ask)?.ok_or_else(|| self.unresponsive_error("it ended".to_owned()))
-    }
-
-    /// Whether a daemon runs there. One that was killed listens a moment longer than it lives.
+    /// Whether a daemon runs. The socket of one that was killed stays open a moment longer.
     fn is_answering(&self) -> Result<bool> {
         let mut left = MAX_SILENT_RETRIES;
         loop {
@@ -105,12 +101,13 @@ impl Client {
         }
     }
 
-    /// Asks; none: nobody listens.
-    fn try_request(&self, ask: &Request) -> Result<Option<Response>> {
+    /// Makes a call; nothing: no daemon listens.
+    fn try_call<C: Call>(&self, call: &C) -> Result<Option<Reply<C::Answer>>> {
+        let failed = |why| self.unresponsive_error(why);
+        let sent = api::encode(call).map_err(Error::usage_error)?;
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-        let runtime =
-            runtime.map_err(|why| self.unresponsive_error(engine::error::io_error_text(&why)))?;
-        runtime.block_on(async {
+        let runtime = runtime.map_err(|why| failed(engine::error::io_error_text(&why)))?;
+        let answered = runtime.block_on(async {
             let stream = match UnixStream::connect(self.state_dir.socket()).await {
                 Ok(stream) => stream,
                 Err(why) => {
@@ -118,23 +115,24 @@ impl Client {
                     return if none.contains(&why.kind()) {
                         Ok(None)
                     } else {
-                        Err(self.unresponsive_error(engine::error::io_error_text(&why)))
+                        Err(engine::error::io_error_text(&why))
                     };
                 }
             };
-            let talked = exchange(stream, ask).await;
-            let (ok, body) = talked.map_err(|why| self.unresponsive_error(why))?;
-            if !ok {
-                let text = |name: &str| body.get(name).and_then(Value::as_str).map(str::to_owned);
-                let status = body.get("status").and_then(Value::as_u64);
-                return Err(Error::Reported {
-                    message: text("error").unwrap_or_else(|| body.to_string()),
-                    status: status.and_then(|status| status.try_into().ok()).unwrap_or(1),
-                });
-            }
-            let answer = serde_json::from_value(body);
-            answer.map(Some).map_err(|why| self.unresponsive_error(why.to_string()))
-        })
+            let method = C::METHOD.as_str();
+            exchange(stream, method, sent, self.command.as_deref()).await.map(Some)
+        });
+        let Some((ok, body)) = answered.map_err(failed)? else { return Ok(None) };
+        if ok {
+            let reply = serde_json::from_slice(&body);
+            let other = |why| failed(format!("it is of another version: {why}"));
+            return reply.map(Some).map_err(other);
+        }
+        let refusal = serde_json::from_slice(&body).unwrap_or_else(|_| Refusal {
+            error: String::from_utf8_lossy(&body).into_owned(),
+            status: 1,
+        });
+        Err(Error::Reported { message: refusal.error, status: refusal.status })
     }
 
     fn unresponsive_error(&self, why: String) -> Error {
@@ -143,8 +141,8 @@ impl Client {
 
     /// Starts a daemon and waits until it answers.
     fn start_daemon(&self) -> Result<()> {
-        let Some(program) = &self.program else {
-            return Err(self.unresponsive_error("none runs there".to_owned()));
+        let Some(program) = self.program.as_ref().filter(|_| self.state_dir.is_own()) else {
+            return Err(self.unresponsive_error("no daemon runs".to_owned()));
         };
         self.state_dir.create_dirs()?;
         let path = self.state_dir.log();
@@ -160,7 +158,7 @@ impl Client {
         command.stdin(Stdio::null()).stdout(same).stderr(log).current_dir("/");
         let mut child = command.spawn().map_err(|why| Error::file_error(program, &why))?;
         loop {
-            if self.try_request(&Request::Hello {})?.is_some() {
+            if self.try_call(&GetDaemon {})?.is_some() {
                 return Ok(());
             }
             if self.has_exited(&mut child)? {
@@ -170,15 +168,15 @@ impl Client {
         }
     }
 
-    /// Whether it ended, and nobody else answers: of two that start at once, one ends.
+    /// Whether the daemon ended and no other answers: of two that start at once, one ends.
     fn has_exited(&self, child: &mut Child) -> Result<bool> {
         let ended = child.try_wait().is_ok_and(|ended| ended.is_some());
         if !ended {
             return Ok(false);
         }
-        // whoever has the lock may not listen yet
+        // the daemon that has the lock may not listen yet
         std::thread::sleep(POLL_INTERVAL);
-        Ok(self.try_request(&Request::Hello {})?.is_none() && self.state_dir.lock().is_ok())
+        Ok(self.try_call(&GetDaemon {})?.is_none() && self.state_dir.lock().is_ok())
     }
 
     fn not_started_error(&self, begins: u64) -> Error {
@@ -191,37 +189,25 @@ impl Client {
     }
 }
 
-/// Whether an ask changes nothing, so that it may be sent again.
-fn only_looks(ask: &Request) -> bool {
-    matches!(
-        ask,
-        Request::Pools { .. }
-            | Request::Datasets(_)
-            | Request::Mounts {}
-            | Request::PoolProperties { .. }
-    )
-}
-
-/// Sends what is asked; gives whether it was done, and the answer's body.
-async fn exchange(stream: UnixStream, ask: &Request) -> std::result::Result<(bool, Value), String> {
+/// Sends a request; returns whether it succeeded, and the body of the answer.
+async fn exchange(
+    stream: UnixStream,
+    method: &str,
+    call: EncodedCall,
+    command: Option<&str>,
+) -> std::result::Result<(bool, Bytes), String> {
     let said = |why: hyper::Error| why.to_string();
-    let ask = serde_json::to_value(ask).map_err(|why| why.to_string())?;
-    let (verb, fields) = ask.as_object().and_then(|ask| ask.iter().next()).unzip();
-    let (Some(verb), Some(fields)) = (verb, fields) else {
-        return Err("nothing is asked".to_owned());
-    };
     let (mut sender, connection) =
         hyper::client::conn::http1::handshake(TokioIo::new(stream)).await.map_err(said)?;
     tokio::spawn(connection);
-    let request = HttpRequest::builder()
-        .method(Method::POST)
-        .uri(format!("/v1/{verb}"))
-        .header(header::HOST, "poolhouse")
-        .body(Full::new(Bytes::from(fields.to_string())))
-        .map_err(|why| why.to_string())?;
+    let mut request =
+        Request::builder().method(method).uri(call.target).header(header::HOST, "poolhouse");
+    if let Some(command) = command {
+        request = request.header(api::COMMAND_HEADER, api::encode_command(command));
+    }
+    let request = request.body(Full::new(Bytes::from(call.body))).map_err(|why| why.to_string())?;
     let response = sender.send_request(request).await.map_err(said)?;
     let ok = response.status().is_success();
     let body = response.into_body().collect().await.map_err(said)?.to_bytes();
-    let body = serde_json::from_slice(&body).map_err(|why| why.to_string())?;
     Ok((ok, body))
 }

@@ -1,4 +1,4 @@
-//! What of the world outside a pool needs: time, chance, memory, and which host this is.
+//! What the engine gets from the operating system: time, random numbers, memory, the host's identity.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -8,19 +8,22 @@ use engine::pool::{Environment, MemoryBudget};
 
 use crate::{Error, Result};
 
-/// Without another word this part of the machine's memory is used.
+/// The part of the machine's memory that the daemon uses by default.
 const DEFAULT_MEMORY_DIVISOR: u64 = 4;
-/// Of the memory that may be used, a half is for what was read lately, shared by all pools, and a
-/// quarter for changes of a pool that wait to be written; the rest is for what is on its way.
+/// Half of that memory is for the ARC, which all pools share, and a quarter for dirty data of a pool. The rest
+/// is for I/O in progress.
 const CACHE_DIVISOR: u64 = 2;
 const DIRTY_DIVISOR: u64 = 4;
 const DIRTY_LIMITS: (u64, u64) = (16 << 20, 4 << 30);
 
-/// This machine, of whose memory so many bytes may be used.
+/// This machine. `memory`: the bytes that the daemon may use.
 pub(crate) fn host_environment(memory: Option<u64>) -> Result<Environment> {
-    // the system is asked once for all: afterwards it always answers
-    fill_random(&mut [0; 8])
-        .map_err(|why| Error::usage_error(format!("the system has no chance: {why}")))?;
+    // getrandom(2) that worked once always works
+    fill_random(&mut [0; 8]).map_err(|why| {
+        Error::usage_error(format!(
+            "no random numbers are available from the operating system: {why}"
+        ))
+    })?;
     let (least, most) = DIRTY_LIMITS;
     let memory = memory.unwrap_or_else(|| available_memory() / DEFAULT_MEMORY_DIVISOR);
     let cache = usize::try_from(memory / CACHE_DIVISOR).unwrap_or(usize::MAX);
@@ -37,7 +40,8 @@ pub(crate) fn host_environment(memory: Option<u64>) -> Result<Environment> {
     })
 }
 
-fn fill_random(mut bytes: &mut [u8]) -> rustix::io::Result<()> {
+/// Fills a buffer with random bytes of the operating system.
+pub(crate) fn fill_random(mut bytes: &mut [u8]) -> rustix::io::Result<()> {
     while !bytes.is_empty() {
         let got = rustix::rand::getrandom(&mut *bytes, rustix::rand::GetRandomFlags::empty())?;
         bytes = bytes.get_mut(got..).unwrap_or_default();
@@ -45,7 +49,7 @@ fn fill_random(mut bytes: &mut [u8]) -> rustix::io::Result<()> {
     Ok(())
 }
 
-/// The memory that this program may use: the machine's, or what its cgroup and those above leave it.
+/// The memory that this program may use in bytes: the machine's, or the limit of a cgroup around it.
 fn available_memory() -> u64 {
     let info = rustix::system::sysinfo();
     let all = u64::from(info.mem_unit).saturating_mul(info.totalram);
@@ -58,8 +62,8 @@ fn available_memory() -> u64 {
     limits.fold(all, u64::min)
 }
 
-/// The host's number and name. The number is what OpenZFS takes, where there is one; or else made
-/// of what names this machine.
+/// The host id and name. The id is that of /etc/hostid, as with OpenZFS, or is made from the machine id or the
+/// name.
 fn host_id() -> (u64, String) {
     let name = rustix::system::uname().nodename().to_string_lossy().into_owned();
     let given = std::fs::read("/etc/hostid").ok().and_then(|bytes| {
@@ -74,7 +78,7 @@ fn host_id() -> (u64, String) {
     (u64::from(if number == 0 { hash_name(&name) } else { number }), name)
 }
 
-/// A number for a machine that has nothing but its name (FNV-1a); never 0, which is no host.
+/// A host id from a name (FNV-1a). It is never 0, which stands for no host.
 fn hash_name(name: &str) -> u32 {
     let mix = |sum: u32, byte: u8| (sum ^ u32::from(byte)).wrapping_mul(0x0100_0193);
     name.bytes().fold(0x811c_9dc5, mix).max(1)
@@ -83,7 +87,7 @@ fn hash_name(name: &str) -> u32 {
 #[cfg(test)]
 mod tests {
     #[test]
-    fn the_world_gives_what_is_asked_for() {
+    fn the_environment_is_complete() {
         let world = super::host_environment(None).unwrap();
         let mut bytes = [0; 64];
         (world.random)(&mut bytes);

@@ -1,14 +1,14 @@
-//! What can go wrong around a daemon; what goes wrong in a pool is said by the engine.
+//! What can go wrong around a daemon. The engine words what goes wrong in a pool.
 
 use std::path::Path;
 
-/// Why something could not be done.
+/// Why a call failed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Error {
-    /// The engine says why.
+    /// The engine refused.
     #[error(transparent)]
     Engine(#[from] engine::Error),
-    /// The daemon says why.
+    /// The daemon refused, as the client reads it.
     #[error("{message}")]
     Reported {
         /// The sentence.
@@ -16,21 +16,30 @@ pub enum Error {
         /// The exit status.
         status: u8,
     },
-    /// A file or folder of the daemon's cannot be used.
+    /// The user may not make this call.
+    #[error("cannot {action}: permission denied")]
+    PermissionDenied {
+        /// The action in zfs(8)'s words.
+        action: String,
+    },
+    /// A handler of the daemon panicked.
+    #[error("the daemon failed while it handled this call; its log says where")]
+    Panicked {},
+    /// A file or directory of the daemon cannot be used.
     #[error("'{path}' cannot be used: {why}")]
     File {
         /// The file.
         path: String,
-        /// What the system says.
+        /// The system's reason.
         why: String,
     },
-    /// There is one already.
+    /// Another daemon has the state directory.
     #[error("a daemon with its state in '{state_dir}' runs already")]
     Running {
-        /// Its folder.
+        /// The directory.
         state_dir: String,
     },
-    /// It ended before it answered.
+    /// The daemon ended before it answered.
     #[error("the daemon could not be started; the end of its log, '{log}', says why:\n{tail}")]
     NotStarted {
         /// The log.
@@ -38,17 +47,17 @@ pub enum Error {
         /// Its last lines.
         tail: String,
     },
-    /// It does not answer.
+    /// The daemon does not answer.
     #[error("the daemon at '{socket}' does not answer: {why}")]
     Unresponsive {
         /// Its socket.
         socket: String,
-        /// What happened.
+        /// The reason.
         why: String,
     },
 }
 
-/// What asking for something gives.
+/// The result of a call.
 pub type Result<T> = std::result::Result<T, Error>;
 
 impl Error {
@@ -57,18 +66,19 @@ impl Error {
         match self {
             Self::Engine(error) => error.exit_status(),
             Self::Reported { status, .. } => *status,
+            Self::PermissionDenied { .. } => 1,
             Self::File { .. } => 13,
             Self::Running { .. } => 11,
-            Self::NotStarted { .. } | Self::Unresponsive { .. } => 16,
+            Self::NotStarted { .. } | Self::Unresponsive { .. } | Self::Panicked {} => 16,
         }
     }
 
-    /// What was asked for is not allowed as things stand.
+    /// A call that the present state does not allow.
     pub(crate) fn refused_error(what: impl Into<String>) -> Self {
         Self::Engine(engine::Error::Refused { what: what.into() })
     }
 
-    /// What was asked for makes no sense.
+    /// A call that makes no sense.
     pub(crate) fn usage_error(what: impl Into<String>) -> Self {
         Self::Engine(engine::Error::Usage { what: what.into() })
     }

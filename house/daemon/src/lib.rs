@@ -1,37 +1,37 @@
-//! The program that owns pools: runs jobs, keeps configuration, answers on a socket.
+//! The program that owns pools: services, jobs, events and configuration behind one HTTP API.
 //!
-//! [`serve`] is the daemon: it takes over again the pools that it had, each synced by a thread of
-//! its own, and answers HTTP with JSON on a Unix socket. [`Client`] asks it things ([`Request`]), and
-//! starts one if none runs. Where a daemon lives is a [`StateDir`]: several run side by side, each in
-//! a place of its own.
+//! [`serve`] is the daemon. It imports again the pools that it had, and answers the calls of crate `api` on a
+//! Unix socket. [`Client`] makes these calls, and starts a daemon if none runs. A daemon lives in a
+//! [`StateDir`]; several can run side by side, each in its own.
 //!
 //! ```text
-//! POST /v1/VERB   the fields of an `Request` as a JSON object
-//!                 200 {"value": ..., "warnings": [...]}
-//!                 4xx {"error": a sentence, "status": the exit status of the command}
-//! GET  /v1/VERB   the same without fields, for those that only look: pools, datasets, hello
+//! client ── socket ── http ── router ── auth ── services ── pools ── engine
+//!                                                  └ events, jobs, config
 //! ```
 #![forbid(unsafe_code)]
 
+mod auth;
 mod cancel;
 mod client;
-mod daemon;
+mod config;
+mod context;
 mod environment;
 mod error;
+mod events;
+mod http;
+mod jobs;
 mod log;
+mod memory;
 mod pool_cache;
-mod request;
-mod response;
+mod pools;
+mod router;
 mod server;
+mod services;
 mod state_dir;
+mod state_file;
 
 pub use client::Client;
+pub use config::{ConfigProblem, check_config};
 pub use error::{Error, Result};
-pub use request::{
-    CreatePool, ImportPool, ListRequest, MountOverrides, Request, Secret, VdevLayout, VdevRole,
-};
-pub use response::{
-    DaemonInfo, DestroyedDatasets, ImportResult, ImportablePool, Mounting, PoolReport, Response,
-};
 pub use server::{Mode, serve};
 pub use state_dir::StateDir;

@@ -1,4 +1,4 @@
-//! What the daemon says, a line each, with the time.
+//! The daemon's log: one line an entry, with the time.
 
 use std::fs::{File, OpenOptions};
 use std::io::Write;
@@ -13,7 +13,7 @@ use crate::{Error, Result, StateDir};
 #[derive(Debug)]
 pub(crate) struct Log {
     file: Mutex<File>,
-    /// Somebody sits before it and reads what it says.
+    /// The daemon runs on a terminal.
     echo_to_stderr: bool,
 }
 
@@ -30,7 +30,7 @@ impl Log {
         let what: String = what.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
         let now = Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ");
         let line = format!("{now} {what}\n");
-        // there is nobody left to tell if this fails
+        // an error here has nowhere to go
         let _ = self.file.lock().write_all(line.as_bytes());
         if self.echo_to_stderr {
             let _ = std::io::stderr().lock().write_all(line.as_bytes());

@@ -1,30 +1,30 @@
-//! Which pools the daemon has, so that it finds them when it starts again.
+//! The list of imported pools, which the daemon imports again when it starts.
 
-use std::fs::{self, File};
-use std::io::{ErrorKind, Write};
+use std::fs;
+use std::io::ErrorKind;
 use std::path::PathBuf;
 
 use engine::pool::Rewind;
 use serde::{Deserialize, Serialize};
 
-use crate::{Error, Result, StateDir};
+use crate::{Error, Result, StateDir, state_file};
 
-/// A pool that is to be taken over again.
+/// A pool of the list.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct SavedPool {
     pub(crate) name: String,
     pub(crate) guid: u64,
-    /// Where its drives were.
+    /// The paths of its devices.
     pub(crate) drives: Vec<PathBuf>,
-    /// What stands before all its mountpoints.
+    /// The directory in front of all its mountpoints.
     pub(crate) altroot: Option<PathBuf>,
-    /// It is to be looked at only.
+    /// It is imported read-only.
     #[serde(default)]
     pub(crate) read_only: bool,
-    /// It has this name until it is exported only.
+    /// It has this name until it is exported.
     #[serde(default)]
     pub(crate) temporary: bool,
-    /// It is looked at as it was then.
+    /// The earlier state at which it is imported read-only.
     #[serde(default)]
     pub(crate) rewind: Rewind,
 }
@@ -34,7 +34,7 @@ struct PoolCache {
     pools: Vec<SavedPool>,
 }
 
-/// What was remembered.
+/// Reads the list.
 pub(crate) fn load(place: &StateDir) -> Result<Vec<SavedPool>> {
     let path = place.pool_cache();
     let bytes = match fs::read(&path) {
@@ -44,24 +44,18 @@ pub(crate) fn load(place: &StateDir) -> Result<Vec<SavedPool>> {
     };
     let content: PoolCache = serde_json::from_slice(&bytes).map_err(|why| Error::File {
         path: path.display().to_string(),
-        why: format!("it does not say which pools there are ({why}); import them anew without it"),
+        why: format!("it is not a list of pools ({why}); remove it and import the pools again"),
     })?;
     Ok(content.pools)
 }
 
-/// Remembers these. Whenever the power fails, the file has what it had before or this.
-pub(crate) fn save(place: &StateDir, pools: Vec<SavedPool>) -> Result<()> {
-    let path = place.pool_cache();
-    let failed = |why: std::io::Error| Error::file_error(&path, &why);
+/// Writes the list. After a power cut the file has its old content or the new.
+pub(crate) fn save(state_dir: &StateDir, pools: Vec<SavedPool>) -> Result<()> {
+    let path = state_dir.pool_cache();
     let mut bytes = serde_json::to_vec_pretty(&PoolCache { pools })
-        .map_err(|why| Error::File { path: path.display().to_string(), why: why.to_string() })?;
+        .map_err(|why| Error::file_error(&path, &why.into()))?;
     bytes.push(b'\n');
-    let new = path.with_extension("new");
-    let mut file = File::create(&new).map_err(failed)?;
-    file.write_all(&bytes).and_then(|()| file.sync_all()).map_err(failed)?;
-    fs::rename(&new, &path).map_err(failed)?;
-    let folder = path.parent().map_or(Ok(()), |folder| File::open(folder)?.sync_all());
-    folder.map_err(failed)
+    state_file::replace(&path, &bytes)
 }
 
 #[cfg(test)]
@@ -72,7 +66,7 @@ mod tests {
     use crate::StateDir;
 
     #[test]
-    fn what_is_saved_is_loaded_and_what_is_damaged_is_said() {
+    fn the_list_survives_and_damage_is_reported() {
         let folder = std::env::temp_dir().join(format!("poolhouse-memory-{}", std::process::id()));
         let place = StateDir::from_dir(&folder).unwrap();
         place.create_dirs().unwrap();

@@ -1,36 +1,54 @@
-//! Where a daemon has its socket, its memory and its log.
+//! The directories with a daemon's socket, list of pools, jobs and log.
+//!
+//! ```text
+//!                  socket                                   pools.json, jobs.json, token, lock, log
+//! named DIR        DIR/socket                               DIR
+//! root             /run/poolhouse/socket                    /var/lib/poolhouse
+//! another user     $XDG_RUNTIME_DIR/poolhouse/socket        $XDG_STATE_HOME/poolhouse
+//! ```
+//!
+//! The configuration is config.toml beside pools.json; that of root's usual daemon is
+//! /etc/poolhouse/config.toml. Every local user may pass through the directory of the socket to reach it. All
+//! files are for their owner.
 
 use std::env;
 use std::fs::{self, File, OpenOptions, TryLockError};
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt};
+use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 
 use crate::{Error, Result};
 
-/// Where a daemon has its socket, its memory and its log.
+/// The directories of a daemon.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StateDir {
-    /// The folder of what lasts as long as the daemon runs.
+    /// The directory of the socket.
     runtime_dir: PathBuf,
-    /// The folder of what outlasts it.
+    /// The directory of the files that outlast the daemon.
     persistent_dir: PathBuf,
-    /// Whether it is one that was named, and not the usual one.
+    /// Whether the user named it with `--state` or POOLHOUSE_STATE.
     is_named: bool,
 }
 
-/// A socket's path has so many bytes at most, with the zero that ends it.
+/// The longest path of a socket in bytes, with the zero that ends it.
 const MAX_SOCKET_PATH: usize = 108;
+/// Other users may reach the socket in a directory, and not list the directory.
+const SOCKET_DIR_MODE: u32 = 0o711;
+/// Only the owner may enter a directory.
+const PRIVATE_MODE: u32 = 0o700;
+/// The directories of root's daemon.
+const SYSTEM_DIRS: [&str; 2] = ["/run/poolhouse", "/var/lib/poolhouse"];
 
 impl StateDir {
-    /// All in one folder.
+    /// All in one directory.
     pub fn from_dir(folder: &Path) -> Result<Self> {
         let folder = std::path::absolute(folder).map_err(|why| Error::file_error(folder, &why))?;
         Self { runtime_dir: folder.clone(), persistent_dir: folder, is_named: true }
             .check_socket_path()
     }
 
-    /// In the folder that is given, or that POOLHOUSE_STATE names, or where the conventions of the
-    /// system have such things.
+    /// The directories of the daemon that this process serves or starts: `folder`, or POOLHOUSE_STATE, or the
+    /// usual ones of its user.
     pub fn resolve(folder: Option<&Path>) -> Result<Self> {
         if let Some(folder) = folder {
             return Self::from_dir(folder);
@@ -41,15 +59,35 @@ impl StateDir {
         }
     }
 
+    /// The directories of the daemon that a command asks. It is as [`Self::resolve`] says, but a user who
+    /// has no pools and no daemon asks the daemon of root, if that runs.
+    pub fn find(folder: Option<&Path>) -> Result<Self> {
+        let own = Self::resolve(folder)?;
+        if own.is_named || rustix::process::geteuid().is_root() {
+            return Ok(own);
+        }
+        Ok(own.or_system(Self::system_dirs()))
+    }
+
+    /// The daemon of root, if it runs and the user has neither pools nor a daemon.
+    fn or_system(self, system: Self) -> Self {
+        let is_in_use = self.socket().exists() || self.pool_cache().exists();
+        if !is_in_use && UnixStream::connect(system.socket()).is_ok() { system } else { self }
+    }
+
+    fn system_dirs() -> Self {
+        let [run, keep] = SYSTEM_DIRS.map(PathBuf::from);
+        Self { runtime_dir: run, persistent_dir: keep, is_named: false }
+    }
+
     fn default_dirs() -> Result<Self> {
         if rustix::process::geteuid().is_root() {
-            let (run, keep) = ("/run/poolhouse".into(), "/var/lib/poolhouse".into());
-            return Ok(Self { runtime_dir: run, persistent_dir: keep, is_named: false });
+            return Ok(Self::system_dirs());
         }
         let home = || env_path("HOME").map(|home| home.join(".local/state"));
         let keep = env_path("XDG_STATE_HOME").or_else(home).ok_or_else(|| {
             Error::usage_error(
-                "there is neither XDG_STATE_HOME nor HOME: name a folder with --state",
+                "neither XDG_STATE_HOME nor HOME is set: name a directory with --state",
             )
         })?;
         let keep = keep.join("poolhouse");
@@ -69,7 +107,7 @@ impl StateDir {
         Ok(self)
     }
 
-    /// The folder that was named, if one was.
+    /// The directory that the user named, if so.
     pub(crate) fn named_dir(&self) -> Option<&Path> {
         self.is_named.then_some(self.persistent_dir.as_path())
     }
@@ -79,26 +117,47 @@ impl StateDir {
         self.runtime_dir.join("socket")
     }
 
-    /// What the daemon says.
+    /// The log of the daemon.
     pub fn log(&self) -> PathBuf {
         self.persistent_dir.join("log")
     }
 
-    /// Which pools it has.
+    /// The list of imported pools.
     pub(crate) fn pool_cache(&self) -> PathBuf {
         self.persistent_dir.join("pools.json")
     }
 
-    /// Makes its folders, for its owner alone.
-    pub(crate) fn create_dirs(&self) -> Result<()> {
-        for folder in [&self.runtime_dir, &self.persistent_dir] {
-            let made = fs::DirBuilder::new().recursive(true).mode(0o700).create(folder);
-            made.map_err(|why| Error::file_error(folder, &why))?;
-        }
-        Ok(())
+    /// The list of jobs.
+    pub(crate) fn jobs(&self) -> PathBuf {
+        self.persistent_dir.join("jobs.json")
     }
 
-    /// Makes sure that there is one daemon only; the lock goes with the process.
+    /// The configuration file.
+    pub fn config(&self) -> PathBuf {
+        let is_system = !self.is_named && self.runtime_dir == Path::new(SYSTEM_DIRS[0]);
+        let dir = if is_system { Path::new("/etc/poolhouse") } else { &self.persistent_dir };
+        dir.join("config.toml")
+    }
+
+    /// The token of the API on TCP.
+    pub(crate) fn token(&self) -> PathBuf {
+        self.persistent_dir.join("token")
+    }
+
+    /// Whether the user of this process may start a daemon there.
+    pub(crate) fn is_own(&self) -> bool {
+        let uid = rustix::process::geteuid();
+        let owner = fs::metadata(&self.persistent_dir).map(|facts| facts.uid());
+        uid.is_root() || owner.map_or(true, |owner| owner == uid.as_raw())
+    }
+
+    /// Creates the directories. Other users may reach the socket.
+    pub(crate) fn create_dirs(&self) -> Result<()> {
+        create_dir(&self.persistent_dir, PRIVATE_MODE)?;
+        create_dir(&self.runtime_dir, SOCKET_DIR_MODE)
+    }
+
+    /// Takes the lock that only one daemon can have. It goes with the process.
     pub(crate) fn lock(&self) -> Result<File> {
         let path = self.persistent_dir.join("lock");
         let mut options = OpenOptions::new();
@@ -114,6 +173,18 @@ impl StateDir {
     }
 }
 
+/// Creates a directory with the parents that it lacks, and allows at least `mode` in it.
+fn create_dir(dir: &Path, mode: u32) -> Result<()> {
+    let failed = |why: std::io::Error| Error::file_error(dir, &why);
+    fs::DirBuilder::new().recursive(true).mode(PRIVATE_MODE).create(dir).map_err(failed)?;
+    let facts = fs::metadata(dir).map_err(failed)?;
+    let has = facts.permissions().mode() & 0o7777;
+    if has & mode == mode || facts.uid() != rustix::process::geteuid().as_raw() {
+        return Ok(());
+    }
+    fs::set_permissions(dir, fs::Permissions::from_mode(has | mode)).map_err(failed)
+}
+
 /// An absolute path in a variable of the environment.
 fn env_path(name: &str) -> Option<PathBuf> {
     env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from)
@@ -121,12 +192,33 @@ fn env_path(name: &str) -> Option<PathBuf> {
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::net::UnixListener;
     use std::path::{Path, PathBuf};
 
     use super::StateDir;
 
     #[test]
-    fn a_named_place_is_one_folder() {
+    fn users_without_pools_ask_the_daemon_of_root() {
+        let dir = std::env::temp_dir().join(format!("poolhouse-find-{}", std::process::id()));
+        let [own, system] = ["own", "system"].map(|name| {
+            let state_dir = StateDir::from_dir(&dir.join(name)).unwrap();
+            state_dir.create_dirs().unwrap();
+            state_dir
+        });
+        assert_eq!(own.clone().or_system(system.clone()), own);
+        let listener = UnixListener::bind(system.socket()).unwrap();
+        assert_eq!(own.clone().or_system(system.clone()), system);
+        std::fs::write(own.pool_cache(), "{}").unwrap();
+        assert_eq!(own.clone().or_system(system.clone()), own);
+        std::fs::remove_file(own.pool_cache()).unwrap();
+        // the daemon of root was killed
+        drop(listener);
+        assert_eq!(own.clone().or_system(system), own);
+        std::fs::remove_dir_all(dir).unwrap();
+    }
+
+    #[test]
+    fn a_named_state_dir_is_one_directory() {
         let place = StateDir::from_dir(Path::new("/srv/nas")).unwrap();
         assert_eq!(place.socket(), PathBuf::from("/srv/nas/socket"));
         assert_eq!(place.log(), PathBuf::from("/srv/nas/log"));
@@ -134,7 +226,7 @@ mod tests {
     }
 
     #[test]
-    fn a_path_that_no_socket_can_have_is_refused() {
+    fn a_path_too_long_for_a_socket_is_refused() {
         let long = format!("/{}", "x".repeat(110));
         assert!(StateDir::from_dir(Path::new(&long)).unwrap_err().to_string().contains("--state"));
     }

@@ -3,7 +3,7 @@
 use clap::{CommandFactory, FromArgMatches};
 
 use crate::outcome::CommandResult;
-use crate::{bench, daemon, generate, inspect, plan, rescue, zfs, zpool};
+use crate::{bench, config, daemon, events, generate, inspect, jobs, plan, rescue, zfs, zpool};
 
 /// A NAS in one program: real OpenZFS pools, in user space.
 #[derive(clap::Parser, Debug)]
@@ -28,6 +28,12 @@ enum Command {
     Zfs(zfs::Zfs),
     /// Own pools and their mounts, and answer commands
     Serve(daemon::Serve),
+    /// Show, check and change the configuration of the daemon
+    Config(config::Config),
+    /// List the jobs of the daemon, or cancel one
+    Jobs(jobs::Jobs),
+    /// Show what happened to pools, datasets, mounts and devices
+    Events(events::Events),
     /// Find pools and get everything out of them, without importing anything
     Rescue(rescue::Rescue),
     /// Look at the structures on disk
@@ -62,6 +68,9 @@ impl Cli {
             Command::Zpool(zpool) => zpool.run(),
             Command::Zfs(zfs) => zfs.run(),
             Command::Serve(serve) => serve.run(),
+            Command::Config(config) => config.run(),
+            Command::Jobs(jobs) => jobs.run(),
+            Command::Events(events) => events.run(),
             Command::Rescue(rescue) => rescue.run(),
             Command::Inspect(inspect) => inspect.run(),
             Command::Plan(plan) => plan.run(),

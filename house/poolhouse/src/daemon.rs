@@ -1,16 +1,15 @@
-//! What all commands that ask a daemon have in common; and `poolhouse serve`, which is one.
+//! The options of all commands that call a daemon; and `poolhouse serve`, which is one.
 
-use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
 
-use ::daemon::{Client, Mode, Mounting, Request, StateDir};
-use serde::de::DeserializeOwned;
+use ::daemon::{Client, Mode, StateDir};
+use api::{Call, Mounting, Reply, StopDaemon};
 
 use crate::bench::path::parse_size;
 use crate::outcome::{CommandResult, Failure, Outcome};
 use crate::print;
 
-/// The options of all commands that ask a daemon.
+/// The options of all commands that call a daemon.
 #[derive(clap::Args, Clone, Debug)]
 pub(crate) struct DaemonArgs {
     /// The folder with the daemon's socket, memory and log; without it POOLHOUSE_STATE, or the
@@ -23,67 +22,55 @@ pub(crate) struct DaemonArgs {
 }
 
 impl DaemonArgs {
-    /// Asks the daemon, and starts one if none runs. What it warns of goes to standard error.
-    pub(crate) fn request<T: DeserializeOwned>(&self, ask: &Request) -> Result<T, Failure> {
+    /// Makes a call to the daemon, and starts one if none runs. Warnings go to standard error.
+    pub(crate) fn request<C: Call>(&self, call: &C) -> Result<C::Answer, Failure> {
         let program = std::env::current_exe()?;
-        let client = Client::with_autostart(StateDir::resolve(self.state.as_deref())?, program);
-        let (value, warnings) = client.request(ask)?;
+        let client = Client::with_autostart(self.state_dir()?, program);
+        let Reply { value, warnings } = client.recording(command_line()).call(call)?;
         for warning in warnings {
             print::warning(&warning);
         }
         Ok(value)
     }
 
-    /// Asks the daemon something by the way; none: it does not run, or does not say.
-    pub(crate) fn try_request<T: DeserializeOwned>(&self, ask: &Request) -> Option<T> {
-        let place = StateDir::resolve(self.state.as_deref()).ok()?;
-        Client::new(place).peek(ask)
+    /// Makes a call whose failure does not matter; nothing: the daemon does not run or refuses.
+    pub(crate) fn try_request<C: Call>(&self, call: &C) -> Option<C::Answer> {
+        Client::new(self.state_dir().ok()?).peek(call)
     }
 
-    /// Has the daemon do something.
-    pub(crate) fn execute(&self, ask: &Request) -> CommandResult {
-        // what leaves cannot be written to afterwards
-        let leaves = matches!(ask, Request::ExportPool { .. } | Request::DestroyPool { .. });
-        if leaves {
-            self.record_command(ask);
-        }
-        self.request::<()>(ask)?;
-        if !leaves {
-            self.record_command(ask);
-        }
+    /// The state directory of the daemon.
+    pub(crate) fn state_dir(&self) -> Result<StateDir, Failure> {
+        Ok(StateDir::find(self.state.as_deref())?)
+    }
+
+    /// Makes a call that answers with nothing but success.
+    pub(crate) fn execute(&self, call: &impl Call<Answer = ()>) -> CommandResult {
+        self.request(call)?;
         Ok(Outcome::Complete)
     }
 
-    /// Has the daemon make something and mount it. What is made stays where that cannot be mounted: `made` says
-    /// so.
-    pub(crate) fn tell_mounting(&self, ask: &Request, made: &str) -> CommandResult {
-        let Mounting { failed } = self.request(ask)?;
-        self.record_command(ask);
+    /// Makes a call that creates and mounts a file system. `created` is printed if it exists and could not be
+    /// mounted.
+    pub(crate) fn create_mounted(
+        &self,
+        call: &impl Call<Answer = Mounting>,
+        created: &str,
+    ) -> CommandResult {
+        let Mounting { failed } = self.request(call)?;
         for why in &failed {
             print::error(why);
         }
         if !failed.is_empty() {
-            print::error(&made);
+            print::error(&created);
         }
         Ok(Outcome::complete_unless(!failed.is_empty()))
     }
+}
 
-    /// Has the command written down in the history of the pool that it changes. It is done, whether
-    /// that succeeds or not.
-    fn record_command(&self, ask: &Request) {
-        if let Some(pool) = ask.changed_pool() {
-            self.record_command_in(pool);
-        }
-    }
-
-    /// The same, in the history of that pool.
-    pub(crate) fn record_command_in(&self, pool: &str) {
-        let pool = pool.to_owned();
-        let words = std::env::args_os().skip(1).map(|word| word.to_string_lossy().into_owned());
-        let line = words.collect::<Vec<_>>().join(" ");
-        let user = std::fs::metadata("/proc/self").map_or(0, |myself| myself.uid());
-        let _ = self.try_request::<()>(&Request::RecordCommand { pool, command: line, uid: user });
-    }
+/// The command line without the program, for the histories of pools.
+fn command_line() -> String {
+    let words = std::env::args_os().skip(1).map(|word| word.to_string_lossy().into_owned());
+    words.collect::<Vec<_>>().join(" ")
 }
 
 /// Own pools and their mounts, and answer commands
@@ -100,7 +87,7 @@ one folder that --state or POOLHOUSE_STATE names. Programs talk to it in HTTP:
 
 Examples:
   poolhouse serve --state ~/nas
-  curl --unix-socket ~/nas/socket http://localhost/v1/pools
+  curl --unix-socket ~/nas/socket http://localhost/api/v1/pools
   poolhouse serve --state ~/nas --stop"
 )]
 pub(crate) struct Serve {
@@ -130,14 +117,14 @@ impl Serve {
     }
 }
 
-/// Tells the daemon to end, and waits until it has.
+/// Ends the daemon, and waits until it has ended.
 fn stop_daemon(place: StateDir) -> CommandResult {
     let client = Client::new(place);
     if !client.is_running()? {
         print::warning(&"no daemon runs there");
         return Ok(Outcome::Complete);
     }
-    let ((), _) = client.request(&Request::Stop {})?;
+    client.call(&StopDaemon {})?;
     client.wait_for_exit();
     Ok(Outcome::Complete)
 }

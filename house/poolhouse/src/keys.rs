@@ -3,7 +3,7 @@
 use std::io::{BufRead, IsTerminal, Read};
 use std::path::Path;
 
-use ::daemon::Secret;
+use api::Secret;
 use engine::{Error, KeyState, RescuePool};
 
 use crate::outcome::Failure;

@@ -8,10 +8,13 @@
 
 mod bench;
 mod cli;
+mod config;
 mod daemon;
+mod events;
 mod generate;
 mod inspect;
 mod interrupt;
+mod jobs;
 mod keys;
 mod outcome;
 mod parallel;

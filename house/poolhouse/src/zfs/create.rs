@@ -2,7 +2,7 @@
 
 use std::io::Write;
 
-use ::daemon::Request;
+use api::{CloneSnapshot, CreateBookmark, CreateFilesystem, CreateSnapshots, CreateVolume};
 use engine::pool::NewDataset;
 
 use super::select::canonical_properties;
@@ -89,17 +89,11 @@ impl CreateArgs {
         let NewDataset { name, properties } = new;
         let (parents, unmounted) = (self.parents, self.no_mount);
         let Some(VolumeSpec { size, block_size }) = volume else {
-            let ask = Request::CreateFilesystem {
-                name,
-                properties,
-                parents,
-                no_mount: unmounted,
-                secret,
-            };
-            return asking.tell_mounting(&ask, CREATED);
+            let ask = CreateFilesystem { name, properties, parents, no_mount: unmounted, secret };
+            return asking.create_mounted(&ask, CREATED);
         };
         let sparse = self.sparse;
-        asking.execute(&Request::CreateVolume {
+        asking.execute(&CreateVolume {
             name,
             size,
             block_size,
@@ -175,7 +169,7 @@ pub(super) struct SnapshotArgs {
 
 impl SnapshotArgs {
     pub(super) fn run(&self, asking: &DaemonArgs) -> CommandResult {
-        asking.execute(&Request::Snapshot {
+        asking.execute(&CreateSnapshots {
             names: self.names.clone(),
             recursive: self.recursive,
             properties: canonical_properties(&self.properties)?,
@@ -210,7 +204,7 @@ impl BookmarkArgs {
                 return Err(Failure::usage(format!("'{}' is no bookmark: FS#NAME", self.bookmark)));
             }
         };
-        asking.execute(&Request::Bookmark { snapshot: self.snapshot.clone(), bookmark: mark })
+        asking.execute(&CreateBookmark { snapshot: self.snapshot.clone(), bookmark: mark })
     }
 }
 
@@ -234,12 +228,12 @@ pub(super) struct CloneArgs {
 
 impl CloneArgs {
     pub(super) fn run(&self, asking: &DaemonArgs) -> CommandResult {
-        let ask = Request::Clone {
+        let ask = CloneSnapshot {
             snapshot: self.snapshot.clone(),
             name: self.name.clone(),
             properties: canonical_properties(&self.properties)?,
             parents: self.parents,
         };
-        asking.tell_mounting(&ask, CREATED)
+        asking.create_mounted(&ask, CREATED)
     }
 }

@@ -2,7 +2,7 @@
 
 use std::io::{self, Write};
 
-use ::daemon::{DestroyedDatasets, Request};
+use api::{DestroyDatasets, DestroyedDatasets};
 
 use crate::daemon::DaemonArgs;
 use crate::outcome::{CommandResult, Outcome};
@@ -46,7 +46,7 @@ pub(super) struct Args {
 }
 
 pub(super) fn run(args: &Args, asking: &DaemonArgs) -> CommandResult {
-    let gone: DestroyedDatasets = asking.request(&Request::Destroy {
+    let gone: DestroyedDatasets = asking.request(&DestroyDatasets {
         name: args.name.clone(),
         recursive: args.recursive,
         clones: args.clones,

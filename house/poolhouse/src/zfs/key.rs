@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use ::daemon::{ListRequest, Request};
+use api::{ChangeKey, InheritKey, ListDatasets, LoadKey, UnloadKey};
 use engine::KeyState;
 use engine::dataset::{Dataset, DatasetQuery};
 
@@ -63,7 +63,7 @@ impl UnloadKeyArgs {
         let several = self.all || self.recursive;
         let mut roots = encryption_roots(self.name.as_deref(), several, asking)?;
         roots.retain(|root| !several || root.key == KeyState::Unlocked);
-        run_for_each(roots, |root| asking.execute(&Request::UnloadKey { name: root.name }))
+        run_for_each(roots, |root| asking.execute(&UnloadKey { name: root.name }))
     }
 }
 
@@ -105,7 +105,7 @@ impl ChangeKeyArgs {
             self.load_missing_keys(root, asking)?;
         }
         if self.inherit {
-            return asking.execute(&Request::InheritKey { name: name.clone() });
+            return asking.execute(&InheritKey { name: name.clone() });
         }
         let asked = |wanted: &str| {
             let asked = self.properties.iter().rev().find(|(property, _)| property == wanted);
@@ -118,7 +118,7 @@ impl ChangeKeyArgs {
         let location = asked("keylocation").or(own).unwrap_or("prompt");
         let secret = read_secret(&format!("{name} from now on"), location, format, true)?;
         let properties = self.properties.clone();
-        asking.execute(&Request::ChangeKey { name: name.clone(), properties, secret })
+        asking.execute(&ChangeKey { name: name.clone(), properties, secret })
     }
 
     /// Loads the keys that are not loaded: the dataset's, and for -i that of what is above it.
@@ -155,7 +155,7 @@ pub(super) fn unload_keys(names: &[String], asking: &DaemonArgs) -> CommandResul
         let mut found = query_keys(Some(name), Some(0), asking)?;
         let own = |root: &Dataset| root.property_value("encryptionroot") == Some(name);
         found.retain(|root| own(root) && root.key == KeyState::Unlocked);
-        run_for_each(found, |root| asking.execute(&Request::UnloadKey { name: root.name }))
+        run_for_each(found, |root| asking.execute(&UnloadKey { name: root.name }))
     })
 }
 
@@ -168,7 +168,7 @@ fn load_key(root: &Dataset, location: Option<&str>, asking: &DaemonArgs) -> Comm
         root.property_value("keyformat").unwrap_or("raw"),
         false,
     )?;
-    asking.execute(&Request::LoadKey { name: root.name.clone(), secret })
+    asking.execute(&LoadKey { name: root.name.clone(), secret })
 }
 
 /// Datasets, with what they say of their keys.
@@ -181,7 +181,7 @@ fn query_keys(
     let kinds = vec!["filesystem".to_owned(), "volume".to_owned()];
     let wanted = DatasetQuery { kinds, depth, properties };
     let names = name.map(str::to_owned).into_iter().collect();
-    asking.request(&Request::Datasets(ListRequest { names, query: wanted }))
+    asking.request(&ListDatasets::new(names, wanted))
 }
 
 /// The encryption roots that are meant: the dataset's own, or all at and below it.

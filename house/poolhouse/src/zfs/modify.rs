@@ -1,6 +1,6 @@
 //! `poolhouse zfs set`, `inherit`, `rollback`, `promote` and `rename`.
 
-use ::daemon::Request;
+use api::{InheritProperty, PromoteClone, RenameDataset, RollbackDataset, SetProperties};
 
 use super::owner_property::with_owner_id;
 use super::select::{canonical_name, check_property};
@@ -30,7 +30,7 @@ impl SetArgs {
     pub(super) fn run(&self, asking: &DaemonArgs) -> CommandResult {
         let (properties, names) = self.split_words()?;
         check_unique(&properties)?;
-        asking.execute(&Request::Set { names, properties, keep_mounts: self.keep_mounts })
+        asking.execute(&SetProperties { names, properties, keep_mounts: self.keep_mounts })
     }
 
     /// Properties have a =, and no dataset's name has one.
@@ -69,7 +69,7 @@ pub(super) struct InheritArgs {
 impl InheritArgs {
     pub(super) fn run(&self, asking: &DaemonArgs) -> CommandResult {
         let property = canonical_name(&self.property);
-        asking.execute(&Request::Inherit {
+        asking.execute(&InheritProperty {
             names: self.names.clone(),
             property: check_property(&property)?,
             recursive: self.recursive,
@@ -105,7 +105,7 @@ impl RollbackArgs {
     pub(super) fn run(&self, asking: &DaemonArgs) -> CommandResult {
         let (snapshot, newer, clones) =
             (self.snapshot.clone(), self.destroy_newer, self.destroy_clones);
-        asking.execute(&Request::Rollback {
+        asking.execute(&RollbackDataset {
             snapshot,
             destroy_newer: newer,
             destroy_clones: clones,
@@ -125,7 +125,7 @@ pub(super) struct PromoteArgs {
 
 impl PromoteArgs {
     pub(super) fn run(&self, asking: &DaemonArgs) -> CommandResult {
-        asking.execute(&Request::Promote { name: self.name.clone() })
+        asking.execute(&PromoteClone { name: self.name.clone() })
     }
 }
 
@@ -157,8 +157,8 @@ impl RenameArgs {
             return Err(Failure::usage("-r is for snapshots"));
         }
         let to = resolve_new_name(&from, &self.to)?;
-        asking.execute(&Request::Rename {
-            from,
+        asking.execute(&RenameDataset {
+            name: from,
             to,
             recursive,
             parents: self.parents,

@@ -3,7 +3,7 @@
 use std::io;
 use std::path::PathBuf;
 
-use ::daemon::{MountOverrides, Request};
+use api::{ListMounts, Mount, MountOverrides, Unmount};
 
 use super::key::{load_keys, unload_keys};
 use crate::daemon::DaemonArgs;
@@ -54,8 +54,7 @@ impl MountArgs {
             let wish = MountOverrides { options: self.options.clone(), overlay: self.overlay };
             let (names, below) = (self.names.clone(), self.recursive);
             let before = if self.verbose { list_mounts(asking)? } else { Vec::new() };
-            let done =
-                asking.execute(&Request::Mount { names, recursive: below, overrides: wish })?;
+            let done = asking.execute(&Mount { names, recursive: below, overrides: wish })?;
             if self.verbose {
                 let mut now = list_mounts(asking)?;
                 now.retain(|mount| !before.contains(mount));
@@ -116,7 +115,7 @@ impl UnmountArgs {
         let before = if self.unload_keys { list_mounts(asking)? } else { Vec::new() };
         let names = self.name.iter().cloned().collect();
         let (force, locks) = (self.force, self.unload_keys);
-        let done = asking.execute(&Request::Unmount { names, force, unload_keys: locks })?;
+        let done = asking.execute(&Unmount { names, force, unload_keys: locks })?;
         if self.unload_keys {
             let now = list_mounts(asking)?;
             let gone = before.into_iter().filter(|mount| !now.contains(mount));
@@ -130,5 +129,5 @@ impl UnmountArgs {
 
 /// What is mounted: datasets and folders.
 fn list_mounts(asking: &DaemonArgs) -> Result<Vec<(String, PathBuf)>, Failure> {
-    asking.request(&Request::Mounts {})
+    asking.request(&ListMounts {})
 }

@@ -1,6 +1,6 @@
 //! Which datasets a command is about: what `zfs list` and `zfs get` have in common.
 
-use ::daemon::{ListRequest, Request};
+use api::ListDatasets;
 use engine::dataset::{Dataset, DatasetQuery};
 
 use super::owner_property::with_owner_id;
@@ -88,10 +88,7 @@ fn query_each(
     asking: &DaemonArgs,
 ) -> Result<(Vec<Dataset>, Outcome), Failure> {
     let ask = |names: &[String], wanted: &DatasetQuery| -> Result<Vec<Dataset>, Failure> {
-        asking.request(&Request::Datasets(ListRequest {
-            names: names.to_vec(),
-            query: wanted.clone(),
-        }))
+        asking.request(&ListDatasets::new(names.to_vec(), wanted.clone()))
     };
     let [_, _, ..] = names else { return Ok((ask(names, &wanted)?, Outcome::Complete)) };
     let (mut found, mut outcome) = (Vec::new(), Outcome::Complete);

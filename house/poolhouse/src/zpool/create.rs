@@ -3,7 +3,7 @@
 use std::io::Write;
 use std::path::PathBuf;
 
-use ::daemon::{CreatePool, Request};
+use api::CreatePool;
 use engine::pool::{CreateOptions, NewDataset, check_new_dataset};
 
 use super::vdevs;
@@ -76,7 +76,7 @@ pub(super) fn run(args: &Args, asking: &DaemonArgs) -> CommandResult {
         &new.filesystem_properties,
     )?;
     let made = "the pool was created, but its file system is not mounted";
-    asking.tell_mounting(&Request::CreatePool(CreatePool { secret, ..new }), made)
+    asking.create_mounted(&CreatePool { secret, ..new }, made)
 }
 
 fn build_request(args: &Args, vdevs: Vec<vdevs::VdevSpec>) -> Result<CreatePool, Failure> {

@@ -2,7 +2,7 @@
 
 use std::io::Write;
 
-use ::daemon::{Request, VdevRole};
+use api::{AddDevices, RemoveDevices, VdevRole};
 
 use super::vdevs;
 use crate::daemon::DaemonArgs;
@@ -59,7 +59,7 @@ impl AddArgs {
             return Ok(Outcome::Complete);
         }
         let (name, force) = (self.pool.clone(), self.force);
-        asking.execute(&Request::AddDrives { name, vdevs, force })
+        asking.execute(&AddDevices { name, vdevs, force })
     }
 }
 
@@ -67,6 +67,6 @@ impl RemoveArgs {
     pub(super) fn run(&self, asking: &DaemonArgs) -> CommandResult {
         let drives = self.drives.iter().map(|drive| vdevs::resolve_drive(drive));
         let (name, drives) = (self.pool.clone(), drives.collect());
-        asking.execute(&Request::RemoveDrives { name, drives })
+        asking.execute(&RemoveDevices { name, devices: drives })
     }
 }

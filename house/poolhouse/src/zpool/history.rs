@@ -2,7 +2,7 @@
 
 use std::io::{self, Write};
 
-use ::daemon::Request;
+use api::GetPoolHistory;
 use engine::inspect::Facts;
 
 use crate::daemon::DaemonArgs;
@@ -28,7 +28,7 @@ pub(super) struct Args {
 }
 
 pub(super) fn run(args: &Args, asking: &DaemonArgs) -> CommandResult {
-    let ask = Request::History { names: args.pools.clone(), internal: args.internal };
+    let ask = GetPoolHistory { names: args.pools.clone(), internal: args.internal };
     let found: Vec<Facts> = asking.request(&ask)?;
     if asking.json {
         print::json(&found)?;

@@ -4,8 +4,10 @@ use std::io::{self, Write};
 use std::path::PathBuf;
 use std::time::Duration;
 
-use ::daemon::{ImportPool, ImportResult, ImportablePool, MountOverrides, Request, Secret};
-use engine::EncryptionRoot;
+use api::{
+    FindEncryptionRoots, FindImportablePools, GetRewindProgress, ImportPools, ImportResult,
+    ImportablePool, MountOverrides, Secret, StopRewindProbe,
+};
 use engine::pool::{Rewind, RewindProgress};
 
 use crate::daemon::DaemonArgs;
@@ -111,8 +113,8 @@ pub(super) fn run(args: &Args, asking: &DaemonArgs) -> CommandResult {
                 "-F, -T and --rewind-to-checkpoint are for a pool that is named",
             ));
         }
-        let ask = Request::Importable { paths, destroyed: args.destroyed };
-        return print_importable(&asking.request::<Vec<ImportablePool>>(&ask)?, asking);
+        let ask = FindImportablePools { paths, destroyed: args.destroyed };
+        return print_importable(&asking.request(&ask)?, asking);
     }
     if needs_rewind_probe(args) && !asking.json {
         print::info(&"all metadata of the pool are read first: of a large one that takes minutes");
@@ -123,7 +125,7 @@ pub(super) fn run(args: &Args, asking: &DaemonArgs) -> CommandResult {
     let imported = import_with_progress(
         args,
         asking,
-        &Request::ImportPool(ImportPool {
+        &ImportPools {
             paths,
             name: args.pool.clone(),
             new_name: args.new_name.clone(),
@@ -139,12 +141,8 @@ pub(super) fn run(args: &Args, asking: &DaemonArgs) -> CommandResult {
             dry_run: args.dry_run,
             altroot,
             keys,
-        }),
+        },
     )?;
-    // what it is called is only known now
-    for name in &imported.imported {
-        asking.record_command_in(name);
-    }
     for why in imported.failures.iter().chain(&imported.not_mounted) {
         print::error(why);
     }
@@ -172,22 +170,21 @@ const fn needs_rewind_probe(args: &Args) -> bool {
 fn import_with_progress(
     args: &Args,
     asking: &DaemonArgs,
-    ask: &Request,
+    call: &ImportPools,
 ) -> Result<ImportResult, Failure> {
     if !needs_rewind_probe(args) {
-        return asking.request(ask);
+        return asking.request(call);
     }
     interrupt::install_handler();
     std::thread::scope(|scope| {
-        let asked = scope.spawn(|| asking.request(ask));
+        let asked = scope.spawn(|| asking.request(call));
         let mut seen: Option<(RewindProgress, Progress)> = None;
         while !asked.is_finished() {
             std::thread::sleep(POLL_INTERVAL);
             if interrupt::is_interrupted() {
-                asking.try_request::<()>(&Request::StopRewindProbe {});
+                asking.try_request(&StopRewindProbe {});
             }
-            let now: Option<RewindProgress> =
-                asking.try_request(&Request::RewindProgress {}).flatten();
+            let now: Option<RewindProgress> = asking.try_request(&GetRewindProgress {}).flatten();
             seen = now.map(|now| show_progress(now, seen.take(), asking.json));
         }
         if let Some((_, bar)) = seen {
@@ -262,9 +259,9 @@ fn read_keys(
     asking: &DaemonArgs,
 ) -> Result<Vec<(String, Secret)>, Failure> {
     let (name, destroyed, rewind) = (args.pool.clone(), args.destroyed, rewind_policy(args));
-    let ask = Request::EncryptionRoots { paths: paths.to_vec(), name, destroyed, rewind };
+    let ask = FindEncryptionRoots { paths: paths.to_vec(), name, destroyed, rewind };
     let mut keys = Vec::new();
-    for root in asking.request::<Vec<EncryptionRoot>>(&ask)? {
+    for root in asking.request(&ask)? {
         match keys::read_secret(&root.name, &root.location, &root.format, false) {
             Ok(secret) if secret.0.is_empty() => {
                 print::warning(&format!("no key was given for '{}': it stays locked", root.name));

@@ -2,7 +2,7 @@
 
 use std::io::{self, Write};
 
-use ::daemon::{PoolReport, Request};
+use api::{GetPoolProperties, PoolReport};
 use engine::pool::{PoolProperty, PoolStatus, VdevStatus};
 use units::human_bytes;
 
@@ -145,7 +145,7 @@ fn query_properties(
         return Ok(Vec::new());
     }
     let all: Vec<(String, Vec<PoolProperty>)> =
-        asking.request(&Request::PoolProperties { names: pools.to_vec() })?;
+        asking.request(&GetPoolProperties { names: pools.to_vec() })?;
     for column in others {
         let known =
             |(_, own): &(String, Vec<PoolProperty>)| own.iter().any(|it| it.name == *column);

@@ -12,9 +12,10 @@ mod scan;
 mod status;
 mod vdevs;
 
-use ::daemon::{PoolReport, Request};
+use api::{ClearPool, DestroyPool, ExportPool, ListPools, PoolReport, SyncPools};
 
 use crate::daemon::DaemonArgs;
+use crate::events::{self, FollowArgs};
 use crate::outcome::{CommandResult, Failure, run_for_each};
 
 /// Make pools and look after them, in the words of zpool(8)
@@ -71,6 +72,8 @@ enum Command {
     Sync(SyncArgs),
     /// What was done to pools, and by which commands
     History(history::Args),
+    /// Show events of pools
+    Events(EventsArgs),
 }
 
 /// Give pools up, so that other hosts can import them
@@ -137,6 +140,24 @@ struct SyncArgs {
     pools: Vec<String>,
 }
 
+/// Show events of pools
+#[derive(clap::Args, Debug)]
+#[command(after_help = "Examples:
+  poolhouse zpool events
+  poolhouse zpool events -f tank")]
+struct EventsArgs {
+    #[command(flatten)]
+    follow: FollowArgs,
+    /// No head, as there is none
+    #[arg(short = 'H')]
+    _scripted: bool,
+    /// All fields, as is done without it
+    #[arg(short = 'v')]
+    _verbose: bool,
+    /// Only of this pool
+    pool: Option<String>,
+}
+
 impl Zpool {
     /// Does what was asked for.
     pub(crate) fn run(&self) -> CommandResult {
@@ -147,7 +168,7 @@ impl Zpool {
             Command::Export(args) => export_pools(args, asking),
             Command::Destroy(args) => {
                 let (name, force) = (args.pool.clone(), args.force);
-                asking.execute(&Request::DestroyPool { name, force })
+                asking.execute(&DestroyPool { name, force })
             }
             Command::List(args) => list::run(args, asking),
             Command::Status(args) => status::run(args, asking),
@@ -160,14 +181,16 @@ impl Zpool {
             Command::Detach(args) => args.run(asking),
             Command::Scrub(args) => args.run(asking),
             Command::Clear(args) => {
-                let (name, drive) =
+                let (name, device) =
                     (args.pool.clone(), args.drive.as_deref().map(vdevs::resolve_drive));
-                asking.execute(&Request::ClearPool { name, drive })
+                asking.execute(&ClearPool { name, device })
             }
             Command::History(args) => history::run(args, asking),
-            Command::Sync(args) => {
-                asking.execute(&Request::SyncPools { names: args.pools.clone() })
-            }
+            Command::Events(args) => events::show(&args.follow, asking, |record| {
+                let pool = record.event.pool();
+                pool.is_some() && args.pool.as_deref().is_none_or(|wanted| pool == Some(wanted))
+            }),
+            Command::Sync(args) => asking.execute(&SyncPools { names: args.pools.clone() }),
         }
     }
 }
@@ -179,10 +202,10 @@ fn export_pools(args: &ExportArgs, asking: &DaemonArgs) -> CommandResult {
     } else {
         args.pools.clone()
     };
-    run_for_each(names, |name| asking.execute(&Request::ExportPool { name, force: args.force }))
+    run_for_each(names, |name| asking.execute(&ExportPool { name, force: args.force }))
 }
 
 /// How pools are; none named: all.
 fn query_reports(asking: &DaemonArgs, names: &[String]) -> Result<Vec<PoolReport>, Failure> {
-    asking.request(&Request::Pools { names: names.to_vec() })
+    asking.request(&ListPools { names: names.to_vec() })
 }

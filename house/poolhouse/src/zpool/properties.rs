@@ -2,7 +2,7 @@
 
 use std::io;
 
-use ::daemon::{PoolReport, Request};
+use api::{GetPoolProperties, PoolReport, SetPoolProperty};
 use engine::pool::PoolProperty;
 use serde::Serialize;
 
@@ -79,7 +79,7 @@ struct PoolProperties {
 impl SetArgs {
     pub(super) fn run(&self, asking: &DaemonArgs) -> CommandResult {
         let (property, value) = self.property.clone();
-        asking.execute(&Request::SetPool { name: self.pool.clone(), property, value })
+        asking.execute(&SetPoolProperty { name: self.pool.clone(), property, value })
     }
 }
 
@@ -87,7 +87,7 @@ impl GetArgs {
     pub(super) fn run(&self, asking: &DaemonArgs) -> CommandResult {
         let columns = self.resolve_columns()?;
         let kept: Vec<(String, Vec<PoolProperty>)> =
-            asking.request(&Request::PoolProperties { names: self.pools.clone() })?;
+            asking.request(&GetPoolProperties { names: self.pools.clone() })?;
         let mut rows = Vec::new();
         for report in query_reports(asking, &self.pools)? {
             let own = kept.iter().find(|(name, _)| *name == report.status.name);

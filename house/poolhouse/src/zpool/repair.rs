@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use ::daemon::Request;
+use api::{AttachDevice, DetachDevice, ReplaceDevice, ScrubPool};
 
 use super::{query_reports, vdevs};
 use crate::daemon::DaemonArgs;
@@ -94,7 +94,7 @@ impl ReplaceArgs {
     pub(super) fn run(&self, asking: &DaemonArgs) -> CommandResult {
         let (name, old, force) = (self.pool.clone(), vdevs::resolve_drive(&self.old), self.force);
         let new: Option<PathBuf> = self.new.as_deref().map(vdevs::resolve_path);
-        asking.execute(&Request::ReplaceDrive { name, old, new, force })?;
+        asking.execute(&ReplaceDevice { name, old, new, force })?;
         wait_for_scan(self.wait, asking, &self.pool)
     }
 }
@@ -104,16 +104,16 @@ impl AttachArgs {
         let (name, beside, force) =
             (self.pool.clone(), vdevs::resolve_drive(&self.drive), self.force);
         let new = vdevs::resolve_path(&self.new);
-        asking.execute(&Request::AttachDrive { name, existing: beside, new, force })?;
+        asking.execute(&AttachDevice { name, existing: beside, new, force })?;
         wait_for_scan(self.wait, asking, &self.pool)
     }
 }
 
 impl DetachArgs {
     pub(super) fn run(&self, asking: &DaemonArgs) -> CommandResult {
-        asking.execute(&Request::DetachDrive {
+        asking.execute(&DetachDevice {
             name: self.pool.clone(),
-            drive: vdevs::resolve_drive(&self.drive),
+            device: vdevs::resolve_drive(&self.drive),
         })
     }
 }
@@ -121,7 +121,7 @@ impl DetachArgs {
 impl ScrubArgs {
     pub(super) fn run(&self, asking: &DaemonArgs) -> CommandResult {
         for name in &self.pools {
-            asking.execute(&Request::ScrubPool { name: name.clone(), stop: self.stop })?;
+            asking.execute(&ScrubPool { name: name.clone(), stop: self.stop })?;
         }
         for name in &self.pools {
             wait_for_scan(self.wait, asking, name)?;

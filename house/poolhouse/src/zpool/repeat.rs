@@ -5,7 +5,7 @@ use std::io::{self, Write};
 use std::thread;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use ::daemon::PoolReport;
+use api::PoolReport;
 use engine::pool::VdevStatus;
 
 use super::query_reports;

@@ -2,7 +2,7 @@
 
 use std::io::{self, Write};
 
-use ::daemon::PoolReport;
+use api::PoolReport;
 use engine::pool::{DedupBucket, PoolStatus, VdevActivity, VdevStatus};
 
 use super::repeat::RepeatArgs;

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use ::daemon::{VdevLayout, VdevRole};
+use api::{VdevLayout, VdevRole};
 
 use crate::outcome::Failure;
 
@@ -164,7 +164,7 @@ pub(super) fn format_vdevs(pool: &str, vdevs: &[VdevSpec]) -> String {
 
 #[cfg(test)]
 mod tests {
-    use ::daemon::{VdevLayout, VdevRole};
+    use api::{VdevLayout, VdevRole};
 
     use super::{format_vdevs, parse_vdevs};
 

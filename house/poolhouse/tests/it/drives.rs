@@ -284,7 +284,7 @@ fn what_a_drive_did_not_keep_is_said_to_be_lost() {
     let mut cleared = nas.run("zpool clear tank");
     assert_eq!(cleared.status, 0, "{}{}", cleared.stderr, nas.read_log());
     // one that goes on has lost nothing; one that does not says so
-    if !cleared.stderr.contains("taken over anew") {
+    if !cleared.stderr.contains("imported anew") {
         assert!(nas.altroot().join("tank/unkept").exists());
         cleared = nas.run("zpool status tank");
         assert_eq!(cleared.status, 0, "{}", cleared.stderr);

@@ -3,9 +3,11 @@
 mod bench;
 mod browser;
 mod command;
+mod config;
 mod daemon;
 mod drives;
 mod errors;
+mod events;
 mod fixtures;
 mod keys;
 mod list;
@@ -21,5 +23,6 @@ mod rewind;
 mod status;
 mod syncing;
 mod test_nas;
+mod users;
 mod write_protected;
 mod zfs_syntax;

@@ -42,7 +42,7 @@ fn a_pool_that_comes_late_does_not_take_the_place_of_another_of_its_name() {
     std::fs::rename(first, &away).unwrap();
     let make = format!("zpool create -O canmount=off tank {}", path_arg(second));
     let why = nas.run_failing(&make, 1);
-    assert!(why.contains("waited for"), "{why}");
+    assert!(why.contains("is unavailable"), "{why}");
     // under the same name comes one from elsewhere
     let other = TestNas::new("late-name-2", 0);
     other.run_ok(&make);

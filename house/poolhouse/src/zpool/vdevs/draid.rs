@@ -1,6 +1,6 @@
 //! The words for dRAID: `draid`, `draid2`, `draid2:4d:11c:1s`.
 
-use ::daemon::VdevLayout;
+use api::VdevLayout;
 
 use crate::outcome::Failure;
 
@@ -60,7 +60,7 @@ pub(super) fn format_layout(group: VdevLayout, drives: usize) -> String {
 
 #[cfg(test)]
 mod tests {
-    use ::daemon::VdevLayout;
+    use api::VdevLayout;
 
     use super::{format_layout, is_draid, parse_layout};
 

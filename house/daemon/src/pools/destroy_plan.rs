@@ -1,7 +1,7 @@
-//! What goes with what is to be destroyed, and in which order.
+//! The plan of a destruction: what depends on the named datasets, and the order.
 //!
-//! On a snapshot its clones depend; on a file system or volume what is below it, its snapshots and
-//! its bookmarks. Whatever depends on something goes before it.
+//! Clones depend on their origin snapshot. Children, snapshots and bookmarks depend on their file system or
+//! volume. A dataset is destroyed after all that depend on it.
 
 use std::collections::{HashMap, HashSet};
 
@@ -9,23 +9,23 @@ use engine::dataset::Dataset;
 
 use crate::{Error, Result};
 
-/// How far destruction may go.
+/// The scope of a destruction.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct DestroyScope {
-    /// To what is below; from a snapshot to those of its name below.
+    /// Also children; for a snapshot those of the same name below.
     pub(super) recursive: bool,
-    /// To clones, wherever they are.
+    /// Also clones, wherever they are.
     pub(super) clones: bool,
-    /// Snapshots with clones go when those have gone.
+    /// Destroy snapshots with clones when their last clone is destroyed.
     pub(super) defer: bool,
 }
 
-/// The names that go, in their order. `all` are all datasets of the pool.
+/// The names to destroy, in their order. `all`: all datasets of the pool.
 pub(super) fn plan_destroy(all: &[Dataset], name: &str, doom: DestroyScope) -> Result<Vec<String>> {
     doomed_all(all, &resolve_targets(all, name, doom)?, name, doom)
 }
 
-/// The names that go with `targets`, in their order; `name` is what the user named.
+/// The names to destroy for `targets`, in their order. `name`: the user's word.
 pub(super) fn doomed_all(
     all: &[Dataset],
     targets: &[String],
@@ -41,7 +41,7 @@ pub(super) fn doomed_all(
     let own = order.names.iter().position(|doomed| !doomed.contains(['/', '@', '#']));
     if let Some(at) = own {
         let own = order.names.remove(at);
-        // the pool has no other: where all that is in it is to go, it stays, empty
+        // the root file system stays, empty
         if own != name {
             return Err(Error::refused_error(format!(
                 "'{own}', the pool's own file system, is a clone of what is in '{name}': promote it"
@@ -51,7 +51,7 @@ pub(super) fn doomed_all(
     Ok(order.names)
 }
 
-/// What is named: `FS`, `FS#MARK`, `FS@SNAP`, `FS@A,B%C`.
+/// The datasets that a name means: `FS`, `FS#MARK`, `FS@SNAP`, `FS@A,B%C`.
 fn resolve_targets(all: &[Dataset], name: &str, doom: DestroyScope) -> Result<Vec<String>> {
     let Some((head, parts)) = name.split_once('@') else {
         let exists = all.iter().any(|dataset| dataset.name == name);
@@ -111,7 +111,7 @@ fn select_range<'a>(snapshots: &[&'a str], part: &str) -> Vec<&'a str> {
     }
 }
 
-/// Who depends on whom.
+/// The datasets that depend on each dataset.
 fn map_dependents(all: &[Dataset]) -> HashMap<&str, Vec<&str>> {
     let mut found: HashMap<&str, Vec<&str>> = HashMap::new();
     for dataset in all {

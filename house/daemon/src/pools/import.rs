@@ -1,50 +1,61 @@
-//! Pools: made, found, taken over, given up, destroyed.
+//! Pools: created, found, imported, exported, destroyed, cleared.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
+use api::{
+    CreatePool, Event, ImportPools, ImportResult, ImportablePool, JobProgress, Mounting, PoolReport,
+};
 use engine::EncryptionRoot;
 use engine::inspect::Facts;
 use engine::pool::{
-    CreateOptions, ImportOptions, NewPool, Pool, PoolProperty, Rewind, RewindProbe,
+    CreateOptions, ImportOptions, NewPool, Pool, PoolProperty, Rewind, RewindProbe, RewindProgress,
 };
 use engine::summary::{PoolSummary, Vdev, VdevState};
+use parking_lot::Mutex;
 
-use super::Daemon;
-use super::mounts::{UnmountOptions, join_altroot, mount_all_pools};
+use super::mounts::{UnmountOptions, join_altroot};
+use super::options::Overrides;
 use super::unavailable::UnavailablePool;
+use super::{ManagedPool, Pools};
+use crate::auth::Caller;
+use crate::events::ChangeOptions;
+use crate::jobs::JobControl;
 use crate::pool_cache::SavedPool;
-use crate::{
-    CreatePool, Error, ImportPool, ImportResult, ImportablePool, Mounting, PoolReport, Result,
-};
+use crate::{Error, Result};
 
-impl Daemon {
-    /// The pools of these names; none: all.
-    fn select_pools(&self, names: &[String]) -> Result<Vec<Arc<super::ManagedPool>>> {
+/// The number of looks whether a closed pool is still in use, and the pause between.
+const CLOSE_TRIES: u32 = 100;
+const CLOSE_PAUSE: Duration = Duration::from_millis(10);
+
+impl Pools {
+    /// The pools of these names; without names all.
+    fn select_pools(&self, names: &[String]) -> Result<Vec<Arc<ManagedPool>>> {
         if names.is_empty() {
-            return Ok(self.pools.lock().values().cloned().collect());
+            return Ok(self.imported.lock().values().cloned().collect());
         }
         names.iter().map(|name| self.pool(name)).collect()
     }
 
-    pub(super) fn pool_properties(
+    pub(crate) fn pool_properties(
         &self,
         names: &[String],
     ) -> Result<Vec<(String, Vec<PoolProperty>)>> {
-        let all = |pool: Arc<super::ManagedPool>| {
+        let all = |pool: Arc<ManagedPool>| {
             Ok((pool.handle.name().to_owned(), pool.handle.pool_properties()?))
         };
         self.select_pools(names)?.into_iter().map(all).collect()
     }
 
-    pub(super) fn set_pool_property(&self, name: &str, property: &str, value: &str) -> Result<()> {
+    pub(crate) fn set_pool_property(&self, name: &str, property: &str, value: &str) -> Result<()> {
         let pool = self.pool(name)?;
         let _changing = pool.dataset_lock.lock();
         Ok(pool.handle.set_pool_property(property, value)?)
     }
 
-    pub(super) fn pool_reports(&self, names: &[String]) -> Result<Vec<PoolReport>> {
-        let report = |pool: Arc<super::ManagedPool>| PoolReport {
+    pub(crate) fn pool_reports(&self, names: &[String]) -> Result<Vec<PoolReport>> {
+        let report = |pool: Arc<ManagedPool>| PoolReport {
             status: pool.handle.status(),
             altroot: pool.altroot.clone(),
         };
@@ -61,14 +72,14 @@ impl Daemon {
         Ok(all)
     }
 
-    pub(super) fn create_pool(self: &Arc<Self>, new: &CreatePool) -> Result<Mounting> {
-        let _moving = self.lock_imports()?;
+    pub(crate) fn create_pool(self: &Arc<Self>, new: &CreatePool) -> Result<Mounting> {
+        let _importing = self.lock_imports()?;
         engine::pool::check_pool_name(&new.name)?;
-        let name = new.temporary_name.as_ref().unwrap_or(&new.name);
+        let name = new.current_name();
         self.check_name_unused(name)?;
-        let vdevs = new.vdevs.iter().map(super::drives::to_new_vdev);
+        let vdevs = new.vdevs.iter().map(super::devices::to_new_vdev);
         let below = NewPool {
-            name: name.clone(),
+            name: name.to_owned(),
             vdevs: vdevs.collect(),
             ashift: new.ashift,
             properties: new.filesystem_properties.clone(),
@@ -79,21 +90,22 @@ impl Daemon {
         let secret = new.secret.as_ref().map(|secret| secret.0.as_slice());
         let held = engine::pool::create_encrypted(&below, wishes, secret, &self.environment);
         let held = held.map_err(|why| self.in_use_error(why))?;
-        if name != &new.name {
+        if name != new.name {
             held.rename_on_export(&new.name)?;
         }
-        self.log.write_line(&format!("pool '{name}' is made"));
+        self.log.write_line(&format!("pool '{name}' is created"));
         let pool = self.add_pool(held, new.altroot.clone());
         self.save_pools()?;
         pool.chown_root(name)?;
-        Ok(Mounting { failed: pool.mount_subtree(name) })
+        let events = [Event::PoolCreated { pool: name.to_owned() }];
+        Ok(Mounting { failed: self.events.publish(&events, &ChangeOptions::default()) })
     }
 
-    /// The pool that has a drive.
+    /// The imported pool that a device belongs to.
     fn pool_of_device(&self, path: &str) -> Option<String> {
         let resolved = |path: &Path| std::fs::canonicalize(path).ok();
         let drive = resolved(Path::new(path))?;
-        let pools = self.pools.lock();
+        let pools = self.imported.lock();
         let mut owners = pools.values().filter(|pool| {
             let drives = pool.handle.drives();
             drives.iter().any(|own| resolved(own).as_ref() == Some(&drive))
@@ -101,8 +113,8 @@ impl Daemon {
         owners.next().map(|pool| pool.handle.name().to_owned())
     }
 
-    /// Says of a drive that is in use in which pool it is, if that is one of ours.
-    pub(super) fn in_use_error(&self, why: engine::Error) -> Error {
+    /// Names the imported pool in an error about a device that is in use.
+    pub(crate) fn in_use_error(&self, why: engine::Error) -> Error {
         if let engine::Error::InUse { path } | engine::Error::DeviceInPool { path, .. } = &why
             && let Some(pool) = self.pool_of_device(path)
         {
@@ -112,20 +124,20 @@ impl Daemon {
         why.into()
     }
 
-    /// Where a pool was looked for, our own drives are no reason why it may not have been found.
+    /// Names the imported pool in an error about a pool that was not found, as a device was in use.
     fn not_found_error(&self, wanted: &str, why: engine::Error) -> Error {
         if let engine::Error::InUse { path } = &why
             && let Some(pool) = self.pool_of_device(path)
         {
             return Error::refused_error(format!(
-                "there is no pool '{wanted}' to be imported there; '{path}' is part of pool \
+                "there is no pool '{wanted}' to import there; '{path}' is part of pool \
                  '{pool}', which is imported already"
             ));
         }
         why.into()
     }
 
-    /// Whether no pool of that name is here.
+    /// Refuses the name of an imported pool.
     fn check_not_imported(&self, name: &str) -> Result<()> {
         if self.has_pool(name) {
             return Err(Error::refused_error(format!("there is a pool '{name}' already")));
@@ -133,39 +145,39 @@ impl Daemon {
         Ok(())
     }
 
-    /// Whether no pool of that name is here or awaited.
+    /// Refuses the name of an imported or unavailable pool.
     fn check_name_unused(&self, name: &str) -> Result<()> {
         self.check_not_imported(name)?;
         if self.unavailable.lock().iter().any(|one| one.saved.name == name) {
             return Err(Error::refused_error(format!(
-                "a pool '{name}' is waited for, whose drives are not all there; `zpool export {name}` \
-                 ends that"
+                "a pool '{name}' is unavailable as devices are missing; `zpool export {name}` removes it \
+                 from the list"
             )));
         }
         Ok(())
     }
 
-    /// The names of the pools that are here, with their guids.
-    pub(super) fn imported_names(&self) -> Vec<(String, u64)> {
-        let pools = self.pools.lock();
+    /// The names and guids of the imported pools.
+    pub(crate) fn imported_names(&self) -> Vec<(String, u64)> {
+        let pools = self.imported.lock();
         pools.values().map(|pool| (pool.handle.name().to_owned(), pool.handle.guid())).collect()
     }
 
-    pub(super) fn find_importable(
+    pub(crate) fn find_importable(
         &self,
         paths: &[PathBuf],
         destroyed: bool,
     ) -> Vec<ImportablePool> {
         let found = engine::search(paths).summaries(&engine::OpenOptions::default());
-        let here: Vec<u64> = self.pools.lock().values().map(|pool| pool.handle.guid()).collect();
+        let here: Vec<u64> = self.imported.lock().values().map(|pool| pool.handle.guid()).collect();
         let wanted = |pool: &&PoolSummary| {
             !here.contains(&pool.guid) && (pool.state == "destroyed") == destroyed
         };
         found.iter().filter(wanted).map(to_importable).collect()
     }
 
-    /// The encryption roots of the pools that could be imported.
-    pub(super) fn list_encryption_roots(
+    /// The encryption roots of pools that could be imported.
+    pub(crate) fn list_encryption_roots(
         &self,
         paths: &[PathBuf],
         name: Option<&str>,
@@ -176,42 +188,82 @@ impl Daemon {
         }
         let mut all = Vec::new();
         for pool in self.find_importable(paths, which.0) {
-            // what is wrong with one is said when it is to be taken over
+            // an error of one comes again when it is imported
             let found = engine::pool::encryption_roots(paths, &pool.guid.to_string(), which);
             all.extend(found.unwrap_or_default());
         }
         Ok(all)
     }
 
-    pub(super) fn pool_histories(&self, names: &[String], internal: bool) -> Result<Vec<Facts>> {
-        let of = |pool: Arc<super::ManagedPool>| Ok(pool.handle.history(internal)?);
+    pub(crate) fn pool_histories(&self, names: &[String], internal: bool) -> Result<Vec<Facts>> {
+        let of = |pool: Arc<ManagedPool>| Ok(pool.handle.history(internal)?);
         self.select_pools(names)?.into_iter().map(of).collect()
     }
 
-    /// Gives what came of it, and what the user should know of intent logs.
-    pub(super) fn import_pools(
+    /// Imports pools. Returns warnings about their intent logs, too.
+    pub(crate) fn import_pools(
         self: &Arc<Self>,
-        import: &ImportPool,
+        import: &ImportPools,
+        caller: &Caller,
     ) -> Result<(ImportResult, Vec<String>)> {
-        let _moving = self.lock_imports()?;
+        let _importing = self.lock_imports()?;
         import.overrides.validate()?;
         CreateOptions::parse(&import.pool_properties, true)?;
         let mut done = ImportResult::default();
         match &import.name {
-            Some(wanted) => self.import_pool(wanted, import, &mut done)?,
+            Some(wanted) => self.import_named(wanted, import, &mut done, caller)?,
             None => self.import_all(import, &mut done),
         }
         let pools = done.imported.iter().map(|name| self.pool(name)).collect::<Result<Vec<_>>>()?;
         let warnings = self.log_import_events(&pools);
-        if !import.no_mount {
-            done.not_mounted = mount_all_pools(&pools, &import.overrides);
-        }
+        let imported = |pool: &String| Event::PoolImported { pool: pool.clone() };
+        let events: Vec<_> = done.imported.iter().map(imported).collect();
+        let (keep_mounts, overrides) = (import.no_mount, import.overrides.clone());
+        let options = ChangeOptions { force: false, keep_mounts, overrides };
+        done.not_mounted = self.events.publish(&events, &options);
         Ok((done, warnings))
     }
 
-    /// Logs what the imports of pools found, such as intent logs that could not be replayed, and gives it
-    /// as warnings for the client.
-    pub(super) fn log_import_events(&self, pools: &[Arc<super::ManagedPool>]) -> Vec<String> {
+    /// Imports a pool. An import that reads all metadata to rewind the pool is a job.
+    fn import_named(
+        self: &Arc<Self>,
+        wanted: &str,
+        import: &ImportPools,
+        done: &mut ImportResult,
+        caller: &Caller,
+    ) -> Result<()> {
+        let probe = Arc::<RewindProbe>::default();
+        *self.rewind_probe.lock() = Arc::clone(&probe);
+        let reads_all = matches!(import.rewind, Rewind::Recent | Rewind::Extreme | Rewind::Txg(_));
+        let control = Arc::new(ProbeControl { probe: Arc::clone(&probe), ..Default::default() });
+        let job = reads_all.then(|| {
+            let control = Arc::clone(&control);
+            self.jobs.start("rewind", wanted, caller.peer.uid, control)
+        });
+        let imported = self.import_pool(wanted, import, done, &probe);
+        match (job, &imported) {
+            (None, _) => (),
+            (Some(job), Ok(())) => job.finish(),
+            (Some(job), Err(Error::Engine(why @ engine::Error::RewindInterrupted { .. }))) => {
+                job.cancelled(why.to_string());
+            }
+            (Some(job), Err(why)) => job.fail(why.to_string()),
+        }
+        imported
+    }
+
+    /// How far the rewind probe of the running import is.
+    pub(crate) fn rewind_progress(&self) -> Option<RewindProgress> {
+        self.rewind_probe.lock().progress()
+    }
+
+    /// Stops the rewind probe of the running import.
+    pub(crate) fn stop_rewind_probe(&self) {
+        self.rewind_probe.lock().stop();
+    }
+
+    /// Logs what imports found, such as intent logs that could not be replayed, and returns it as warnings.
+    pub(crate) fn log_import_events(&self, pools: &[Arc<ManagedPool>]) -> Vec<String> {
         let broken = pools.iter().flat_map(|pool| pool.handle.take_replay_failures());
         let mut told: Vec<String> = broken.map(|log| log.to_string()).collect();
         let events = pools.iter().flat_map(|pool| pool.handle.take_events());
@@ -222,10 +274,11 @@ impl Daemon {
         told
     }
 
-    /// Takes over what can be; one that cannot be keeps no other from it.
-    fn import_all(self: &Arc<Self>, import: &ImportPool, done: &mut ImportResult) {
+    /// Imports all pools that can be imported.
+    fn import_all(self: &Arc<Self>, import: &ImportPools, done: &mut ImportResult) {
         for found in self.find_importable(&import.paths, import.destroyed) {
-            if let Err(why) = self.import_pool(&found.guid.to_string(), import, done) {
+            let (guid, probe) = (found.guid.to_string(), Arc::default());
+            if let Err(why) = self.import_pool(&guid, import, done, &probe) {
                 done.failures.push(format!("pool '{}' is not imported: {why}", found.name));
             }
         }
@@ -234,21 +287,20 @@ impl Daemon {
     fn import_pool(
         self: &Arc<Self>,
         wanted: &str,
-        import: &ImportPool,
+        import: &ImportPools,
         done: &mut ImportResult,
+        probe: &Arc<RewindProbe>,
     ) -> Result<()> {
         let new_name = import.new_name.clone();
         self.check_not_imported(new_name.as_deref().unwrap_or(wanted))?;
         let (force, destroyed) = (import.force, import.destroyed);
         let (without_logs, rewind) = (import.allow_missing_logs, import.rewind);
-        let judging = Arc::<RewindProbe>::default();
-        *self.rewind_probe.lock() = Arc::clone(&judging);
         if import.dry_run {
             let how = ImportOptions {
                 force,
                 destroyed,
                 rewind,
-                rewind_probe: judging,
+                rewind_probe: Arc::clone(probe),
                 ..ImportOptions::default()
             };
             let to = engine::pool::preview_rewind(&import.paths, wanted, &how, &self.environment);
@@ -269,14 +321,14 @@ impl Daemon {
             allow_missing_logs: without_logs,
             read_only,
             rewind,
-            rewind_probe: judging,
+            rewind_probe: Arc::clone(probe),
             imported_pools: self.imported_names(),
         };
         let held = engine::pool::import_with(&import.paths, wanted, &how, &self.environment);
         let held = held.map_err(|why| self.not_found_error(wanted, why))?;
         let (name, guid) = (held.name().to_owned(), held.guid());
         held.record_import("import");
-        // what is only looked at keeps what it has
+        // a pool that is imported read-only keeps its properties
         for (property, value) in import.pool_properties.iter().filter(|_| !held.is_read_only()) {
             held.set_pool_property(property, value).inspect_err(|_| {
                 let _ = held.export();
@@ -286,7 +338,7 @@ impl Daemon {
         let how = if held.is_read_only() { " read-only" } else { "" };
         self.log.write_line(&format!("pool '{name}' is imported{how}"));
         if let Some(to) = held.rewind_target() {
-            self.log.write_line(&format!("pool '{name}' is taken back to txg {}", to.txg));
+            self.log.write_line(&format!("pool '{name}' is rewound to txg {}", to.txg));
             done.rewound.push((name.clone(), to));
         }
         self.add_pool(held, import.altroot.clone());
@@ -294,12 +346,12 @@ impl Daemon {
         self.save_pools()
     }
 
-    /// Of the keys that were given those that are for this pool. One that is wrong is told of, and what it
-    /// is for stays locked.
+    /// The keys of a call that fit this pool. A wrong one is a failure in the result, and its datasets stay
+    /// locked.
     fn matching_keys(
         &self,
         wanted: &str,
-        import: &ImportPool,
+        import: &ImportPools,
         done: &mut ImportResult,
     ) -> Result<Vec<(String, Vec<u8>)>> {
         if import.keys.is_empty() {
@@ -313,64 +365,74 @@ impl Daemon {
         Ok(tried.valid)
     }
 
-    pub(super) fn export_pool(self: &Arc<Self>, name: &str, force: bool) -> Result<()> {
-        self.remove_pool(name, force, Pool::export)?;
+    pub(crate) fn export_pool(self: &Arc<Self>, name: &str, force: bool) -> Result<()> {
+        if let Some(forgotten) = self.forget_unavailable(name) {
+            return forgotten;
+        }
+        let coming = Event::PoolExported { pool: name.to_owned() };
+        self.remove_pool(name, &coming, force, Pool::export)?;
         self.log.write_line(&format!("pool '{name}' is exported"));
         Ok(())
     }
 
-    pub(super) fn destroy_pool(self: &Arc<Self>, name: &str, force: bool) -> Result<()> {
+    pub(crate) fn destroy_pool(self: &Arc<Self>, name: &str, force: bool) -> Result<()> {
         self.writable_pool(name)?;
-        self.remove_pool(name, force, Pool::destroy_pool)?;
+        let coming = Event::PoolDestroyed { pool: name.to_owned() };
+        self.remove_pool(name, &coming, force, Pool::destroy_pool)?;
         self.log.write_line(&format!("pool '{name}' is destroyed"));
         Ok(())
     }
 
-    /// Leaves a pool for good. It is forgotten first: if the power fails between the two, it is
-    /// not taken from whoever has it by then.
+    /// Exports or destroys a pool. It leaves the list of pools first: if the power fails between the two,
+    /// this host does not take it from the host that imported it meanwhile.
     fn remove_pool(
         &self,
         name: &str,
+        coming: &Event,
         force: bool,
         way: impl FnOnce(&Pool) -> engine::Result<()>,
     ) -> Result<()> {
-        let _moving = self.lock_imports()?;
+        let _importing = self.lock_imports()?;
         let pool = self.pool(name)?;
         if pool.handle.is_suspended() && !force {
             return Err(Error::refused_error(format!(
-                "pool '{name}' stands still since drives fail, and what waits to be written would be \
-                 lost: mend them and run `zpool clear {name}`, or use -f"
+                "pool '{name}' is suspended, and changes that are not written would be lost: repair its \
+                 devices and run `zpool clear {name}`, or use -f"
             )));
         }
-        let gone = pool.unmount_selected(&|_| true, UnmountOptions { force, keep_dirs: false })?;
-        self.pools.lock().remove(name);
+        let options = ChangeOptions { force, ..ChangeOptions::default() };
+        let coming = std::slice::from_ref(coming);
+        self.events.prepare(coming, &options)?;
+        self.imported.lock().remove(name);
         if let Err(why) = self.save_pools() {
-            // its threads still have it: it is to be reached by name
-            self.pools.lock().insert(name.to_owned(), Arc::clone(&pool));
-            pool.restore_mounts(&gone);
+            // the pool goes on
+            self.imported.lock().insert(name.to_owned(), pool);
+            self.events.abandon(coming);
             return Err(why);
         }
         let done = pool.close(way);
+        wait_until_unused(&pool);
+        self.events.publish(coming, &options);
         if let Err(why) = &done {
-            self.log.write_line(&format!("pool '{name}' is left, and {why}"));
+            self.log.write_line(&format!("pool '{name}' is closed, and {why}"));
         }
         Ok(done?)
     }
 
-    /// Counts the errors of a drive anew, or of all, and has a pool go on that stands still. Where what
-    /// was being written cannot be finished, the pool is left and taken over as it was last written,
-    /// with what its logs promise.
-    pub(super) fn clear_pool(
+    /// Resets the error counters of a device, or of all, and resumes a suspended pool. If the txg that was being
+    /// written cannot be finished, the pool is closed and imported at its last txg, and its logs are replayed.
+    pub(crate) fn clear_pool(
         self: &Arc<Self>,
         name: &str,
         drive: Option<&str>,
     ) -> Result<Vec<String>> {
-        let _moving = self.lock_imports()?;
+        let _importing = self.lock_imports()?;
         let pool = self.pool(name)?;
         let ended = match pool.handle.clear_errors(drive) {
             Ok(()) => {
                 self.log.write_line(&format!("pool '{name}' is cleared"));
-                // cache drives may have been found again
+                self.events.record(&[Event::PoolCleared { pool: name.to_owned() }]);
+                // cache devices may have been found again
                 self.save_pools()?;
                 if pool.handle.needs_resilver() {
                     pool.handle.start_resilver();
@@ -381,16 +443,17 @@ impl Daemon {
             Err(why @ engine::Error::Usage { .. }) => return Err(why.into()),
             Err(why) => why,
         };
-        self.log.write_line(&format!("pool '{name}' is taken over anew: {ended}"));
+        self.log.write_line(&format!("pool '{name}' is imported anew: {ended}"));
         let (guid, drives) = (pool.handle.guid(), pool.handle.known_drives());
-        // whoever is in it gets errors
+        // programs that have files open get errors
         let how = UnmountOptions { force: true, keep_dirs: true };
         let gone = pool.unmount_selected(&|_| true, how).unwrap_or_default();
-        self.pools.lock().remove(name);
+        self.imported.lock().remove(name);
         let _ = pool.close(Pool::close);
         let altroot = pool.altroot.clone();
         let known = Some(pool.handle.loaded_keys());
         let temporary = pool.handle.has_temporary_name();
+        wait_until_unused(&pool);
         drop(pool);
         let new_name = temporary.then(|| name.to_owned());
         let how =
@@ -403,20 +466,21 @@ impl Daemon {
             self.unavailable.lock().push(UnavailablePool::new(pool, why));
         })?;
         let pool = self.add_pool(held, altroot);
+        self.events.record(&[Event::PoolCleared { pool: name.to_owned() }]);
         self.save_pools()?;
         let mut warnings = pool.restore_mounts(&gone);
         warnings.extend(self.log_import_events(&[pool]));
         let told = format!(
-            "pool '{name}' was taken over anew, as it was last written: changes of its last seconds \
-             that nobody had asked to be kept (fsync, sync) are lost"
+            "pool '{name}' was imported anew at its last txg: changes of its last seconds that no \
+             program had synced (fsync, sync) are lost"
         );
         warnings.push(told);
         Ok(warnings)
     }
 
-    pub(super) fn sync_pools(&self, names: &[String]) -> Result<()> {
+    pub(crate) fn sync_pools(&self, names: &[String]) -> Result<()> {
         let names = if names.is_empty() {
-            self.pools.lock().keys().cloned().collect()
+            self.imported.lock().keys().cloned().collect()
         } else {
             names.to_vec()
         };
@@ -424,11 +488,43 @@ impl Daemon {
     }
 }
 
-/// Whether the folder on which a new pool is to be mounted has nothing in it that would be covered.
+/// Waits a moment for calls that still read a closed pool: they keep its devices open.
+fn wait_until_unused(pool: &Arc<ManagedPool>) {
+    for _ in 0..CLOSE_TRIES {
+        if Arc::strong_count(pool) == 1 {
+            return;
+        }
+        std::thread::sleep(CLOSE_PAUSE);
+    }
+}
+
+/// The rewind probe as the work of a job. The bytes of a probe that ended stay as they were last seen.
+#[derive(Default)]
+struct ProbeControl {
+    probe: Arc<RewindProbe>,
+    last: Mutex<JobProgress>,
+}
+
+impl JobControl for ProbeControl {
+    fn progress(&self) -> JobProgress {
+        let mut last = self.last.lock();
+        "bytes".clone_into(&mut last.unit);
+        if let Some(now) = self.probe.progress() {
+            (last.done, last.total) = (now.bytes_done, now.bytes_total);
+        }
+        last.clone()
+    }
+
+    fn cancel(&self) {
+        self.probe.stop();
+    }
+}
+
+/// Refuses a new pool whose mountpoint is a directory that is not empty.
 fn check_mountpoint_empty(new: &CreatePool) -> Result<()> {
     let said =
         |name: &str| new.filesystem_properties.iter().rfind(|(it, _)| it == name).map(|(_, it)| it);
-    let name = new.temporary_name.as_ref().unwrap_or(&new.name);
+    let name = new.current_name();
     let point = said("mountpoint").cloned().unwrap_or_else(|| format!("/{name}"));
     let mounts = said("canmount").is_none_or(|word| word == "on");
     let dir = join_altroot(new.altroot.as_deref(), &point).filter(|_| mounts);

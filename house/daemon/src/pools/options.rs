@@ -1,27 +1,40 @@
-//! How a file system is mounted: as its properties say, and as somebody wishes this once.
+//! Mount options of a file system: from its properties, and from a command for one time.
 
+use api::MountOverrides;
 use engine::dataset::Dataset;
 use fuse::MountOptions;
 
-use crate::{Error, MountOverrides, Result};
+use crate::{Error, Result};
 
-/// What is mounted is to be mounted otherwise.
+/// The option of mount(8) that changes the options of a mounted file system.
 const REMOUNT: &str = "remount";
 
-impl MountOverrides {
-    /// Whether it is about what is mounted already.
-    pub(super) fn is_remount(&self) -> bool {
+/// What mounts do with options that hold for one time.
+pub(super) trait Overrides: Sized {
+    /// Whether they change a mounted file system.
+    fn is_remount(&self) -> bool;
+
+    /// These options, and `other` after them.
+    fn merged_with(&self, other: &Self) -> Self;
+
+    /// Refuses unknown options.
+    fn validate(&self) -> Result<()>;
+
+    /// The options that are left when properties change: from then on the properties count.
+    fn without_changed(&self, is_changed: impl Fn(&str) -> bool) -> Self;
+}
+
+impl Overrides for MountOverrides {
+    fn is_remount(&self) -> bool {
         self.options.iter().any(|word| word == REMOUNT)
     }
 
-    /// The same, and what is wished besides.
-    pub(super) fn merged_with(&self, other: &Self) -> Self {
+    fn merged_with(&self, other: &Self) -> Self {
         let more = other.options.iter().filter(|word| *word != REMOUNT);
         Self { options: self.options.iter().chain(more).cloned().collect(), ..*self }
     }
 
-    /// Refuses words that nobody knows.
-    pub(super) fn validate(&self) -> Result<()> {
+    fn validate(&self) -> Result<()> {
         let mut unknown = MountOptions::default();
         let mut words = self.options.iter().filter(|word| *word != REMOUNT);
         match words.find(|word| !apply_option(word, &mut unknown)) {
@@ -33,8 +46,7 @@ impl MountOverrides {
         }
     }
 
-    /// What is left of it when properties are changed: these count then.
-    pub(super) fn without_changed(&self, is_changed: impl Fn(&str) -> bool) -> Self {
+    fn without_changed(&self, is_changed: impl Fn(&str) -> bool) -> Self {
         let stays = |word: &&String| {
             option_property(word).is_none_or(|(property, _)| !is_changed(property))
         };
@@ -42,7 +54,7 @@ impl MountOverrides {
     }
 }
 
-/// The value of a property by which something is mounted so; none: it says nothing of that.
+/// The value of a property that means these mount options; nothing for a property that is no mount option.
 pub(super) fn property_value(property: &str, options: &MountOptions) -> Option<&'static str> {
     let is_on = match property {
         "readonly" => options.read_only,
@@ -55,12 +67,12 @@ pub(super) fn property_value(property: &str, options: &MountOptions) -> Option<&
     Some(if is_on { "on" } else { "off" })
 }
 
-/// Whether a file system may cover what its folder has in it.
+/// Whether a file system may be mounted on a directory that is not empty.
 pub(super) fn can_overlay(dataset: &Dataset, wish: &MountOverrides) -> bool {
     wish.overlay || dataset.property_value("overlay") != Some("off")
 }
 
-/// How a file system is to be mounted.
+/// The mount options of a file system.
 pub(super) fn mount_options(dataset: &Dataset, wish: &MountOverrides) -> MountOptions {
     let is = |name: &str, word: &str| dataset.property_value(name) == Some(word);
     let mut options = MountOptions {
@@ -74,13 +86,13 @@ pub(super) fn mount_options(dataset: &Dataset, wish: &MountOverrides) -> MountOp
         without_syncfs: false,
     };
     for word in &wish.options {
-        // all were looked at before
+        // `validate` refused unknown options
         let _ = apply_option(word, &mut options);
     }
     options
 }
 
-/// Follows one of mount(8)'s words, of which the last counts; gives whether it is known.
+/// Applies a word of mount(8), of which the last counts. Returns whether it is known.
 fn apply_option(word: &str, options: &mut MountOptions) -> bool {
     match option_property(word) {
         Some(("readonly", is_on)) => options.read_only = is_on,
@@ -93,7 +105,7 @@ fn apply_option(word: &str, options: &mut MountOptions) -> bool {
     true
 }
 
-/// The property that one of mount(8)'s words stands for, and whether it is on.
+/// The property of a word of mount(8), and whether it is on.
 fn option_property(word: &str) -> Option<(&'static str, bool)> {
     Some(match word {
         "ro" => ("readonly", true),
@@ -110,18 +122,18 @@ fn option_property(word: &str) -> Option<(&'static str, bool)> {
     })
 }
 
-/// Whether a file system is mounted without being asked for.
+/// Whether a file system has canmount=on.
 pub(super) fn is_automounted(dataset: &Dataset) -> bool {
     dataset.property_value("canmount") == Some("on")
 }
 
-/// Whether where it is mounted follows from its name: such folders go with it.
+/// Whether the mountpoint follows from the name. Such a directory is removed with the mount.
 pub(super) fn is_mountpoint_inherited(dataset: &Dataset) -> bool {
     let point = dataset.properties.iter().find(|property| property.name == "mountpoint");
     point.is_some_and(|point| point.source == "default" || point.source.starts_with("inherited"))
 }
 
-/// Whether other users may see what is mounted.
+/// Whether this user may mount with allow_other.
 fn can_allow_other() -> bool {
     let allowed = || std::fs::read_to_string("/etc/fuse.conf").unwrap_or_default();
     rustix::process::geteuid().is_root()

@@ -1,4 +1,4 @@
-//! What is remembered when the daemon ends, or cannot write that down.
+//! The list of pools on disk, when the daemon is shutting down or cannot write it; and cancellation.
 
 use std::fs::{self, File};
 use std::path::PathBuf;
@@ -6,43 +6,47 @@ use std::sync::Arc;
 use std::sync::mpsc::channel;
 use std::time::Duration;
 
+use api::{
+    CreatePool, DestroyDatasets, Event, JobState, MountOverrides, Mounting, VdevLayout, VdevRole,
+};
 use engine::pool::Rewind;
 
-use super::Daemon;
-use super::destroy_plan::DestroyScope;
+use super::Pools;
 use super::unavailable::UnavailablePool;
+use crate::auth::{Caller, Peer};
 use crate::cancel::Cancel;
+use crate::context::Context;
 use crate::log::Log;
-use crate::pool_cache::SavedPool;
-use crate::{CreatePool, MountOverrides, StateDir, VdevLayout, VdevRole, environment, pool_cache};
+use crate::pool_cache::{self, SavedPool};
+use crate::{StateDir, environment, services};
 
-/// A daemon with a pool, in a folder of its own.
+/// A daemon without a socket, with a pool, in a directory of its own.
 struct TestDaemon {
     dir: PathBuf,
     state_dir: StateDir,
-    daemon: Arc<Daemon>,
+    context: Arc<Context>,
+    pools: Arc<Pools>,
 }
 
 impl TestDaemon {
     fn new(name: &str) -> Self {
-        let folder = std::env::temp_dir().join(format!("poolhouse-{name}-{}", std::process::id()));
-        let place = StateDir::from_dir(&folder).unwrap();
-        place.create_dirs().unwrap();
-        let log = Log::open(&place, false).unwrap();
-        let house = Daemon::new(
-            place.clone(),
-            log,
-            environment::host_environment(Some(256 << 20)).unwrap(),
-        );
-        let home = Self { dir: folder, state_dir: place, daemon: Arc::new(house) };
-        home.create_pool("tank").unwrap();
-        home
+        let dir = std::env::temp_dir().join(format!("poolhouse-{name}-{}", std::process::id()));
+        let state_dir = StateDir::from_dir(&dir).unwrap();
+        state_dir.create_dirs().unwrap();
+        let log = Arc::new(Log::open(&state_dir, false).unwrap());
+        let environment = environment::host_environment(Some(256 << 20)).unwrap();
+        let context = Context::new(state_dir.clone(), log, environment).unwrap();
+        context.events.set_services(services::all(&context));
+        let pools = Arc::clone(&context.pools);
+        let daemon = Self { dir, state_dir, context, pools };
+        daemon.create_pool("tank").unwrap();
+        daemon
     }
 
-    fn create_pool(&self, name: &str) -> crate::Result<crate::Mounting> {
+    fn create_pool(&self, name: &str) -> crate::Result<Mounting> {
         let drive = self.dir.join(format!("{name}.drive"));
         File::create(&drive).unwrap().set_len(96 << 20).unwrap();
-        self.daemon.create_pool(&CreatePool {
+        self.pools.create_pool(&CreatePool {
             name: name.to_owned(),
             temporary_name: None,
             vdevs: vec![(VdevLayout::Single, VdevRole::Data, vec![drive])],
@@ -63,64 +67,65 @@ impl TestDaemon {
 
 impl Drop for TestDaemon {
     fn drop(&mut self) {
+        self.context.events.set_services(Vec::new());
         let _ = fs::remove_dir_all(&self.dir);
     }
 }
 
 #[test]
-fn what_comes_too_late_has_no_pool_forgotten() {
+fn a_late_save_keeps_the_pools() {
     let home = TestDaemon::new("late");
-    home.daemon.shut_down();
-    // as where somebody ends the waiting for another pool just then
-    home.daemon.save_pools().unwrap();
+    home.pools.shut_down();
+    // as where another pool is exported just then
+    home.pools.save_pools().unwrap();
     assert_eq!(home.saved_names(), ["tank"]);
     let late = home.create_pool("late").unwrap_err().to_string();
-    assert!(late.contains("the daemon ends"), "{late}");
+    assert!(late.contains("the daemon is shutting down"), "{late}");
     assert_eq!(home.saved_names(), ["tank"]);
 }
 
 #[test]
-fn a_pool_that_cannot_be_forgotten_is_still_there() {
+fn export_fails_if_the_list_cannot_be_written() {
     let home = TestDaemon::new("full");
     let new = home.state_dir.pool_cache().with_extension("new");
     fs::create_dir(&new).unwrap();
-    home.daemon.export_pool("tank", false).unwrap_err();
+    home.pools.export_pool("tank", false).unwrap_err();
     assert_eq!(home.saved_names(), ["tank"]);
     fs::remove_dir(&new).unwrap();
-    home.daemon.export_pool("tank", false).unwrap();
+    home.pools.export_pool("tank", false).unwrap();
     assert!(home.saved_names().is_empty());
 }
 
 #[test]
-fn a_pool_that_is_left_is_not_mounted_again() {
+fn an_exported_pool_is_not_mounted_again() {
     let home = TestDaemon::new("left");
-    let pool = home.daemon.pool("tank").unwrap();
+    let pool = home.pools.pool("tank").unwrap();
     let dir = home.dir.join("mounted");
     pool.handle.set_property("tank", "mountpoint", dir.to_str().unwrap()).unwrap();
-    home.daemon.export_pool("tank", false).unwrap();
-    // who asked for it found the pool before it went
+    home.pools.export_pool("tank", false).unwrap();
+    // a call found the pool before it was exported
     let late = pool.mount_filesystem("tank", &MountOverrides::default()).unwrap_err().to_string();
-    assert!(late.contains("the pool is being left"), "{late}");
+    assert!(late.contains("the pool is being exported"), "{late}");
     assert!(!dir.exists());
 }
 
 #[test]
-fn many_remember_at_a_time() {
+fn concurrent_saves_keep_the_list_whole() {
     let home = TestDaemon::new("many");
     std::thread::scope(|scope| {
         for _ in 0..8 {
-            // as where drives of several pools are replaced
-            scope.spawn(|| (0..50).for_each(|_| home.daemon.save_pools().unwrap()));
+            // as where devices of several pools are replaced
+            scope.spawn(|| (0..50).for_each(|_| home.pools.save_pools().unwrap()));
         }
     });
     assert_eq!(home.saved_names(), ["tank"]);
 }
 
 #[test]
-fn a_pool_that_is_just_taken_over_is_not_forgotten() {
+fn export_finds_a_pool_that_was_just_imported() {
     let home = TestDaemon::new("taken");
-    let house = &home.daemon;
-    let pool = house.pools.lock().remove("tank").unwrap();
+    let house = &home.pools;
+    let pool = house.imported.lock().remove("tank").unwrap();
     let waits = SavedPool {
         name: "tank".to_owned(),
         guid: pool.handle.guid(),
@@ -132,16 +137,16 @@ fn a_pool_that_is_just_taken_over_is_not_forgotten() {
     };
     let why = engine::Error::NoSuchDataset { name: "tank".to_owned() };
     house.unavailable.lock().push(UnavailablePool::new(waits, &why));
-    // its drives have come
+    // its devices appeared
     let moving = house.import_lock.lock();
     let (sender, told) = channel();
     std::thread::scope(|scope| {
         scope.spawn(move || sender.send(house.forget_unavailable("tank").is_some()).unwrap());
         let early = told.recv_timeout(Duration::from_millis(300));
-        house.pools.lock().insert("tank".to_owned(), pool);
+        house.imported.lock().insert("tank".to_owned(), pool);
         house.unavailable.lock().clear();
         drop(moving);
-        // it is here, and can be exported
+        // it is imported, and can be exported
         let is_forgotten = early.unwrap_or_else(|_| told.recv().unwrap());
         assert!(!is_forgotten);
     });
@@ -152,22 +157,44 @@ fn a_pool_that_is_just_taken_over_is_not_forgotten() {
 #[test]
 fn a_cancelled_destroy_stops_after_a_batch() {
     let home = TestDaemon::new("cancelled");
-    let pool = home.daemon.pool("tank").unwrap();
+    let pool = home.pools.pool("tank").unwrap();
     let names: Vec<String> = (0..300).map(|number| format!("tank@{number}")).collect();
     for name in &names {
         pool.handle.create_snapshots(std::slice::from_ref(name)).unwrap();
     }
-    let cancel = Cancel::default();
-    let destroy = |cancel: &Cancel| {
-        let doom = DestroyScope { recursive: false, clones: false, defer: false };
-        home.daemon.destroy("tank@%", doom, (false, false), cancel).map(drop)
+    let destroy = |cancel: Cancel| {
+        let caller = Caller { peer: Peer::from_uid(0), cancel };
+        home.pools.destroy(&destroy_call("tank@%"), &caller).map(drop)
     };
+    let cancel = Cancel::default();
     drop(cancel.on_drop());
-    let why = destroy(&cancel).unwrap_err().to_string();
+    let why = destroy(cancel).unwrap_err().to_string();
     let left = pool.handle.snapshots("tank").unwrap().len();
     assert!((1..300).contains(&left), "{left}");
     assert!(why.contains(&format!("interrupted: {} of 300", 300 - left)), "{why}");
-    destroy(&Cancel::default()).unwrap();
+    let job = home.context.jobs.list().remove(0);
+    let (state, done) = (job.state, job.progress.done);
+    assert_eq!((state, done, job.progress.total), (JobState::Cancelled, 300 - left as u64, 300));
+    destroy(Cancel::default()).unwrap();
     assert!(pool.handle.snapshots("tank").unwrap().is_empty());
-    home.daemon.shut_down();
+    // the rest fits into one batch, which is no job
+    assert_eq!(home.context.jobs.list().len(), 1);
+    let events = home.context.events.after(None).events;
+    let destroyed = |name: &String| {
+        let event = Event::SnapshotDestroyed { snapshot: name.clone() };
+        events.iter().filter(|record| record.event == event).count() == 1
+    };
+    assert!(names.iter().all(destroyed));
+    home.pools.shut_down();
+}
+
+fn destroy_call(name: &str) -> DestroyDatasets {
+    DestroyDatasets {
+        name: name.to_owned(),
+        recursive: false,
+        clones: false,
+        defer: false,
+        force: false,
+        dry_run: false,
+    }
 }

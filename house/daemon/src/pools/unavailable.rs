@@ -1,38 +1,34 @@
-//! Pools that the daemon had when it ended: taken over again when it starts, or when their drives
-//! are there, which some machines find late. Drives that a pool lacks are taken back likewise.
+//! Pools that were imported when the daemon ended: imported again when it starts, or when their devices
+//! appear, which some machines find late. Missing devices of a pool are reopened likewise.
 
 use std::collections::{BTreeSet, HashMap};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::{Duration, SystemTime};
+use std::time::SystemTime;
 
+use api::{Event, PoolReport};
 use engine::pool::{ImportOptions, Pool, PoolStatus};
 use engine::summary::VdevState;
 
-use super::mounts::mount_all_pools;
-use super::{Daemon, ManagedPool, empty_response};
+use super::{ManagedPool, Pools};
+use crate::events::ChangeOptions;
 use crate::pool_cache::{self, SavedPool};
-use crate::{Error, MountOverrides, PoolReport, Response, Result};
+use crate::{Error, Result};
 
-/// So often it is looked whether drives have come.
-const RETRY_INTERVAL: Duration = Duration::from_secs(2);
-/// So often it is looked whether the daemon is to end.
-const POLL_INTERVAL: Duration = Duration::from_millis(100);
-
-/// A pool that cannot be taken over now. It stays remembered until it is imported or exported.
+/// A pool that cannot be imported now. It stays in the list until it is imported or exported.
 #[derive(Clone, Debug)]
 pub(super) struct UnavailablePool {
     pub(super) saved: SavedPool,
-    /// Why it cannot be.
+    /// Why it cannot be imported.
     pub(super) reason: String,
-    /// What was at the drives' paths, and when something beside them came or went, as that was tried.
+    /// The devices at the last try.
     fingerprint: DeviceFingerprint,
 }
 
-/// What is at paths, and in which folders something came or went when.
-type DeviceFingerprint = Vec<Option<(u64, u64, u64, SystemTime)>>;
+/// The identity of what is at some paths, and the times at which their directories changed.
+pub(super) type DeviceFingerprint = Vec<Option<(u64, u64, u64, SystemTime)>>;
 
 impl UnavailablePool {
     pub(super) fn new(saved: SavedPool, why: &engine::Error) -> Self {
@@ -41,73 +37,62 @@ impl UnavailablePool {
     }
 }
 
-impl Daemon {
-    /// Takes over again what it had; what cannot be had yet is tried again now and then.
+impl Pools {
+    /// Imports the saved pools again, and starts the thread that retries those that cannot be imported.
     pub(crate) fn reimport_pools(self: &Arc<Self>) -> Result<()> {
         let mut taken = Vec::new();
         for pool in pool_cache::load(&self.state_dir)? {
             match self.reimport_pool(&pool) {
                 Ok(pool) => taken.push(pool),
                 Err(why) => {
-                    self.log
-                        .write_line(&format!("pool '{}' cannot be taken over: {why}", pool.name));
+                    self.log.write_line(&format!("pool '{}' cannot be imported: {why}", pool.name));
                     self.unavailable.lock().push(UnavailablePool::new(pool, &why));
                 }
             }
         }
-        self.mount_reimported(&taken);
-        let house = Arc::clone(self);
-        let thread = std::thread::Builder::new().name("late pools".to_owned());
-        match thread.spawn(move || house.run_reimports()) {
-            Ok(thread) => *self.reimport_thread.lock() = Some(thread),
-            Err(why) => self.log.write_line(&format!("pools that come late are not seen: {why}")),
+        self.follow_reimported(&taken);
+        let pools = Arc::clone(self);
+        let thread = std::thread::Builder::new().name("pool watch".to_owned());
+        match thread.spawn(move || pools.watch()) {
+            Ok(thread) => *self.watch_thread.lock() = Some(thread),
+            Err(why) => self.log.write_line(&format!("nothing watches the pools: {why}")),
         }
         Ok(())
     }
 
-    /// What is in it is not mounted yet.
+    /// Imports a saved pool. Nothing of it is mounted yet.
     fn reimport_pool(self: &Arc<Self>, pool: &SavedPool) -> engine::Result<Arc<ManagedPool>> {
         if self.has_pool(&pool.name) {
             return Err(engine::Error::NameTaken { pool: pool.name.clone() });
         }
         let held = self.open_saved_pool(pool)?;
         held.record_import("open");
-        self.log.write_line(&format!("pool '{}' is taken over again", held.name()));
+        self.log.write_line(&format!("pool '{}' is imported again", held.name()));
         let taken = self.add_pool(held, pool.altroot.clone());
         self.log_import_events(&[Arc::clone(&taken)]);
         Ok(taken)
     }
 
-    fn mount_reimported(&self, pools: &[Arc<ManagedPool>]) {
-        for warning in mount_all_pools(pools, &MountOverrides::default()) {
+    /// Has the services follow pools that are imported again: their file systems are mounted.
+    fn follow_reimported(&self, pools: &[Arc<ManagedPool>]) {
+        let imported =
+            |pool: &Arc<ManagedPool>| Event::PoolImported { pool: pool.handle.name().to_owned() };
+        let events: Vec<_> = pools.iter().map(imported).collect();
+        for warning in self.events.publish(&events, &ChangeOptions::default()) {
             self.log.write_line(&warning);
         }
     }
 
-    /// Until the daemon ends.
-    fn run_reimports(self: &Arc<Self>) {
-        let mut waited = Duration::ZERO;
-        let mut seen = HashMap::new();
-        while !self.shutting_down.load(Ordering::Acquire) {
-            std::thread::sleep(POLL_INTERVAL);
-            waited += POLL_INTERVAL;
-            if waited >= RETRY_INTERVAL {
-                waited = Duration::ZERO;
-                self.retry_unavailable();
-                self.reopen_drives(&mut seen);
-            }
-        }
-    }
-
-    fn retry_unavailable(self: &Arc<Self>) {
+    /// Imports unavailable pools whose devices changed since the last try.
+    pub(super) fn retry_unavailable(self: &Arc<Self>) {
         let waiting = self.unavailable.lock().clone();
         for UnavailablePool { saved: pool, reason: why, fingerprint: seen } in waiting {
-            // drives that are somebody else's are not touched again and again
+            // devices of another program are not opened again and again
             let now = fingerprint_devices(&pool.drives);
             if now == seen {
                 continue;
             }
-            let _moving = self.import_lock.lock();
+            let _importing = self.import_lock.lock();
             let still = self.unavailable.lock().iter().any(|other| other.saved.guid == pool.guid);
             if !still || self.shutting_down.load(Ordering::Acquire) {
                 continue;
@@ -116,7 +101,7 @@ impl Daemon {
             let still = match self.reimport_pool(&pool) {
                 Ok(taken) => {
                     self.unavailable.lock().retain(|other| other.saved.guid != guid);
-                    self.mount_reimported(&[taken]);
+                    self.follow_reimported(&[taken]);
                     continue;
                 }
                 Err(still) => still,
@@ -124,7 +109,7 @@ impl Daemon {
             let seen = fingerprint_after(&still, now);
             let still = still.to_string();
             if still != why {
-                self.log.write_line(&format!("pool '{}' cannot be taken over: {still}", pool.name));
+                self.log.write_line(&format!("pool '{}' cannot be imported: {still}", pool.name));
             }
             for other in self.unavailable.lock().iter_mut().filter(|other| other.saved.guid == guid)
             {
@@ -133,17 +118,16 @@ impl Daemon {
         }
     }
 
-    /// Has pools use drives that were missing, or went away, and are there now. `seen`: what was there
-    /// before.
-    fn reopen_drives(&self, seen: &mut HashMap<u64, DeviceFingerprint>) {
-        let pools: Vec<_> = self.pools.lock().values().cloned().collect();
+    /// Reopens devices of pools that were missing and are there now. `seen`: the devices at the last look.
+    pub(super) fn reopen_drives(&self, seen: &mut HashMap<u64, DeviceFingerprint>) {
+        let pools: Vec<_> = self.imported.lock().values().cloned().collect();
         for pool in pools {
             let now = fingerprint_devices(&pool.handle.unavailable_drives());
             let before = seen.insert(pool.handle.guid(), now.clone());
             if now.is_empty() || before == Some(now) || pool.handle.is_suspended() {
                 continue;
             }
-            let _moving = self.import_lock.lock();
+            let _importing = self.import_lock.lock();
             let _changing = pool.dataset_lock.lock();
             let taken = pool.handle.reopen_drives();
             for drive in &taken {
@@ -159,7 +143,7 @@ impl Daemon {
         }
     }
 
-    /// Takes over a pool that it had. Keys that files tell are read, if the pool cannot be had without.
+    /// Imports a saved pool. If its log is encrypted, keys are read from the files that keylocation names.
     fn open_saved_pool(&self, pool: &SavedPool) -> engine::Result<Pool> {
         let drives = search_paths(&pool.drives, pool.guid);
         let (guid, read_only) = (pool.guid.to_string(), pool.read_only);
@@ -185,7 +169,7 @@ impl Daemon {
         engine::pool::import_with(&drives, &guid, &how, &self.environment)
     }
 
-    /// How those are that wait, of these names; none: all.
+    /// The status of unavailable pools; without names of all.
     pub(super) fn unavailable_reports(&self, names: &[String]) -> Vec<PoolReport> {
         let waiting = self.unavailable.lock();
         let wanted =
@@ -197,52 +181,52 @@ impl Daemon {
         wanted.map(report).collect()
     }
 
-    /// Why a pool is not there, if it is one that is waited for.
+    /// The error for a pool that is unavailable.
     pub(super) fn unavailable_error(&self, name: &str) -> Option<Error> {
         let waiting = self.unavailable.lock();
         let one = waiting.iter().find(|one| one.saved.name == name)?;
         let what = format!(
-            "pool '{name}' could not be taken over again: {}; it is tried again as soon as \
-             drives come, and `zpool export {name}` ends that",
+            "pool '{name}' could not be imported again: {}; the daemon tries again when devices \
+             appear, and `zpool export {name}` ends that",
             one.reason
         );
         Some(Error::Reported { status: 3, message: what })
     }
 
-    /// Waits no more for a pool; none if it is not waited for, or another of that name is here.
-    pub(super) fn forget_unavailable(&self, name: &str) -> Option<Result<Response>> {
+    /// Removes an unavailable pool from the list. Nothing: it is not in the list, or a pool of that name is
+    /// imported.
+    pub(super) fn forget_unavailable(&self, name: &str) -> Option<Result<()>> {
         let is_awaited = || {
             !self.has_pool(name) && self.unavailable.lock().iter().any(|one| one.saved.name == name)
         };
         if !is_awaited() {
             return None;
         }
-        let _moving = match self.lock_imports() {
-            Ok(moving) => moving,
+        let _importing = match self.lock_imports() {
+            Ok(importing) => importing,
             Err(why) => return Some(Err(why)),
         };
-        // it may just have been taken over
+        // it may just have been imported
         is_awaited().then(|| {
             self.unavailable.lock().retain(|one| one.saved.name != name);
-            self.log.write_line(&format!("pool '{name}' is not waited for any more"));
-            self.save_pools()?;
-            empty_response(())
+            self.log.write_line(&format!("pool '{name}' is no longer in the list"));
+            self.save_pools()
         })
     }
 }
 
-/// What counts as seen after a pool could not be taken over: one whose name is taken is tried again
-/// though nothing comes or goes.
+/// The devices to compare with at the next try. A pool whose name was taken is tried again though no device
+/// changed.
 fn fingerprint_after(why: &engine::Error, now: DeviceFingerprint) -> DeviceFingerprint {
     if matches!(why, engine::Error::NameTaken { .. }) { DeviceFingerprint::new() } else { now }
 }
 
-/// The folders that drives are in.
+/// The directories of devices.
 fn parent_dirs(drives: &[PathBuf]) -> BTreeSet<&Path> {
     drives.iter().filter_map(|drive| drive.parent()).collect()
 }
 
-/// What is at paths, and when something came or went in the folders that they are in.
+/// The identity of devices, and the times at which their directories changed.
 fn fingerprint_devices(drives: &[PathBuf]) -> DeviceFingerprint {
     let paths = drives.iter().map(PathBuf::as_path).chain(parent_dirs(drives));
     let facts = |path: &Path| {
@@ -252,8 +236,8 @@ fn fingerprint_devices(drives: &[PathBuf]) -> DeviceFingerprint {
     paths.map(facts).collect()
 }
 
-/// Where a pool's drives are now: where they were or, if not all are there, beside that, as names of
-/// disks may change when a machine starts.
+/// Where to search for a pool: its known paths and, if devices are missing, their directories. Names of disks
+/// may change when a machine starts.
 fn search_paths(drives: &[PathBuf], guid: u64) -> Vec<PathBuf> {
     let found = engine::search(drives).summaries(&engine::OpenOptions::default());
     let mut vdevs = found.iter().filter(|pool| pool.guid == guid).flat_map(|pool| &pool.vdevs);
@@ -265,7 +249,7 @@ fn search_paths(drives: &[PathBuf], guid: u64) -> Vec<PathBuf> {
     drives.iter().cloned().chain(parent_dirs(drives).into_iter().map(Path::to_path_buf)).collect()
 }
 
-/// A pool with a name that it has until it is exported gets that again.
+/// The import options that keep a temporary name.
 fn import_options(pool: &SavedPool) -> ImportOptions {
     let new_name = pool.temporary.then(|| pool.name.clone());
     ImportOptions { new_name, temporary: pool.temporary, ..ImportOptions::default() }

@@ -1,30 +1,27 @@
-//! Drives that come to a pool and go.
+//! Devices of a pool: added, removed, replaced, attached, detached; and scrubs.
 
 use std::path::{Path, PathBuf};
 
+use api::{AddDevices, VdevLayout, VdevRole};
 use engine::pool::{self, DraidLayout, NewVdev, Pool};
 
-use super::Daemon;
-use crate::{Result, VdevLayout, VdevRole};
+use super::Pools;
+use crate::Result;
 
-impl Daemon {
-    /// Adds drives to a pool.
-    pub(super) fn add_drives(
-        &self,
-        name: &str,
-        vdevs: &[(VdevLayout, VdevRole, Vec<PathBuf>)],
-        force: bool,
-    ) -> Result<()> {
+impl Pools {
+    /// Adds cache devices and spares to a pool.
+    pub(crate) fn add_devices(&self, call: &AddDevices) -> Result<()> {
+        let (name, force) = (&call.name, call.force);
         let pool = self.writable_pool(name)?;
         let _changing = pool.dataset_lock.lock();
-        let new: Vec<NewVdev> = vdevs.iter().map(to_new_vdev).collect();
+        let new: Vec<NewVdev> = call.vdevs.iter().map(to_new_vdev).collect();
         pool.handle.add_drives(&new, force).map_err(|why| self.in_use_error(why))?;
-        self.log.write_line(&format!("pool '{name}' has more drives"));
+        self.log.write_line(&format!("pool '{name}' has new devices"));
         self.save_pools()
     }
 
-    /// Has a drive take the place of another, and get all that it is to have.
-    pub(super) fn replace_drive(
+    /// Replaces a device, and starts a resilver.
+    pub(crate) fn replace_device(
         &self,
         name: &str,
         old: &str,
@@ -38,8 +35,8 @@ impl Daemon {
         self.start_resilver(&pool.handle)
     }
 
-    /// Puts a drive beside another, and has it get all that it is to have.
-    pub(super) fn attach_drive(
+    /// Attaches a device beside another, and starts a resilver.
+    pub(crate) fn attach_device(
         &self,
         name: &str,
         beside: &str,
@@ -50,7 +47,7 @@ impl Daemon {
         let _changing = pool.dataset_lock.lock();
         pool.handle.attach_drive(beside, new, force).map_err(|why| self.in_use_error(why))?;
         self.log
-            .write_line(&format!("pool '{name}': '{}' is put beside '{beside}'", new.display()));
+            .write_line(&format!("pool '{name}': '{}' is attached to '{beside}'", new.display()));
         self.start_resilver(&pool.handle)
     }
 
@@ -59,8 +56,8 @@ impl Daemon {
         self.save_pools()
     }
 
-    /// Takes a drive out of a mirror.
-    pub(super) fn detach_drive(&self, name: &str, drive: &str) -> Result<()> {
+    /// Detaches a device from a mirror.
+    pub(crate) fn detach_device(&self, name: &str, drive: &str) -> Result<()> {
         let pool = self.writable_pool(name)?;
         let _changing = pool.dataset_lock.lock();
         pool.handle.detach_drive(drive)?;
@@ -68,24 +65,25 @@ impl Daemon {
         self.save_pools()
     }
 
-    /// Has all of a pool read and mended, or no more.
-    pub(super) fn scrub(&self, name: &str, stop: bool) -> Result<()> {
+    /// Starts a scrub, or stops it.
+    pub(crate) fn scrub(&self, name: &str, stop: bool) -> Result<()> {
         let held = &self.pool(name)?.handle;
         let done = if stop { held.stop_scrub() } else { held.start_scrub() };
         Ok(done?)
     }
 
-    /// Lets drives of a pool go.
-    pub(super) fn remove_drives(&self, name: &str, drives: &[String]) -> Result<()> {
+    /// Removes cache devices and spares.
+    pub(crate) fn remove_devices(&self, name: &str, drives: &[String]) -> Result<()> {
         let pool = self.writable_pool(name)?;
         let _changing = pool.dataset_lock.lock();
         pool.handle.remove_drives(drives)?;
-        self.log.write_line(&format!("pool '{name}' has fewer drives: {}", drives.join(" ")));
+        self.log
+            .write_line(&format!("pool '{name}' lost devices by `remove`: {}", drives.join(" ")));
         self.save_pools()
     }
 }
 
-/// A top-level vdev, as the engine has it.
+/// A top-level vdev as the engine takes it.
 pub(super) fn to_new_vdev((group, role, drives): &(VdevLayout, VdevRole, Vec<PathBuf>)) -> NewVdev {
     NewVdev {
         layout: match group {

@@ -1,7 +1,7 @@
-//! Where the file systems of a pool are mounted.
+//! The mounts of a pool's file systems.
 //!
-//! Each is mounted by itself at its `mountpoint`, the outer ones first. What a program has open
-//! cannot be unmounted, unless by force: then it gets errors.
+//! Each file system is mounted by itself at its `mountpoint`, the outer ones first. One whose files a program
+//! has open cannot be unmounted, unless by force: then the program gets errors.
 
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
@@ -9,8 +9,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use api::{Event, MountOverrides};
 use engine::KeyState;
-use engine::dataset::{self, Dataset, Property};
+use engine::dataset::{self, Dataset};
 use engine::files::Time;
 use fuse::{MountHandle, MountOptions, MountTable, RollbackHandle};
 use parking_lot::MutexGuard;
@@ -19,11 +20,11 @@ use vfs::{Context, DoorId, FileSystem as _, PoolFileSystem};
 
 use super::ManagedPool;
 use super::options::{
-    can_overlay, is_automounted, is_mountpoint_inherited, mount_options, property_value,
+    Overrides, can_overlay, is_automounted, is_mountpoint_inherited, mount_options, property_value,
 };
-use crate::{Error, MountOverrides, Result};
+use crate::{Error, Result};
 
-/// A file system that is mounted.
+/// A mounted file system.
 pub(super) struct ActiveMount {
     dataset: String,
     dir: PathBuf,
@@ -32,76 +33,32 @@ pub(super) struct ActiveMount {
     fs: PoolFileSystem,
     handle: MountHandle,
     rollback_handle: RollbackHandle,
-    /// The folder was made for it, perhaps by an earlier mount, and goes with it.
+    /// The directory was created for this mount, perhaps by an earlier one, and is removed with it.
     created_dir: bool,
-    /// Those with higher numbers were mounted later, perhaps over it.
+    /// Grows from mount to mount: a later one may cover an earlier one.
     sequence: u64,
 }
 
-/// One that was mounted, and how.
+/// A file system that was mounted, and its options.
 #[derive(Clone, Debug)]
 pub(super) struct SavedMount {
     pub(super) dataset: String,
-    overrides: MountOverrides,
+    pub(super) overrides: MountOverrides,
 }
 
-/// One that is to be mounted: where, and how.
+/// A file system to mount: its directory and options.
 struct PlannedMount {
     dir: PathBuf,
     dataset: Dataset,
     overrides: MountOverrides,
 }
 
-/// How many were mounted.
+/// The number of mounts so far.
 static MOUNT_SEQUENCE: AtomicU64 = AtomicU64::new(0);
 
-/// What decides where and how a file system is mounted.
+/// The properties that decide where and how a file system is mounted.
 const MOUNT_PROPERTIES: [&str; 8] =
     ["mountpoint", "canmount", "overlay", "readonly", "exec", "setuid", "devices", "atime"];
-
-/// What a change of a dataset does to what is mounted, the least first.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum MountEffect {
-    /// Nothing.
-    None,
-    /// Something else may be done in it.
-    Reconfigure,
-    /// It is unmounted meanwhile; what was mounted is afterwards, if it may be.
-    Remount,
-    /// The same, and what was not mounted is as well, as somebody says where it belongs.
-    RemountAll,
-}
-
-/// A change of a dataset, as far as mounts are concerned.
-#[derive(Clone, Debug)]
-pub(super) struct MountChange<'a> {
-    pub(super) effect: MountEffect,
-    /// These get other values.
-    pub(super) properties: Vec<&'a str>,
-    /// Whoever is in what is unmounted gets errors.
-    pub(super) force: bool,
-}
-
-impl MountChange<'_> {
-    /// Whether `dataset`, which is `target` or below it, follows `target` in a property that is
-    /// changed.
-    fn affects(&self, target: &str, dataset: &Dataset, property: &str) -> bool {
-        let of = |it: &&Property| it.name == property;
-        let has_its_own =
-            || dataset.properties.iter().find(of).is_some_and(|it| it.source == "local");
-        self.properties.contains(&property) && (dataset.name == target || !has_its_own())
-    }
-}
-
-/// What it does to mounts that a property gets a value; none: that it has one no more.
-pub(super) fn mount_effect(property: &str, value: Option<&str>) -> MountEffect {
-    match (property, value) {
-        ("mountpoint", _) => MountEffect::RemountAll,
-        ("canmount", Some("off")) => MountEffect::Remount,
-        ("readonly" | "exec" | "setuid" | "devices" | "atime", _) => MountEffect::Reconfigure,
-        _ => MountEffect::None,
-    }
-}
 
 /// Whether a dataset is `target` or below it.
 pub(super) fn is_within(dataset: &str, target: &str) -> bool {
@@ -109,8 +66,8 @@ pub(super) fn is_within(dataset: &str, target: &str) -> bool {
 }
 
 impl ManagedPool {
-    /// What is mounted: datasets and folders. What somebody else unmounted is not any more.
-    pub(super) fn mounted_filesystems(&self) -> Vec<(String, PathBuf)> {
+    /// The mounted file systems and their directories. One that umount(8) unmounted is not among them.
+    pub(crate) fn mounted_filesystems(&self) -> Vec<(String, PathBuf)> {
         let mounts = self.lock_mounts();
         mounts.iter().map(|mount| (mount.dataset.clone(), mount.dir.clone())).collect()
     }
@@ -126,13 +83,13 @@ impl ManagedPool {
         self.mounted_filesystems().iter().any(|(dataset, _)| dataset == name)
     }
 
-    /// The way to a file system that is mounted; none: it is not.
+    /// The rollback handle of a mounted file system.
     pub(super) fn rollback_handle(&self, name: &str) -> Option<RollbackHandle> {
         let mounts = self.lock_mounts();
         mounts.iter().find(|mount| mount.dataset == name).map(|mount| mount.rollback_handle.clone())
     }
 
-    /// How what is mounted of a file system and those below it is.
+    /// The mounts of a file system and its children.
     pub(super) fn saved_mounts(&self, target: &str) -> Vec<SavedMount> {
         let mounts = self.lock_mounts();
         let within = mounts.iter().filter(|mount| is_within(&mount.dataset, target));
@@ -143,8 +100,8 @@ impl ManagedPool {
         within.map(gone).collect()
     }
 
-    /// Says of datasets of this pool whether they are mounted, and how, and where they are with the
-    /// altroot.
+    /// Fills in the properties of datasets that depend on mounts: `mounted`, options that hold for the present
+    /// mount, and `mountpoint` with the altroot.
     pub(super) fn fill_mount_properties(&self, datasets: &mut [Dataset]) {
         let mounts = self.lock_mounts();
         for dataset in datasets {
@@ -170,22 +127,17 @@ impl ManagedPool {
         }
     }
 
-    /// A mountpoint behind the altroot; none: it is no path.
+    /// A mountpoint below the altroot; nothing if it is not a path.
     fn with_altroot(&self, point: &str) -> Option<PathBuf> {
         join_altroot(self.altroot.as_deref(), point)
     }
 
-    /// Mounts `target` and all below it that are to be mounted. What could not be is told.
-    pub(super) fn mount_subtree(&self, target: &str) -> Vec<String> {
-        self.mount_subtree_with(target, &MountOverrides::default())
-    }
-
-    /// The same, as somebody wishes.
+    /// Mounts `target` and all file systems with canmount=on below it. Returns a sentence for each failure.
     pub(super) fn mount_subtree_with(&self, target: &str, wish: &MountOverrides) -> Vec<String> {
         self.mount_selected(target, &|dataset| is_automounted(dataset).then(|| wish.clone()))
     }
 
-    /// Mounts what is new, if it is to be.
+    /// Mounts new file systems that have canmount=on.
     pub(super) fn mount_created(&self, names: &[String]) -> Vec<String> {
         let chosen = |dataset: &Dataset| is_automounted(dataset).then(MountOverrides::default);
         let mut places = Vec::new();
@@ -198,40 +150,8 @@ impl ManagedPool {
         self.mount_places(places)
     }
 
-    /// Mounts again what was mounted before, by itself or because somebody asked for it, as it was and
-    /// if it may still be.
-    pub(super) fn restore_mounts(&self, gone: &[SavedMount]) -> Vec<String> {
-        if gone.is_empty() {
-            return Vec::new();
-        }
-        let none =
-            MountChange { effect: MountEffect::Remount, properties: Vec::new(), force: false };
-        self.restore_changed_mounts(gone, self.handle.name(), &none)
-    }
-
-    /// The same, after `target` and what is below it changed.
-    pub(super) fn restore_changed_mounts(
-        &self,
-        gone: &[SavedMount],
-        target: &str,
-        change: &MountChange<'_>,
-    ) -> Vec<String> {
-        self.mount_selected(self.handle.name(), &|dataset| {
-            let was = gone.iter().find(|gone| gone.dataset == dataset.name);
-            let wish = was.map(|gone| {
-                gone.overrides.without_changed(|it| change.affects(target, dataset, it))
-            });
-            let anew = change.effect == MountEffect::RemountAll && is_within(&dataset.name, target);
-            match dataset.property_value("canmount") {
-                Some("off") => None,
-                Some("on") if anew => Some(wish.unwrap_or_default()),
-                _ => wish,
-            }
-        })
-    }
-
-    /// Mounts those file systems at and below `target` for which there is a wish, the outer ones first.
-    fn mount_selected(
+    /// Mounts the file systems at and below `target` for which `chosen` returns options, the outer ones first.
+    pub(super) fn mount_selected(
         &self,
         target: &str,
         chosen: &dyn Fn(&Dataset) -> Option<MountOverrides>,
@@ -242,14 +162,14 @@ impl ManagedPool {
         }
     }
 
-    /// Mounts file systems on their folders, the outer ones first.
+    /// Mounts file systems on their directories, the outer ones first.
     fn mount_places(&self, mut places: Vec<PlannedMount>) -> Vec<String> {
         places.sort_by(|one, other| one.dir.cmp(&other.dir));
         places.iter().filter_map(|place| self.mount_planned(place)).collect()
     }
 
-    /// Where those file systems at and, as deep as `depth` says, below `target` belong for which there is
-    /// a wish, and which are not mounted. What is there in part only belongs nowhere.
+    /// Plans the mounts of file systems at and, down to `depth`, below `target` that are not mounted and for
+    /// which `chosen` returns options. A file system that was received in part is not mounted.
     fn plan_mounts(
         &self,
         target: &str,
@@ -268,31 +188,19 @@ impl ManagedPool {
         Ok(wanted.collect())
     }
 
-    /// Mounts a file system; gives why it could not, in zfs(8)'s words.
+    /// Mounts a file system. Returns why it could not, in zfs(8)'s words.
     fn mount_planned(&self, place: &PlannedMount) -> Option<String> {
         let why = self.mount_at(&place.dir, &place.dataset, &place.overrides).err()?;
         Some(format!("cannot mount '{}': {why}", place.dataset.name))
     }
 
-    /// Has what is mounted at and below `target` follow its properties after a change, even while it is
-    /// in use. What could not be done is told.
-    pub(super) fn refresh_mounts(&self, target: &str, change: &MountChange<'_>) -> Vec<String> {
-        let found = match self.list_filesystems(target, None) {
-            Ok(found) => found,
-            Err(why) => return vec![why.to_string()],
-        };
-        self.apply_overrides(&found, &|wish, dataset| {
-            wish.without_changed(|property| change.affects(target, dataset, property))
-        })
-    }
-
-    /// How a file system is to be mounted: of a pool that is looked at only nothing is changed.
+    /// The mount options of a file system. Those of a pool that is imported read-only are read-only.
     fn mount_options(&self, dataset: &Dataset, wish: &MountOverrides) -> MountOptions {
         let options = mount_options(dataset, wish);
         MountOptions { read_only: options.read_only || self.handle.is_read_only(), ..options }
     }
 
-    /// Has one that is mounted be mounted otherwise.
+    /// Changes the options of a mounted file system.
     pub(super) fn remount(&self, name: &str, more: &MountOverrides) -> Result<()> {
         if !self.is_mounted(name) {
             return Err(Error::refused_error(format!("'{name}' is not mounted")));
@@ -303,9 +211,9 @@ impl ManagedPool {
         if failed.is_empty() { Ok(()) } else { Err(Error::refused_error(failed.join("\n"))) }
     }
 
-    /// Gives what is mounted of some file systems the wishes that it is to have, and the options that
-    /// follow. What could not be done is told.
-    fn apply_overrides(
+    /// Changes the overrides of mounted file systems, and the options that follow from them. Returns a sentence
+    /// for each failure.
+    pub(super) fn apply_overrides(
         &self,
         found: &[Dataset],
         wished: &dyn Fn(&MountOverrides, &Dataset) -> MountOverrides,
@@ -318,7 +226,7 @@ impl ManagedPool {
             if options == mount.options {
                 continue;
             }
-            // that reading is not noted the kernel only shows
+            // the kernel only shows noatime; the file system itself obeys it
             let only_shown = MountOptions { no_atime: options.no_atime, ..mount.options.clone() };
             if mount.handle.set_options(&options) || only_shown == options {
                 mount.fs.set_read_only(is_noatime(&options));
@@ -330,24 +238,26 @@ impl ManagedPool {
         if stale.is_empty() {
             return Vec::new();
         }
-        // who may not change what is mounted mounts it once more
+        // a user who may not change a mount unmounts it and mounts it again
         let how = UnmountOptions { force: false, keep_dirs: true };
         match self.unmount_selected(&|dataset| stale.iter().any(|it| it == dataset), how) {
             Ok(gone) => self.restore_mounts(&gone),
             Err(why) => {
-                vec![format!("what is mounted stays as it was until it is unmounted: {why}")]
+                vec![format!(
+                    "the mounted file systems keep their options until they are unmounted: {why}"
+                )]
             }
         }
     }
 
-    /// Mounts one file system because somebody asks for it.
+    /// Mounts one file system on request.
     pub(super) fn mount_filesystem(&self, name: &str, wish: &MountOverrides) -> Result<()> {
         if self.is_mounted(name) {
             return Err(Error::refused_error(format!("'{name}' is mounted already")));
         }
         let found = self.list_filesystems(name, Some(0))?;
         let Some(dataset) = found.first() else {
-            return Err(Error::refused_error(format!("'{name}' is no file system")));
+            return Err(Error::refused_error(format!("'{name}' is not a file system")));
         };
         if dataset.property_value("canmount") == Some("off") {
             return Err(Error::refused_error(format!("'{name}' has canmount=off")));
@@ -355,13 +265,17 @@ impl ManagedPool {
         let Some(dir) = self.mountpoint_dir(dataset) else {
             let at = dataset.property_value("mountpoint").unwrap_or("none");
             return Err(Error::refused_error(format!(
-                "'{name}' has mountpoint={at}, or is locked: it has no folder to be mounted on"
+                "'{name}' has mountpoint={at}, or is locked: it has no directory to be mounted on"
             )));
         };
         self.mount_at(&dir, dataset, wish)
     }
 
-    fn list_filesystems(&self, target: &str, depth: Option<usize>) -> Result<Vec<Dataset>> {
+    pub(super) fn list_filesystems(
+        &self,
+        target: &str,
+        depth: Option<usize>,
+    ) -> Result<Vec<Dataset>> {
         let wanted = dataset::DatasetQuery {
             kinds: vec!["filesystem".to_owned()],
             depth,
@@ -377,14 +291,14 @@ impl ManagedPool {
         Ok(found)
     }
 
-    /// Where a file system belongs; none: nowhere.
+    /// The directory of a file system; nothing if it has none or its key is not loaded.
     fn mountpoint_dir(&self, dataset: &Dataset) -> Option<PathBuf> {
         let point =
             dataset.property_value("mountpoint").filter(|_| dataset.key != KeyState::Locked)?;
         self.with_altroot(point)
     }
 
-    /// A new file system belongs to whoever makes it, which is who runs the daemon.
+    /// Gives the root directory of a new file system to the user that the daemon runs as.
     pub(super) fn chown_root(&self, name: &str) -> Result<()> {
         let (user, group) = (rustix::process::geteuid(), rustix::process::getegid());
         if user.is_root() {
@@ -403,7 +317,7 @@ impl ManagedPool {
 
     fn mount_at(&self, dir: &Path, dataset: &Dataset, wish: &MountOverrides) -> Result<()> {
         if self.stop.load(Ordering::Acquire) {
-            return Err(Error::refused_error("the pool is being left"));
+            return Err(Error::refused_error("the pool is being exported"));
         }
         let (options, wish) = (self.mount_options(dataset, wish), wish.clone());
         fuse::unmount_dead(dir);
@@ -429,6 +343,7 @@ impl ManagedPool {
             why => said(why.to_string()),
         })?;
         let (dataset, dir) = (dataset.name.clone(), dir.to_owned());
+        self.events.record(&[Event::Mounted { dataset: dataset.clone(), directory: dir.clone() }]);
         let order = MOUNT_SEQUENCE.fetch_add(1, Ordering::Relaxed);
         let mount = ActiveMount {
             dataset,
@@ -445,8 +360,8 @@ impl ManagedPool {
         Ok(())
     }
 
-    /// Unmounts those that are chosen, what was mounted last first, and tells how they were mounted.
-    /// If a program is in one, and no force is used, all stay as they were.
+    /// Unmounts the chosen file systems, the last mounted first, and returns their options. If one is in use,
+    /// and without force, all stay mounted.
     pub(super) fn unmount_selected(
         &self,
         chosen: &dyn Fn(&str) -> bool,
@@ -454,7 +369,7 @@ impl ManagedPool {
     ) -> Result<Vec<SavedMount>> {
         let mut wanted = self.mounted_filesystems();
         wanted.retain(|(dataset, _)| chosen(dataset));
-        // the inner ones before the outer, but for what was hidden by an outer one later
+        // the inner ones before the outer, unless a later outer mount covers them
         wanted.reverse();
         let mut done: Vec<SavedMount> = Vec::new();
         for (dataset, dir) in wanted {
@@ -470,8 +385,8 @@ impl ManagedPool {
         Ok(done)
     }
 
-    /// What is mounted, but for what is so, and is unmounted, only if somebody names it; with numbers
-    /// that tell in which order.
+    /// The mounted file systems without those with canmount=noauto, which are unmounted only by name; with
+    /// their sequence numbers.
     pub(super) fn mount_order(&self) -> Vec<(u64, String)> {
         let found = self.list_filesystems(self.handle.name(), None).unwrap_or_default();
         let is_named = |mount: &&ActiveMount| {
@@ -483,7 +398,7 @@ impl ManagedPool {
         all.map(|mount| (mount.sequence, mount.dataset.clone())).collect()
     }
 
-    /// Unmounts one that may have been unmounted by somebody else.
+    /// Unmounts a file system. It is no error if umount(8) did so already.
     pub(super) fn unmount_dataset(&self, dataset: &str, how: UnmountOptions) -> Result<()> {
         let mounted = self.mounted_filesystems().into_iter().find(|(name, _)| name == dataset);
         let Some((_, dir)) = mounted else { return Ok(()) };
@@ -517,17 +432,19 @@ impl ManagedPool {
             ..
         } = mount;
         drop((mounted, beside, live));
+        self.events
+            .record(&[Event::Unmounted { dataset: dataset.clone(), directory: dir.clone() }]);
         if made && !how.keep_dirs {
-            // it stays if something was put there meanwhile
+            // this fails if a program put something there
             let _ = std::fs::remove_dir(dir);
         }
         UnmountResult::Unmounted(SavedMount { dataset, overrides: wish })
     }
 }
 
-/// Mounts all of several pools that is to be mounted, the outer ones first, as file systems of one pool
-/// may lie within those of another. What could not be is told.
-pub(super) fn mount_all_pools(pools: &[Arc<ManagedPool>], wish: &MountOverrides) -> Vec<String> {
+/// Mounts the file systems with canmount=on of several pools, the outer ones first: those of one pool may lie
+/// within those of another. Returns a sentence for each failure.
+pub(crate) fn mount_all_pools(pools: &[Arc<ManagedPool>], wish: &MountOverrides) -> Vec<String> {
     let (mut all, mut warnings) = (Vec::new(), Vec::new());
     for pool in pools {
         let _changing = pool.dataset_lock.lock();
@@ -540,7 +457,7 @@ pub(super) fn mount_all_pools(pools: &[Arc<ManagedPool>], wish: &MountOverrides)
     all.sort_by(|one, other| one.1.dir.cmp(&other.1.dir));
     for (pool, place) in all {
         let _changing = pool.dataset_lock.lock();
-        // somebody may have been quicker
+        // another command may have mounted it
         if !pool.is_mounted(&place.dataset.name) {
             warnings.extend(pool.mount_planned(&place));
         }
@@ -548,29 +465,29 @@ pub(super) fn mount_all_pools(pools: &[Arc<ManagedPool>], wish: &MountOverrides)
     warnings
 }
 
-/// Whether nothing is noted of who reads.
+/// Whether reading does not update the access time.
 fn is_noatime(options: &MountOptions) -> bool {
     options.read_only || options.no_atime
 }
 
-/// How to unmount.
+/// The way to unmount.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct UnmountOptions {
-    /// Whoever is in it gets errors.
+    /// Programs that have files open get errors.
     pub(super) force: bool,
-    /// The folders that were made for it stay, as what is mounted there next may be read-only outside.
+    /// Keep directories that were created for the mount: the outer file system may be read-only next time.
     pub(super) keep_dirs: bool,
 }
 
-/// What came of unmounting one.
+/// The result of unmounting a file system.
 enum UnmountResult {
     Unmounted(SavedMount),
-    /// Somebody else did it.
+    /// umount(8) did it.
     AlreadyUnmounted,
     Busy,
 }
 
-/// A mountpoint behind an altroot; none: it is no path.
+/// A mountpoint below an altroot; nothing if it is not a path.
 pub(super) fn join_altroot(altroot: Option<&Path>, point: &str) -> Option<PathBuf> {
     let inner = point.strip_prefix('/')?;
     Some(match altroot {

@@ -1,9 +1,10 @@
-//! Taking datasets back to a snapshot: what is mounted stays so, with all that programs are in.
+//! Rollback of a dataset to a snapshot. A mounted file system stays mounted, and programs keep their open files.
 
 use std::collections::HashSet;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
+use api::{Event, RollbackDataset};
 use engine::dataset::Dataset;
 use engine::files::FileSystemReader;
 use fuse::RollbackOutcome;
@@ -11,30 +12,27 @@ use fuse::RollbackOutcome;
 use super::datasets::list_subtree;
 use super::destroy_plan::{DestroyScope, doomed_all};
 use super::mounts::{UnmountOptions, is_within};
-use super::{Daemon, ManagedPool};
-use crate::{Error, Response, Result};
+use super::{ManagedPool, Pools};
+use crate::events::ChangeOptions;
+use crate::{Error, Result};
 
-/// A head, the snapshot of it that it is to be, and what is destroyed before that, as it is newer.
+/// A rollback of a head to one of its snapshots. Newer snapshots and their clones are destroyed first.
 struct RollbackPlan<'a> {
     head: &'a str,
     snapshot: &'a str,
     destroyed: Vec<String>,
-    /// Programs that are in what must be unmounted get errors.
+    /// Programs with open files in what must be unmounted get errors.
     force: bool,
 }
 
-impl Daemon {
-    pub(super) fn rollback(
-        &self,
-        snapshot: &str,
-        newer: bool,
-        clones: bool,
-        force: bool,
-    ) -> Result<Response> {
+impl Pools {
+    pub(crate) fn rollback(&self, call: &RollbackDataset) -> Result<Vec<String>> {
+        let snapshot = call.snapshot.as_str();
+        let (newer, clones) = (call.destroy_newer, call.destroy_clones);
         let Some((head, _)) = snapshot.split_once('@') else {
-            return Err(Error::usage_error(format!("'{snapshot}' is no snapshot: FS@NAME")));
+            return Err(Error::usage_error(format!("'{snapshot}' is not a snapshot: FS@NAME")));
         };
-        self.change_pool_datasets(head, |pool| {
+        self.change_dataset(head, |pool| {
             let all = list_subtree(&pool.handle, pool.handle.name())?;
             let later = newer_than(&all, head, snapshot)?;
             if !later.is_empty() && !newer && !clones {
@@ -43,10 +41,17 @@ impl Daemon {
                     later.join(", ")
                 )));
             }
-            let doom = DestroyScope { recursive: clones, clones, defer: false };
+            let scope = DestroyScope { recursive: clones, clones, defer: false };
             let later: Vec<String> = later.into_iter().map(str::to_owned).collect();
-            let newer = doomed_all(&all, &later, head, doom)?;
-            pool.apply_rollback(&RollbackPlan { head, snapshot, destroyed: newer, force })
+            let destroyed = doomed_all(&all, &later, head, scope)?;
+            let plan = RollbackPlan { head, snapshot, destroyed, force: call.force };
+            let mut warnings = pool.apply_rollback(&plan)?;
+            let mut events: Vec<_> =
+                plan.destroyed.iter().map(|name| Event::destroyed(name)).collect();
+            let (dataset, snapshot) = (head.to_owned(), snapshot.to_owned());
+            events.push(Event::DatasetRolledBack { dataset, snapshot });
+            warnings.extend(self.events.publish(&events, &ChangeOptions::default()));
+            Ok(warnings)
         })
     }
 }
@@ -70,7 +75,7 @@ impl ManagedPool {
     fn apply_rollback(&self, back: &RollbackPlan<'_>) -> Result<Vec<String>> {
         let within = self.saved_mounts(back.head);
         let homeless = self.mounts_without_dir(back)?;
-        // nothing is destroyed if something of that is in use
+        // nothing is destroyed if some of it is in use
         let ended: HashSet<&str> =
             back.destroyed.iter().chain(&homeless).map(String::as_str).collect();
         let goes = |name: &str| ended.contains(name);
@@ -90,7 +95,7 @@ impl ManagedPool {
             RollbackOutcome::Done(done, untold) => (done, untold),
             RollbackOutcome::NeedsUnmount(why) => (self.rollback_unmounted(back, &why, work), None),
         };
-        // whatever came of it: a clone may be there still
+        // also if it failed: a clone may still exist
         let mut warnings = self.restore_mounts(&gone);
         warnings.extend(untold.map(|why| {
             format!("'{}' must be unmounted and mounted to be seen as it is: {why}", back.head)
@@ -98,7 +103,7 @@ impl ManagedPool {
         done.map(|()| warnings)
     }
 
-    /// What is mounted on folders of the head that the snapshot does not have, and what is within that.
+    /// The mounts on directories of the head that the snapshot does not have, and the mounts within them.
     fn mounts_without_dir(&self, back: &RollbackPlan<'_>) -> Result<Vec<String>> {
         let mut mounted = self.mounted_filesystems();
         mounted.sort_by(|one, other| one.1.cmp(&other.1));
@@ -129,7 +134,7 @@ impl ManagedPool {
         Ok(homeless)
     }
 
-    /// What cannot stay mounted meanwhile is unmounted, with all below it, until somebody mounts it again.
+    /// Rolls back a head whose mount cannot stay: it is unmounted with its children, and not mounted again.
     fn rollback_unmounted(
         &self,
         back: &RollbackPlan<'_>,

@@ -1,0 +1,57 @@
+//! The configuration file of the daemon, as it is in effect.
+
+use std::path::PathBuf;
+
+use serde::{Deserialize, Serialize};
+
+use crate::{Call, Method};
+
+/// Asks which configuration is in effect. It may contain addresses and tokens of others.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct GetConfig {}
+
+impl Call for GetConfig {
+    type Answer = ConfigReport;
+    const METHOD: Method = Method::Get;
+    const PATH: &'static str = "/config";
+    const CHANGES: bool = false;
+    const OWNER_ONLY: bool = true;
+
+    fn action(&self) -> String {
+        "read the configuration".to_owned()
+    }
+}
+
+/// The configuration in effect.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ConfigReport {
+    /// The file.
+    pub path: PathBuf,
+    /// The text in effect, with its comments; nothing if there is no file.
+    pub text: String,
+    /// Sentences about the file on disk, if it differs from `text` because it has mistakes.
+    pub problems: Vec<String>,
+}
+
+/// Sets a field of a section in the configuration file. Comments stay, and the services follow at once.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SetConfig {
+    /// The section, as `web`.
+    pub section: String,
+    /// The field, as `listen`.
+    pub field: String,
+    /// Its value in TOML, or plain text; none: remove it.
+    #[serde(default)]
+    pub value: Option<String>,
+}
+
+impl Call for SetConfig {
+    type Answer = ();
+    const METHOD: Method = Method::Patch;
+    const PATH: &'static str = "/config";
+    const CHANGES: bool = true;
+
+    fn action(&self) -> String {
+        format!("set {}.{}", self.section, self.field)
+    }
+}

@@ -1,0 +1,275 @@
+//! File systems and volumes, and the properties of all datasets.
+
+use engine::dataset::{Dataset, DatasetQuery};
+use serde::{Deserialize, Serialize};
+
+use crate::{Call, Method, Mounting, Secret, pool_of};
+
+/// Lists datasets.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ListDatasets {
+    /// These, and what is below them; none: all of all pools.
+    #[serde(default)]
+    pub names: Vec<String>,
+    /// Only these kinds (filesystem, volume, snapshot, bookmark); none: all.
+    #[serde(default)]
+    pub kinds: Vec<String>,
+    /// At most so many levels below `names`; none: all.
+    #[serde(default)]
+    pub depth: Option<usize>,
+    /// Only these properties; none: all.
+    #[serde(default)]
+    pub properties: Vec<String>,
+}
+
+impl ListDatasets {
+    /// Lists `names` as `query` says.
+    pub fn new(names: Vec<String>, query: DatasetQuery) -> Self {
+        let DatasetQuery { kinds, depth, properties } = query;
+        Self { names, kinds, depth, properties }
+    }
+
+    /// The same, as the engine takes it.
+    pub fn query(&self) -> DatasetQuery {
+        let (kinds, properties) = (self.kinds.clone(), self.properties.clone());
+        DatasetQuery { kinds, depth: self.depth, properties }
+    }
+}
+
+impl Call for ListDatasets {
+    type Answer = Vec<Dataset>;
+    const METHOD: Method = Method::Get;
+    const PATH: &'static str = "/datasets";
+    const CHANGES: bool = false;
+}
+
+/// Creates a file system, and mounts it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CreateFilesystem {
+    /// Its full name.
+    pub name: String,
+    /// Its properties.
+    #[serde(default)]
+    pub properties: Vec<(String, String)>,
+    /// Create missing parents; succeed if it exists.
+    #[serde(default)]
+    pub parents: bool,
+    /// Do not mount it.
+    #[serde(default)]
+    pub no_mount: bool,
+    /// The user's key of a new encryption root.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub secret: Option<Secret>,
+}
+
+impl Call for CreateFilesystem {
+    type Answer = Mounting;
+    const METHOD: Method = Method::Post;
+    const PATH: &'static str = "/filesystems";
+    const CHANGES: bool = true;
+
+    fn action(&self) -> String {
+        format!("create '{}'", self.name)
+    }
+
+    fn changed_pools(&self, _answer: &Mounting) -> Vec<String> {
+        vec![pool_of(&self.name).to_owned()]
+    }
+}
+
+/// Creates a volume.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CreateVolume {
+    /// Its full name.
+    pub name: String,
+    /// Its size in bytes.
+    pub size: u64,
+    /// The size of its blocks in bytes.
+    pub block_size: u32,
+    /// Reserve no space for it.
+    #[serde(default)]
+    pub sparse: bool,
+    /// Its properties.
+    #[serde(default)]
+    pub properties: Vec<(String, String)>,
+    /// Create missing parents; succeed if it exists.
+    #[serde(default)]
+    pub parents: bool,
+    /// The user's key of a new encryption root.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub secret: Option<Secret>,
+}
+
+impl Call for CreateVolume {
+    type Answer = ();
+    const METHOD: Method = Method::Post;
+    const PATH: &'static str = "/volumes";
+    const CHANGES: bool = true;
+
+    fn action(&self) -> String {
+        format!("create '{}'", self.name)
+    }
+
+    fn changed_pools(&self, (): &()) -> Vec<String> {
+        vec![pool_of(&self.name).to_owned()]
+    }
+}
+
+/// Destroys datasets, snapshots or bookmarks.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[expect(clippy::struct_excessive_bools, reason = "switches of a command")]
+pub struct DestroyDatasets {
+    /// `FS`, `FS@SNAP,SNAP%SNAP` or `FS#BOOKMARK`.
+    pub name: String,
+    /// Also children; for a snapshot those of the same name below.
+    #[serde(default)]
+    pub recursive: bool,
+    /// Also clones, wherever they are.
+    #[serde(default)]
+    pub clones: bool,
+    /// Destroy snapshots that are in use as soon as they are not.
+    #[serde(default)]
+    pub defer: bool,
+    /// Also while programs have files open.
+    #[serde(default)]
+    pub force: bool,
+    /// Only list what would be destroyed.
+    #[serde(default)]
+    pub dry_run: bool,
+}
+
+impl Call for DestroyDatasets {
+    type Answer = DestroyedDatasets;
+    // a list of snapshots may be longer than a path can be
+    const METHOD: Method = Method::Post;
+    const PATH: &'static str = "/datasets/destroy";
+    const CHANGES: bool = true;
+    const FREES_MEMORY: bool = true;
+
+    fn action(&self) -> String {
+        format!("destroy '{}'", self.name)
+    }
+
+    fn changed_pools(&self, _answer: &DestroyedDatasets) -> Vec<String> {
+        if self.dry_run { Vec::new() } else { vec![pool_of(&self.name).to_owned()] }
+    }
+}
+
+/// The datasets, snapshots and bookmarks that were destroyed, or would be.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DestroyedDatasets {
+    /// Their names, in the order of destruction.
+    pub names: Vec<String>,
+}
+
+/// Sets properties of datasets.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SetProperties {
+    /// The datasets.
+    pub names: Vec<String>,
+    /// Names and values.
+    pub properties: Vec<(String, String)>,
+    /// Neither mount nor unmount anything.
+    #[serde(default)]
+    pub keep_mounts: bool,
+}
+
+impl Call for SetProperties {
+    type Answer = ();
+    const METHOD: Method = Method::Patch;
+    const PATH: &'static str = "/dataset-properties";
+    const CHANGES: bool = true;
+
+    fn action(&self) -> String {
+        format!("set property for '{}'", self.names.join("', '"))
+    }
+
+    fn changed_pools(&self, (): &()) -> Vec<String> {
+        self.names.first().map(|name| pool_of(name).to_owned()).into_iter().collect()
+    }
+}
+
+/// Clears a property of datasets, so that they inherit it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct InheritProperty {
+    /// The datasets.
+    pub names: Vec<String>,
+    /// The property.
+    pub property: String,
+    /// Also in their children.
+    #[serde(default)]
+    pub recursive: bool,
+    /// Revert to the received value, if any.
+    #[serde(default)]
+    pub received: bool,
+}
+
+impl Call for InheritProperty {
+    type Answer = ();
+    const METHOD: Method = Method::Post;
+    const PATH: &'static str = "/dataset-properties/inherit";
+    const CHANGES: bool = true;
+
+    fn action(&self) -> String {
+        format!("inherit {} for '{}'", self.property, self.names.join("', '"))
+    }
+
+    fn changed_pools(&self, (): &()) -> Vec<String> {
+        self.names.first().map(|name| pool_of(name).to_owned()).into_iter().collect()
+    }
+}
+
+/// Promotes a clone so that it no longer depends on its origin.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PromoteClone {
+    /// The clone.
+    pub name: String,
+}
+
+impl Call for PromoteClone {
+    type Answer = ();
+    const METHOD: Method = Method::Post;
+    const PATH: &'static str = "/datasets/{name}/promote";
+    const CHANGES: bool = true;
+
+    fn action(&self) -> String {
+        format!("promote '{}'", self.name)
+    }
+
+    fn changed_pools(&self, (): &()) -> Vec<String> {
+        vec![pool_of(&self.name).to_owned()]
+    }
+}
+
+/// Renames a dataset or snapshot.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RenameDataset {
+    /// Its name.
+    pub name: String,
+    /// Its new name; of a snapshot the part after the @.
+    pub to: String,
+    /// Also snapshots of that name below.
+    #[serde(default)]
+    pub recursive: bool,
+    /// Create missing parents of the new name.
+    #[serde(default)]
+    pub parents: bool,
+    /// Also while programs have files open.
+    #[serde(default)]
+    pub force: bool,
+}
+
+impl Call for RenameDataset {
+    type Answer = ();
+    const METHOD: Method = Method::Post;
+    const PATH: &'static str = "/datasets/{name}/rename";
+    const CHANGES: bool = true;
+
+    fn action(&self) -> String {
+        format!("rename '{}'", self.name)
+    }
+
+    fn changed_pools(&self, (): &()) -> Vec<String> {
+        vec![pool_of(&self.name).to_owned()]
+    }
+}

@@ -1,0 +1,119 @@
+//! Snapshots, bookmarks and clones.
+
+use serde::{Deserialize, Serialize};
+
+use crate::{Call, Method, Mounting, pool_of};
+
+/// Creates snapshots, all in the same txg.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CreateSnapshots {
+    /// Their names, `FS@NAME`.
+    pub names: Vec<String>,
+    /// Also of all datasets below.
+    #[serde(default)]
+    pub recursive: bool,
+    /// Their properties.
+    #[serde(default)]
+    pub properties: Vec<(String, String)>,
+}
+
+impl Call for CreateSnapshots {
+    type Answer = ();
+    const METHOD: Method = Method::Post;
+    const PATH: &'static str = "/snapshots";
+    const CHANGES: bool = true;
+
+    fn action(&self) -> String {
+        format!("create snapshot '{}'", self.names.join("', '"))
+    }
+
+    fn changed_pools(&self, (): &()) -> Vec<String> {
+        self.names.first().map(|name| pool_of(name).to_owned()).into_iter().collect()
+    }
+}
+
+/// Creates a bookmark of a snapshot.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CreateBookmark {
+    /// `FS@SNAPSHOT`.
+    pub snapshot: String,
+    /// `FS#BOOKMARK`.
+    pub bookmark: String,
+}
+
+impl Call for CreateBookmark {
+    type Answer = ();
+    const METHOD: Method = Method::Post;
+    const PATH: &'static str = "/bookmarks";
+    const CHANGES: bool = true;
+
+    fn action(&self) -> String {
+        format!("create bookmark '{}'", self.bookmark)
+    }
+
+    fn changed_pools(&self, (): &()) -> Vec<String> {
+        vec![pool_of(&self.bookmark).to_owned()]
+    }
+}
+
+/// Rolls a dataset back to a snapshot.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RollbackDataset {
+    /// `FS@SNAPSHOT`.
+    pub snapshot: String,
+    /// Destroy newer snapshots and bookmarks.
+    #[serde(default)]
+    pub destroy_newer: bool,
+    /// Destroy their clones, too.
+    #[serde(default)]
+    pub destroy_clones: bool,
+    /// Also while programs have files of those clones open.
+    #[serde(default)]
+    pub force: bool,
+}
+
+impl Call for RollbackDataset {
+    type Answer = ();
+    const METHOD: Method = Method::Post;
+    const PATH: &'static str = "/snapshots/{snapshot}/rollback";
+    const CHANGES: bool = true;
+
+    fn action(&self) -> String {
+        let head = self.snapshot.split('@').next().unwrap_or_default();
+        format!("rollback '{head}'")
+    }
+
+    fn changed_pools(&self, (): &()) -> Vec<String> {
+        vec![pool_of(&self.snapshot).to_owned()]
+    }
+}
+
+/// Creates a clone of a snapshot, and mounts it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CloneSnapshot {
+    /// `FS@SNAPSHOT`.
+    pub snapshot: String,
+    /// The name of the clone.
+    pub name: String,
+    /// Its properties.
+    #[serde(default)]
+    pub properties: Vec<(String, String)>,
+    /// Create missing parents.
+    #[serde(default)]
+    pub parents: bool,
+}
+
+impl Call for CloneSnapshot {
+    type Answer = Mounting;
+    const METHOD: Method = Method::Post;
+    const PATH: &'static str = "/snapshots/{snapshot}/clone";
+    const CHANGES: bool = true;
+
+    fn action(&self) -> String {
+        format!("create '{}'", self.name)
+    }
+
+    fn changed_pools(&self, _answer: &Mounting) -> Vec<String> {
+        vec![pool_of(&self.name).to_owned()]
+    }
+}

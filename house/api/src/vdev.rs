@@ -1,0 +1,184 @@
+//! Devices of a pool: added, removed, replaced, attached, detached.
+
+use std::path::PathBuf;
+
+use serde::{Deserialize, Serialize};
+
+use crate::{Call, Method};
+
+/// The layout of a top-level vdev.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum VdevLayout {
+    /// One device.
+    Single,
+    /// Every device holds the same.
+    Mirror,
+    /// RAID-Z with so many parity columns.
+    Raidz(u32),
+    /// dRAID.
+    Draid {
+        /// Parity columns of a group.
+        parity: u32,
+        /// Data columns of a group.
+        data: u32,
+        /// Distributed spares.
+        spares: u32,
+    },
+}
+
+/// The allocation class of a top-level vdev, or its auxiliary use.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum VdevRole {
+    /// Normal data.
+    #[default]
+    Data,
+    /// The intent log.
+    Log,
+    /// Metadata and small blocks.
+    Special,
+    /// Deduplication tables.
+    Dedup,
+    /// A hot spare.
+    Spare,
+    /// The L2ARC.
+    Cache,
+}
+
+/// Adds cache devices and spares to a pool.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct AddDevices {
+    /// The pool.
+    pub name: String,
+    /// Layout, role and paths of each vdev.
+    pub vdevs: Vec<(VdevLayout, VdevRole, Vec<PathBuf>)>,
+    /// Also devices that hold data.
+    #[serde(default)]
+    pub force: bool,
+}
+
+impl Call for AddDevices {
+    type Answer = ();
+    const METHOD: Method = Method::Post;
+    const PATH: &'static str = "/pools/{name}/devices";
+    const CHANGES: bool = true;
+
+    fn action(&self) -> String {
+        format!("add to '{}'", self.name)
+    }
+
+    fn changed_pools(&self, (): &()) -> Vec<String> {
+        vec![self.name.clone()]
+    }
+}
+
+/// Removes cache devices and spares from a pool.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RemoveDevices {
+    /// The pool.
+    pub name: String,
+    /// Their paths or guids.
+    pub devices: Vec<String>,
+}
+
+impl Call for RemoveDevices {
+    type Answer = ();
+    const METHOD: Method = Method::Post;
+    const PATH: &'static str = "/pools/{name}/devices/remove";
+    const CHANGES: bool = true;
+
+    fn action(&self) -> String {
+        format!("remove {}", self.devices.join(" "))
+    }
+
+    fn changed_pools(&self, (): &()) -> Vec<String> {
+        vec![self.name.clone()]
+    }
+}
+
+/// Replaces a device by another, and resilvers it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ReplaceDevice {
+    /// The pool.
+    pub name: String,
+    /// The path or guid of the old device.
+    pub old: String,
+    /// The path of the new device; none: the old device's path.
+    #[serde(default)]
+    pub new: Option<PathBuf>,
+    /// Also a device that holds data.
+    #[serde(default)]
+    pub force: bool,
+}
+
+impl Call for ReplaceDevice {
+    type Answer = ();
+    const METHOD: Method = Method::Post;
+    const PATH: &'static str = "/pools/{name}/devices/replace";
+    const CHANGES: bool = true;
+
+    fn action(&self) -> String {
+        match &self.new {
+            Some(new) => format!("replace {} with {}", self.old, new.display()),
+            None => format!("replace {}", self.old),
+        }
+    }
+
+    fn changed_pools(&self, (): &()) -> Vec<String> {
+        vec![self.name.clone()]
+    }
+}
+
+/// Attaches a device to a mirror or to a single device, and resilvers it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct AttachDevice {
+    /// The pool.
+    pub name: String,
+    /// The path or guid of a device of the pool.
+    pub existing: String,
+    /// The path of the new device.
+    pub new: PathBuf,
+    /// Also a device that holds data.
+    #[serde(default)]
+    pub force: bool,
+}
+
+impl Call for AttachDevice {
+    type Answer = ();
+    const METHOD: Method = Method::Post;
+    const PATH: &'static str = "/pools/{name}/devices/attach";
+    const CHANGES: bool = true;
+
+    fn action(&self) -> String {
+        format!("attach {} to {}", self.new.display(), self.existing)
+    }
+
+    fn changed_pools(&self, (): &()) -> Vec<String> {
+        vec![self.name.clone()]
+    }
+}
+
+/// Detaches a device from a mirror.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DetachDevice {
+    /// The pool.
+    pub name: String,
+    /// The path or guid of the device.
+    pub device: String,
+}
+
+impl Call for DetachDevice {
+    type Answer = ();
+    const METHOD: Method = Method::Post;
+    const PATH: &'static str = "/pools/{name}/devices/detach";
+    const CHANGES: bool = true;
+
+    fn action(&self) -> String {
+        format!("detach {}", self.device)
+    }
+
+    fn changed_pools(&self, (): &()) -> Vec<String> {
+        vec![self.name.clone()]
+    }
+}

@@ -1,0 +1,139 @@
+//! Who makes a call, and whether that user may make it.
+//!
+//! The kernel tells the user at the other end of a Unix socket (`SO_PEERCRED`). As with OpenZFS every local
+//! user may list pools and datasets and read their status; changes and secrets are for root and for the user
+//! that the daemon runs as. The engine has no store of `zfs allow` permissions yet: nothing is delegated.
+//! On TCP a client shows a token, and has the rights of the daemon's own user.
+
+use api::Call;
+use axum::http::{HeaderMap, header};
+use subtle::ConstantTimeEq;
+use tokio::net::UnixStream;
+
+use crate::cancel::Cancel;
+use crate::{Error, Result, StateDir, environment, state_file};
+
+/// The user id of root.
+const ROOT: u32 = 0;
+
+/// The user at the other end of a connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Peer {
+    pub(crate) uid: u32,
+    /// Whether it is root or the daemon's own user.
+    pub(crate) is_owner: bool,
+}
+
+impl Peer {
+    /// The user at the other end of a Unix socket.
+    pub(crate) fn from_socket(stream: &UnixStream) -> std::io::Result<Self> {
+        Ok(Self::from_uid(stream.peer_cred()?.uid()))
+    }
+
+    /// A user of this machine.
+    pub(crate) fn from_uid(uid: u32) -> Self {
+        let own = rustix::process::geteuid().as_raw();
+        Self { uid, is_owner: uid == ROOT || uid == own }
+    }
+
+    /// Refuses a call that this user may not make, in the words of zfs(8) and zpool(8).
+    pub(crate) fn check<C: Call>(self, call: &C) -> Result<()> {
+        if self.is_owner || !C::OWNER_ONLY {
+            return Ok(());
+        }
+        Err(Error::PermissionDenied { action: call.action() })
+    }
+}
+
+/// The secret of clients on TCP: 64 hexadecimal digits.
+pub(crate) struct Token(String);
+
+/// The bytes of a token before they are written as digits.
+const TOKEN_BYTES: usize = 32;
+
+impl Token {
+    /// Reads the token file of a daemon, or creates it.
+    pub(crate) fn load_or_create(state_dir: &StateDir) -> Result<Self> {
+        let path = state_dir.token();
+        match std::fs::read_to_string(&path) {
+            Ok(text) if text.trim().len() == 2 * TOKEN_BYTES => {
+                return Ok(Self(text.trim().to_owned()));
+            }
+            Ok(_) => {
+                let why = "it is not a token of 64 digits; remove it, and the daemon makes another";
+                return Err(Error::File { path: path.display().to_string(), why: why.to_owned() });
+            }
+            Err(why) if why.kind() == std::io::ErrorKind::NotFound => (),
+            Err(why) => return Err(Error::file_error(&path, &why)),
+        }
+        let mut bytes = [0; TOKEN_BYTES];
+        environment::fill_random(&mut bytes)
+            .map_err(|why| Error::file_error(&path, &why.into()))?;
+        let token: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
+        state_file::replace(&path, format!("{token}\n").as_bytes())?;
+        Ok(Self(token))
+    }
+
+    /// The user of a request on TCP; nothing if it does not show the token.
+    pub(crate) fn peer(&self, headers: &HeaderMap) -> Option<Peer> {
+        let shown = headers.get(header::AUTHORIZATION)?.as_bytes().strip_prefix(b"Bearer ")?;
+        // the time of the comparison tells nothing about the token
+        let is_same = bool::from(shown.ct_eq(self.0.as_bytes()));
+        is_same.then(|| Peer::from_uid(rustix::process::geteuid().as_raw()))
+    }
+}
+
+/// A call's envelope: its user, and whether the user still waits for the answer.
+#[derive(Clone, Debug)]
+pub(crate) struct Caller {
+    pub(crate) peer: Peer,
+    pub(crate) cancel: Cancel,
+}
+
+#[cfg(test)]
+mod tests {
+    use api::{CreateSnapshots, FindImportablePools, ListPools, LoadKey, Secret};
+
+    use axum::http::{HeaderMap, HeaderValue, header};
+
+    use super::{Peer, Token};
+    use crate::StateDir;
+
+    #[test]
+    fn only_the_token_opens_tcp() {
+        let dir = std::env::temp_dir().join(format!("poolhouse-token-{}", std::process::id()));
+        let state_dir = StateDir::from_dir(&dir).unwrap();
+        state_dir.create_dirs().unwrap();
+        let token = Token::load_or_create(&state_dir).unwrap();
+        assert_eq!(Token::load_or_create(&state_dir).unwrap().0, token.0);
+        let shows = |text: &str| {
+            let value = HeaderValue::from_str(text).unwrap();
+            token.peer(&HeaderMap::from_iter([(header::AUTHORIZATION, value)])).is_some()
+        };
+        assert!(shows(&format!("Bearer {}", token.0)));
+        assert!(!shows(&token.0) && !shows("Bearer ") && !shows(&format!("Bearer {}0", token.0)));
+        assert!(token.peer(&HeaderMap::new()).is_none());
+        std::fs::write(state_dir.token(), "short").unwrap();
+        assert!(Token::load_or_create(&state_dir).is_err());
+        std::fs::remove_dir_all(dir).unwrap();
+    }
+
+    #[test]
+    fn other_users_may_only_read() {
+        let (owner, other) = (Peer { uid: 0, is_owner: true }, Peer { uid: 1000, is_owner: false });
+        let list = ListPools { names: Vec::new() };
+        let snapshot = CreateSnapshots {
+            names: vec!["tank@a".to_owned()],
+            recursive: false,
+            properties: Vec::new(),
+        };
+        let search = FindImportablePools { paths: Vec::new(), destroyed: false };
+        let key = LoadKey { name: "tank".to_owned(), secret: Secret(Vec::new()) };
+        assert!(owner.check(&snapshot).is_ok() && owner.check(&search).is_ok());
+        assert!(owner.check(&key).is_ok() && other.check(&list).is_ok());
+        let why = other.check(&snapshot).unwrap_err();
+        assert_eq!(why.to_string(), "cannot create snapshot 'tank@a': permission denied");
+        assert_eq!(why.status(), 1);
+        assert!(other.check(&search).is_err() && other.check(&key).is_err());
+    }
+}

@@ -1,0 +1,54 @@
+//! What every service works with.
+
+use std::sync::{Arc, OnceLock};
+
+use engine::pool::Environment;
+use tokio::sync::Notify;
+
+use crate::config::ConfigStore;
+use crate::events::Events;
+use crate::jobs::Jobs;
+use crate::log::Log;
+use crate::pools::Pools;
+use crate::{Result, StateDir};
+
+/// What every service works with.
+pub(crate) struct Context {
+    pub(crate) state_dir: StateDir,
+    pub(crate) pools: Arc<Pools>,
+    pub(crate) jobs: Arc<Jobs>,
+    pub(crate) events: Arc<Events>,
+    pub(crate) config: ConfigStore,
+    pub(crate) log: Arc<Log>,
+    /// The calls of all services, once they are known.
+    pub(crate) routes: OnceLock<axum::Router>,
+    /// Ends the daemon when it is notified.
+    pub(crate) stop: Notify,
+}
+
+impl Context {
+    /// The context of a daemon that has no pools yet.
+    pub(crate) fn new(
+        state_dir: StateDir,
+        log: Arc<Log>,
+        environment: Environment,
+    ) -> Result<Arc<Self>> {
+        let events = Arc::new(Events::new());
+        let jobs = Arc::new(Jobs::load(&state_dir, Arc::clone(&events), Arc::clone(&log))?);
+        let pools = Pools::new(
+            state_dir.clone(),
+            Arc::clone(&log),
+            environment,
+            Arc::clone(&events),
+            Arc::clone(&jobs),
+        );
+        let config = ConfigStore::load(state_dir.config());
+        let (pools, routes, stop) = (Arc::new(pools), OnceLock::new(), Notify::new());
+        Ok(Arc::new(Self { state_dir, pools, jobs, events, config, log, routes, stop }))
+    }
+
+    /// Answers calls that wait for events.
+    pub(crate) fn end_long_polls(&self) {
+        self.events.close();
+    }
+}

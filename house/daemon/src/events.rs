@@ -1,0 +1,191 @@
+//! The daemon's events: a ring of the latest ones, and the services that follow them.
+//!
+//! A change of a pool has two stages. [`Events::prepare`] tells every service which events are about to
+//! happen, so that it can let go of what the change needs, or refuse. After the change
+//! [`Events::publish`] tells that they happened; if it failed, [`Events::abandon`] tells that they did not.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use api::{Event, EventPage, EventRecord, MountOverrides};
+use parking_lot::{Mutex, RwLock};
+use tokio::sync::watch;
+
+use crate::Result;
+use crate::services::Service;
+
+/// The number of events that the daemon keeps.
+const CAPACITY: usize = 4096;
+/// A daemon's first sequence number is the second of its start times this: so numbers grow over restarts,
+/// and stay below 2^53, which every JSON parser can read.
+const SEQUENCES_PER_SECOND: u64 = 1_000_000;
+
+/// How a change treats programs that use what changes, and mounts.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct ChangeOptions {
+    /// Programs that have files open get errors; without it the change is refused.
+    pub(crate) force: bool,
+    /// Neither mount nor unmount anything.
+    pub(crate) keep_mounts: bool,
+    /// Mount options for this time.
+    pub(crate) overrides: MountOverrides,
+}
+
+/// The events of a daemon.
+pub(crate) struct Events {
+    ring: Mutex<Ring>,
+    /// The last sequence number; wakes calls that wait.
+    last: watch::Sender<u64>,
+    services: RwLock<Vec<Arc<dyn Service>>>,
+}
+
+struct Ring {
+    records: VecDeque<EventRecord>,
+    last: u64,
+    is_closed: bool,
+}
+
+impl Events {
+    pub(crate) fn new() -> Self {
+        let last = unix_seconds().saturating_mul(SEQUENCES_PER_SECOND);
+        let ring = Ring { records: VecDeque::new(), last, is_closed: false };
+        let (sender, _) = watch::channel(last);
+        Self { ring: Mutex::new(ring), last: sender, services: RwLock::default() }
+    }
+
+    /// Sets the services that follow the events.
+    pub(crate) fn set_services(&self, services: Vec<Arc<dyn Service>>) {
+        *self.services.write() = services;
+    }
+
+    /// The services that follow the events.
+    pub(crate) fn services(&self) -> Vec<Arc<dyn Service>> {
+        self.services.read().clone()
+    }
+
+    /// Tells the services which events are about to happen. If one refuses, none happens.
+    pub(crate) fn prepare(&self, coming: &[Event], options: &ChangeOptions) -> Result<()> {
+        let services = self.services();
+        for (at, service) in services.iter().enumerate() {
+            if let Err(why) = service.prepare(coming, options) {
+                for prepared in services.iter().take(at) {
+                    prepared.abandon(coming);
+                }
+                return Err(why);
+            }
+        }
+        Ok(())
+    }
+
+    /// Tells the services that the events do not happen after all.
+    pub(crate) fn abandon(&self, coming: &[Event]) {
+        for service in self.services() {
+            service.abandon(coming);
+        }
+    }
+
+    /// Records events, and has the services follow them. Returns a sentence for each thing that a service
+    /// could not do.
+    pub(crate) fn publish(&self, events: &[Event], options: &ChangeOptions) -> Vec<String> {
+        self.record(events);
+        self.services().iter().flat_map(|service| service.on_events(events, options)).collect()
+    }
+
+    /// Records events that no service follows.
+    pub(crate) fn record(&self, events: &[Event]) {
+        let time = unix_seconds();
+        let mut ring = self.ring.lock();
+        for event in events {
+            ring.last += 1;
+            let record = EventRecord { sequence: ring.last, time, event: event.clone() };
+            if ring.records.len() == CAPACITY {
+                ring.records.pop_front();
+            }
+            ring.records.push_back(record);
+        }
+        self.last.send_replace(ring.last);
+    }
+
+    /// The events after a sequence number; none: all that are kept.
+    pub(crate) fn after(&self, sequence: Option<u64>) -> EventPage {
+        let ring = self.ring.lock();
+        let first = ring.records.front().map_or(ring.last, |record| record.sequence - 1);
+        let from = sequence.unwrap_or(first);
+        let events = ring.records.iter().filter(|record| record.sequence > from).cloned();
+        EventPage { events: events.collect(), last: ring.last, missed: from < first }
+    }
+
+    /// Waits for an event after a sequence number, or until the daemon ends.
+    pub(crate) async fn wait(&self, after: u64) {
+        let mut last = self.last.subscribe();
+        while !self.ring.lock().is_closed {
+            if *last.borrow_and_update() > after || last.changed().await.is_err() {
+                return;
+            }
+        }
+    }
+
+    /// Has nothing wait any more.
+    pub(crate) fn close(&self) {
+        self.ring.lock().is_closed = true;
+        self.last.send_modify(|_| ());
+    }
+}
+
+/// Seconds since 1970.
+pub(crate) fn unix_seconds() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |now| now.as_secs())
+}
+
+#[cfg(test)]
+mod tests {
+    use api::Event;
+
+    use super::{CAPACITY, Events};
+
+    fn snapshot(number: usize) -> Event {
+        Event::SnapshotCreated { snapshot: format!("tank@{number}") }
+    }
+
+    #[test]
+    fn pages_follow_each_other_without_gaps() {
+        let events = Events::new();
+        events.record(&[snapshot(0), snapshot(1)]);
+        let page = events.after(None);
+        assert_eq!((page.events.len(), page.missed), (2, false));
+        assert_eq!(page.events[1].sequence, page.last);
+        assert_eq!(page.events[1].event, snapshot(1));
+        assert!(events.after(Some(page.last)).events.is_empty());
+        events.record(&[snapshot(2)]);
+        let next = events.after(Some(page.last));
+        assert_eq!((next.events.len(), next.last, next.missed), (1, page.last + 1, false));
+    }
+
+    #[test]
+    fn a_reader_learns_that_it_missed_events() {
+        let events = Events::new();
+        events.record(&[snapshot(0)]);
+        let first = events.after(None).last;
+        let all: Vec<_> = (1..CAPACITY + 2).map(snapshot).collect();
+        events.record(&all);
+        let page = events.after(Some(first));
+        assert_eq!((page.events.len(), page.missed), (CAPACITY, true));
+        assert!(!events.after(Some(page.last - 1)).missed);
+    }
+
+    #[tokio::test]
+    async fn a_waiting_reader_is_woken() {
+        let events = std::sync::Arc::new(Events::new());
+        let last = events.after(None).last;
+        let waiting = std::sync::Arc::clone(&events);
+        let reader = tokio::spawn(async move { waiting.wait(last).await });
+        tokio::task::yield_now().await;
+        events.record(&[snapshot(0)]);
+        reader.await.unwrap();
+        assert_eq!(events.after(Some(last)).events.len(), 1);
+        // the daemon ends: nothing waits any more
+        events.close();
+        events.wait(u64::MAX).await;
+    }
+}

@@ -1,0 +1,160 @@
+//! The Unix socket and the TCP ports of the daemon, and HTTP/1.1 on their connections.
+
+use std::collections::HashMap;
+use std::fs::Permissions;
+use std::io;
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::http::StatusCode;
+use hyper::body::Incoming;
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use parking_lot::Mutex;
+use tokio::net::{TcpListener, UnixListener, UnixStream};
+use tokio::sync::Semaphore;
+use tower_service::Service;
+
+use crate::auth::{Peer, Token};
+use crate::log::Log;
+use crate::{Error, Result, router};
+
+/// Every local user may connect: `auth` decides what a user may do.
+const SOCKET_MODE: u32 = 0o666;
+/// The connections of a user that may not change anything, at most: none keeps the others out.
+const MAX_CONNECTIONS: usize = 32;
+/// The connections to a TCP port, at most.
+const MAX_TCP_CONNECTIONS: usize = 256;
+/// The pause after the system refused to accept a connection.
+pub(crate) const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+/// The action that a request without the token cannot do.
+const NO_TOKEN: &str = "use the API without its token (Authorization: Bearer TOKEN)";
+/// The time that a client may take to send the head of a request.
+const HEAD_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// Creates the socket. The caller holds the lock of the state directory.
+pub(crate) fn bind(path: &Path) -> Result<UnixListener> {
+    let failed = |why: io::Error| Error::file_error(path, &why);
+    // the socket gets its name after its mode, so that every connection finds the right mode
+    let fresh = path.with_extension("new");
+    let _ = std::fs::remove_file(&fresh);
+    let listener = UnixListener::bind(&fresh).map_err(failed)?;
+    std::fs::set_permissions(&fresh, Permissions::from_mode(SOCKET_MODE)).map_err(failed)?;
+    std::fs::rename(&fresh, path).map_err(failed)?;
+    Ok(listener)
+}
+
+/// The number of open connections of each user.
+#[derive(Clone, Default)]
+pub(crate) struct Connections(Arc<Mutex<HashMap<u32, usize>>>);
+
+/// An open connection of a user.
+struct Connection {
+    connections: Connections,
+    uid: u32,
+}
+
+impl Connections {
+    /// Counts a connection; nothing if the user has too many.
+    fn open(&self, peer: Peer) -> Option<Connection> {
+        let mut counts = self.0.lock();
+        let count = counts.entry(peer.uid).or_default();
+        if !peer.is_owner && *count >= MAX_CONNECTIONS {
+            return None;
+        }
+        *count += 1;
+        Some(Connection { connections: self.clone(), uid: peer.uid })
+    }
+}
+
+impl Drop for Connection {
+    fn drop(&mut self) {
+        let mut counts = self.connections.0.lock();
+        if let Some(count) = counts.get_mut(&self.uid) {
+            *count -= 1;
+            if *count == 0 {
+                counts.remove(&self.uid);
+            }
+        }
+    }
+}
+
+/// Serves a connection to the Unix socket until it ends.
+pub(crate) async fn serve_unix(stream: UnixStream, routes: axum::Router, connections: Connections) {
+    let Ok(peer) = Peer::from_socket(&stream) else { return };
+    let Some(_open) = connections.open(peer) else { return };
+    let answer = service_fn(move |mut request: hyper::Request<Incoming>| {
+        request.extensions_mut().insert(peer);
+        routes.clone().call(request)
+    });
+    // a client that hangs up wants no answer
+    let _ = connection().serve_connection(TokioIo::new(stream), answer).await;
+}
+
+/// Serves the connections to a TCP port. Each request shows the token.
+pub(crate) async fn accept_tcp(
+    listener: TcpListener,
+    token: Arc<Token>,
+    routes: axum::Router,
+    log: Arc<Log>,
+) {
+    let open = Arc::new(Semaphore::new(MAX_TCP_CONNECTIONS));
+    loop {
+        let Ok(permit) = Arc::clone(&open).acquire_owned().await else { return };
+        match listener.accept().await {
+            Ok((stream, _)) => {
+                let (token, routes) = (Arc::clone(&token), routes.clone());
+                let answer = move |mut request: hyper::Request<Incoming>| {
+                    let (peer, mut routes) = (token.peer(request.headers()), routes.clone());
+                    async move {
+                        let Some(peer) = peer else {
+                            let why = Error::PermissionDenied { action: NO_TOKEN.to_owned() };
+                            return Ok(router::refuse(StatusCode::UNAUTHORIZED, &why));
+                        };
+                        request.extensions_mut().insert(peer);
+                        routes.call(request).await
+                    }
+                };
+                tokio::spawn(async move {
+                    let _permit = permit;
+                    let stream = TokioIo::new(stream);
+                    // a client that hangs up wants no answer
+                    let _ = connection().serve_connection(stream, service_fn(answer)).await;
+                });
+            }
+            Err(why) => {
+                log.write_line(&format!("no TCP connection can be accepted: {why}"));
+                tokio::time::sleep(ACCEPT_PAUSE).await;
+            }
+        }
+    }
+}
+
+/// HTTP with one request a connection.
+fn connection() -> hyper::server::conn::http1::Builder {
+    let mut builder = hyper::server::conn::http1::Builder::new();
+    builder.timer(TokioTimer::new()).header_read_timeout(HEAD_TIMEOUT).keep_alive(false);
+    builder
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Connections, MAX_CONNECTIONS};
+    use crate::auth::Peer;
+
+    #[test]
+    fn a_user_cannot_take_all_connections() {
+        let connections = Connections::default();
+        let other = Peer { uid: 1000, is_owner: false };
+        let mut open: Vec<_> =
+            (0..MAX_CONNECTIONS).filter_map(|_| connections.open(other)).collect();
+        assert_eq!(open.len(), MAX_CONNECTIONS);
+        assert!(connections.open(other).is_none());
+        assert!(connections.open(Peer { uid: 1001, is_owner: false }).is_some());
+        assert!(connections.open(Peer { uid: 0, is_owner: true }).is_some());
+        open.pop();
+        assert!(connections.open(other).is_some());
+    }
+}

@@ -1,0 +1,157 @@
+//! Destruction of datasets: all of it is planned first, and done in batches. Between two batches other changes
+//! of the pool have their turn, and the user may cancel the rest.
+//!
+//! Destruction that takes more than one batch is a job.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use api::{DestroyDatasets, DestroyedDatasets, Event};
+use engine::pool::DestroyPlan;
+use parking_lot::MutexGuard;
+
+use super::datasets::list_subtree;
+use super::destroy_plan::{DestroyScope, plan_destroy};
+use super::{ManagedPool, Pools};
+use crate::auth::Caller;
+use crate::events::ChangeOptions;
+use crate::jobs::{RunningJob, StepControl};
+use crate::{Error, Result};
+
+/// The number of times that the daemon looks whether a volume is closed, and the pause between: the kernel
+/// reports it a little after a program closed one.
+const TRIES: u32 = 5;
+const PAUSE: Duration = Duration::from_millis(40);
+
+/// Whether a destruction goes on.
+struct Progress<'a> {
+    caller: &'a Caller,
+    control: Arc<StepControl>,
+}
+
+impl Progress<'_> {
+    fn is_cancelled(&self) -> bool {
+        self.caller.cancel.is_cancelled() || self.control.is_cancelled()
+    }
+}
+
+impl Pools {
+    /// Destroys what a call names, with what depends on it as far as the call allows.
+    pub(crate) fn destroy(
+        &self,
+        call: &DestroyDatasets,
+        caller: &Caller,
+    ) -> Result<DestroyedDatasets> {
+        let name = call.name.as_str();
+        let recursive = call.recursive || call.clones;
+        let scope = DestroyScope { recursive, clones: call.clones, defer: call.defer };
+        let pool = self.pool_of_dataset(name)?;
+        let mut changing = pool.dataset_lock.lock();
+        let head = name.split(['@', '#']).next().unwrap_or(name);
+        if !name.contains(['/', '@', '#']) && !scope.recursive {
+            return Err(Error::refused_error(format!(
+                "'{name}' is the pool's own file system: `zpool destroy {name}` destroys the pool, \
+                 `zfs destroy -r {name}` what is in it"
+            )));
+        }
+        // clones may be anywhere in the pool
+        let all = list_subtree(&pool.handle, pool.handle.name())?;
+        if !all.iter().any(|dataset| dataset.name == head) {
+            return Err(engine::Error::NoSuchDataset { name: head.to_owned() }.into());
+        }
+        let names = plan_destroy(&all, name, scope)?;
+        if call.dry_run || names.is_empty() {
+            return Ok(DestroyedDatasets { names });
+        }
+        let plan = DestroyPlan::new(names.clone(), scope.defer);
+        let control = Arc::new(StepControl::new(names.len(), "datasets"));
+        let is_long = plan.next_names().len() < names.len();
+        let job = is_long.then(|| {
+            let control = Arc::clone(&control);
+            self.jobs.start("destroy", name, caller.peer.uid, control)
+        });
+        let progress = Progress { caller, control };
+        let options = ChangeOptions { force: call.force, ..ChangeOptions::default() };
+        let done = self.destroy_in_batches(&pool, plan, &options, &progress, &mut changing);
+        end_job(job, &done, &progress);
+        done.map(|()| DestroyedDatasets { names })
+    }
+
+    /// Carries a plan out. Nothing is destroyed if something of it is in use.
+    fn destroy_in_batches(
+        &self,
+        pool: &ManagedPool,
+        mut plan: DestroyPlan,
+        options: &ChangeOptions,
+        progress: &Progress<'_>,
+        changing: &mut MutexGuard<'_, ()>,
+    ) -> Result<()> {
+        let events = |names: &[String]| -> Vec<Event> {
+            names.iter().map(|name| Event::destroyed(name)).collect()
+        };
+        self.events.prepare(&events(plan.names()), options)?;
+        let mut destroy = || -> Result<()> {
+            pool.wait_closed(plan.names())?;
+            while !plan.next_names().is_empty() {
+                let batch = events(plan.next_names());
+                pool.handle.destroy_batch(&mut plan)?;
+                progress.control.set_done(plan.done());
+                // nothing is left that a service could fail to follow
+                self.events.publish(&batch, options);
+                if plan.next_names().is_empty() {
+                    break;
+                }
+                if progress.is_cancelled() || self.shutting_down.load(Ordering::Acquire) {
+                    return Err(interrupted(&plan));
+                }
+                MutexGuard::bump(changing);
+                // another call may have mounted some of it
+                self.events.prepare(&events(plan.next_names()), options)?;
+            }
+            Ok(())
+        };
+        let done = destroy();
+        if done.is_err() {
+            self.events.abandon(&events(plan.names_left()));
+        }
+        done
+    }
+}
+
+/// Ends the job of a destruction.
+fn end_job(job: Option<RunningJob>, done: &Result<()>, progress: &Progress<'_>) {
+    match (job, done) {
+        (None, _) => (),
+        (Some(job), Ok(())) => job.finish(),
+        (Some(job), Err(why)) if progress.is_cancelled() => job.cancelled(why.to_string()),
+        (Some(job), Err(why)) => job.fail(why.to_string()),
+    }
+}
+
+fn interrupted(plan: &DestroyPlan) -> Error {
+    Error::refused_error(format!(
+        "interrupted: {} of {} datasets are destroyed, and the others are as they were",
+        plan.done(),
+        plan.names().len()
+    ))
+}
+
+impl ManagedPool {
+    /// Waits a moment for programs to close volumes.
+    fn wait_closed(&self, names: &[String]) -> Result<()> {
+        for _ in 0..TRIES {
+            if !self.handle.is_any_volume_held(names)? {
+                break;
+            }
+            std::thread::sleep(PAUSE);
+        }
+        Ok(())
+    }
+
+    /// Destroys datasets that are not mounted.
+    pub(super) fn destroy_all(&self, names: &[String]) -> Result<()> {
+        self.wait_closed(names)?;
+        Ok(self.handle.destroy_all(names, false)?)
+    }
+}

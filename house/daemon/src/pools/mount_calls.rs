@@ -1,0 +1,89 @@
+//! Mounting and unmounting on request.
+
+use std::sync::Arc;
+
+use api::{Mount, Reply, Unmount};
+
+use super::mounts::{UnmountOptions, is_within, mount_all_pools};
+use super::options::Overrides;
+use super::{ManagedPool, Pools};
+use crate::{Error, Result};
+
+impl Pools {
+    pub(crate) fn mount(&self, call: &Mount) -> Result<Reply<()>> {
+        let overrides = &call.overrides;
+        overrides.validate()?;
+        let mut failed = Vec::new();
+        if call.names.is_empty() {
+            failed.extend(mount_all_pools(&self.all(), overrides));
+        }
+        for name in &call.names {
+            let pool = self.pool_of_dataset(name)?;
+            let _changing = pool.dataset_lock.lock();
+            if overrides.is_remount() {
+                pool.remount(name, overrides)?;
+                continue;
+            }
+            if !call.recursive || !pool.is_mounted(name) {
+                pool.mount_filesystem(name, overrides)?;
+            }
+            if call.recursive {
+                failed.extend(pool.mount_subtree_with(name, overrides));
+            }
+        }
+        // the log of a dataset that was locked at the import is replayed only now
+        let warnings = self.log_import_events(&self.all());
+        if failed.is_empty() {
+            Ok(Reply::with_warnings(warnings))
+        } else {
+            Err(Error::refused_error(failed.join("\n")))
+        }
+    }
+
+    pub(crate) fn unmount(&self, call: &Unmount) -> Result<()> {
+        let pools = self.all();
+        let how = UnmountOptions { force: call.force, keep_dirs: true };
+        if call.names.is_empty() {
+            return unmount_all(&pools, how);
+        }
+        let mounted: Vec<_> = pools.iter().flat_map(|pool| pool.mounted_filesystems()).collect();
+        let mut chosen = Vec::new();
+        for name in &call.names {
+            let found = mounted
+                .iter()
+                .find(|(dataset, dir)| dataset == name || dir.as_os_str() == name.as_str());
+            let Some((dataset, _)) = found else {
+                return Err(Error::refused_error(format!("'{name}' is not mounted")));
+            };
+            chosen.push(dataset.as_str());
+        }
+        let goes = |dataset: &str| chosen.iter().any(|chosen| is_within(dataset, chosen));
+        for pool in pools {
+            let _changing = pool.dataset_lock.lock();
+            if call.unload_keys {
+                pool.check_keys_unused(&goes)?;
+            }
+            pool.unmount_selected(&goes, how)?;
+        }
+        Ok(())
+    }
+}
+
+/// Unmounts all file systems with canmount=on. The last mounted is the first unmounted: it may cover others.
+fn unmount_all(pools: &[Arc<ManagedPool>], how: UnmountOptions) -> Result<()> {
+    let mut all: Vec<_> = pools
+        .iter()
+        .flat_map(|pool| {
+            pool.mount_order().into_iter().map(move |(order, name)| (order, pool, name))
+        })
+        .collect();
+    all.sort_by_key(|(order, ..)| std::cmp::Reverse(*order));
+    let mut busy = Vec::new();
+    for (_, pool, dataset) in all {
+        let _changing = pool.dataset_lock.lock();
+        if let Err(why) = pool.unmount_dataset(&dataset, how) {
+            busy.push(why.to_string());
+        }
+    }
+    if busy.is_empty() { Ok(()) } else { Err(Error::refused_error(busy.join("\n"))) }
+}

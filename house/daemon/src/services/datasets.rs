@@ -1,0 +1,63 @@
+//! The service of datasets: file systems, volumes, snapshots, bookmarks, and their properties.
+
+use std::sync::Arc;
+
+use api::{
+    CloneSnapshot, CreateBookmark, CreateFilesystem, CreateSnapshots, CreateVolume,
+    DestroyDatasets, InheritProperty, ListDatasets, PromoteClone, RenameDataset, Reply,
+    RollbackDataset, SetProperties,
+};
+
+use super::Service;
+use crate::context::Context;
+use crate::pools::Pools;
+use crate::router::Router;
+
+/// The service of datasets.
+pub(super) struct DatasetService {
+    pools: Arc<Pools>,
+}
+
+impl DatasetService {
+    pub(super) fn new(context: &Arc<Context>) -> Self {
+        Self { pools: Arc::clone(&context.pools) }
+    }
+
+    fn add_creations(&self, router: &mut Router) {
+        let pools = Arc::clone(&self.pools);
+        router.add(move |call: &CreateFilesystem, _| pools.create_filesystem(call));
+        let pools = Arc::clone(&self.pools);
+        router.add(move |call: &CreateVolume, _| pools.create_volume(call));
+        let pools = Arc::clone(&self.pools);
+        router.add(move |call: &CreateSnapshots, _| pools.create_snapshots(call));
+        let pools = Arc::clone(&self.pools);
+        router.add(move |call: &CreateBookmark, _| pools.create_bookmark(call));
+        let pools = Arc::clone(&self.pools);
+        router.add(move |call: &CloneSnapshot, _| pools.clone_snapshot(call));
+    }
+}
+
+impl Service for DatasetService {
+    fn name(&self) -> &'static str {
+        "datasets"
+    }
+
+    fn calls(self: Arc<Self>, router: &mut Router) {
+        self.add_creations(router);
+        let pools = Arc::clone(&self.pools);
+        router.add(move |call: &ListDatasets, _| pools.list_datasets(call));
+        let pools = Arc::clone(&self.pools);
+        router.add(move |call: &DestroyDatasets, caller| pools.destroy(call, caller));
+        let pools = Arc::clone(&self.pools);
+        router.add(move |call: &SetProperties, _| pools.set_properties(call));
+        let pools = Arc::clone(&self.pools);
+        router.add(move |call: &InheritProperty, _| pools.inherit_property(call));
+        let pools = Arc::clone(&self.pools);
+        router
+            .add(move |call: &RollbackDataset, _| Ok(Reply::with_warnings(pools.rollback(call)?)));
+        let pools = Arc::clone(&self.pools);
+        router.add(move |call: &PromoteClone, _| pools.promote_clone(&call.name));
+        let pools = Arc::clone(&self.pools);
+        router.add(move |call: &RenameDataset, _| pools.rename_dataset(call));
+    }
+}

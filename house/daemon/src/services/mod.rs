@@ -1,0 +1,109 @@
+//! The daemon's services. A service is one file in this folder and one line in [`SERVICES`].
+//!
+//! A service adds the calls that it answers, starts and stops with the daemon, and follows the changes of
+//! pools and datasets.
+
+mod config;
+mod daemon;
+mod datasets;
+mod events;
+mod jobs;
+mod keys;
+mod mounts;
+mod pools;
+mod web;
+
+use std::sync::Arc;
+
+use api::Event;
+use serde::de::DeserializeOwned;
+
+pub(crate) use web::WebConfig;
+
+use crate::Result;
+use crate::config::{Config, Section, check_section};
+use crate::context::Context;
+use crate::events::ChangeOptions;
+use crate::router::Router;
+
+/// A part of the daemon.
+pub(crate) trait Service: Send + Sync {
+    /// The name in the log.
+    fn name(&self) -> &'static str;
+
+    /// Adds the calls that it answers.
+    fn calls(self: Arc<Self>, router: &mut Router);
+
+    /// Starts it, before the daemon answers the first call. The daemon runs on without a service that fails.
+    fn start(&self, _context: &Arc<Context>) -> Result<()> {
+        Ok(())
+    }
+
+    /// Takes over a configuration that changed while it runs. What is the same in it stays undisturbed.
+    fn configure(&self, _config: &Config) -> Result<()> {
+        Ok(())
+    }
+
+    /// Lets go of what coming changes of one pool need, or refuses them.
+    fn prepare(&self, _coming: &[Event], _options: &ChangeOptions) -> Result<()> {
+        Ok(())
+    }
+
+    /// Undoes [`Self::prepare`], as the changes failed.
+    fn abandon(&self, _coming: &[Event]) {}
+
+    /// Follows what happened. Returns a sentence for each thing that it could not do. It runs on the thread
+    /// of the change, and must not change datasets itself.
+    fn on_events(&self, _events: &[Event], _options: &ChangeOptions) -> Vec<String> {
+        Vec::new()
+    }
+
+    /// Ends it: the daemon ends.
+    fn stop(&self) {}
+}
+
+/// A service that the daemon has.
+struct Registration {
+    /// Its section of the configuration.
+    section: Option<Section>,
+    new: fn(&Arc<Context>) -> Arc<dyn Service>,
+}
+
+impl Registration {
+    const fn new(new: fn(&Arc<Context>) -> Arc<dyn Service>) -> Self {
+        Self { section: None, new }
+    }
+
+    /// A service with the section `name`, whose fields are those of `T`.
+    const fn with_section<T: DeserializeOwned>(
+        name: &'static str,
+        new: fn(&Arc<Context>) -> Arc<dyn Service>,
+    ) -> Self {
+        Self { section: Some(Section { name, check: check_section::<T> }), new }
+    }
+}
+
+/// The services, in the order in which they start and follow changes.
+const SERVICES: &[Registration] = &[
+    Registration::new(|context| Arc::new(daemon::DaemonService::new(context))),
+    Registration::new(|context| Arc::new(mounts::MountService::new(context))),
+    Registration::new(|context| Arc::new(pools::PoolService::new(context))),
+    Registration::new(|context| Arc::new(datasets::DatasetService::new(context))),
+    Registration::new(|context| Arc::new(keys::KeyService::new(context))),
+    Registration::new(|context| Arc::new(jobs::JobService::new(context))),
+    Registration::new(|context| Arc::new(events::EventService::new(context))),
+    Registration::new(|context| Arc::new(config::ConfigService::new(context))),
+    Registration::with_section::<WebConfig>("web", |context| {
+        Arc::new(web::WebService::new(context))
+    }),
+];
+
+/// All services of a daemon.
+pub(crate) fn all(context: &Arc<Context>) -> Vec<Arc<dyn Service>> {
+    SERVICES.iter().map(|service| (service.new)(context)).collect()
+}
+
+/// The sections of the configuration.
+pub(crate) fn sections() -> impl Iterator<Item = &'static Section> {
+    SERVICES.iter().filter_map(|service| service.section.as_ref())
+}

@@ -1,0 +1,137 @@
+//! `poolhouse config`: the configuration file of the daemon.
+
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+
+use api::{GetConfig, SetConfig};
+use serde_json::json;
+
+use crate::daemon::DaemonArgs;
+use crate::outcome::{CommandResult, Failure, Outcome};
+use crate::print;
+
+/// Show, check and change the configuration of the daemon
+#[derive(clap::Args, Debug)]
+#[command(
+    after_help = "The file is config.toml in the state folder, for root's usual daemon /etc/poolhouse/config.toml.
+The daemon reads it again when it changes. A file with mistakes does not take effect.
+
+  [web]
+  listen = \"127.0.0.1:8080\"    the API on TCP; clients show the token in the state folder
+
+Examples:
+  poolhouse config check
+  poolhouse config show
+  poolhouse config set web.listen 127.0.0.1:8080"
+)]
+pub(crate) struct Config {
+    #[command(flatten)]
+    daemon: DaemonArgs,
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(clap::Subcommand, Debug)]
+enum Command {
+    /// Check a configuration file
+    Check(CheckArgs),
+    /// Show the configuration in effect
+    Show(ShowArgs),
+    /// Set a field; comments and the rest of the file stay
+    Set(SetArgs),
+    /// Remove a field
+    Unset(UnsetArgs),
+}
+
+/// Check a configuration file
+#[derive(clap::Args, Debug)]
+#[command(after_help = "Exit status: 0 if it is correct, 1 if it has mistakes.
+
+Examples:
+  poolhouse config check
+  poolhouse config check new.toml")]
+struct CheckArgs {
+    /// The file; without it the daemon's
+    file: Option<PathBuf>,
+}
+
+/// Show the configuration in effect
+#[derive(clap::Args, Debug)]
+#[command(after_help = "Example:
+  poolhouse config show")]
+struct ShowArgs {}
+
+/// Set a field; comments and the rest of the file stay
+#[derive(clap::Args, Debug)]
+#[command(after_help = "Examples:
+  poolhouse config set web.listen 127.0.0.1:8080
+  poolhouse config set web.listen '[\"127.0.0.1:8080\", \"[::1]:8080\"]'")]
+struct SetArgs {
+    /// SECTION.FIELD
+    field: String,
+    /// A value in TOML, or plain text
+    value: String,
+}
+
+/// Remove a field
+#[derive(clap::Args, Debug)]
+#[command(after_help = "Example:
+  poolhouse config unset web.listen")]
+struct UnsetArgs {
+    /// SECTION.FIELD
+    field: String,
+}
+
+impl Config {
+    /// Runs the command.
+    pub(crate) fn run(&self) -> CommandResult {
+        match &self.command {
+            Command::Check(args) => self.check(args.file.as_deref()),
+            Command::Show(ShowArgs {}) => self.show(),
+            Command::Set(args) => self.set(&args.field, Some(&args.value)),
+            Command::Unset(args) => self.set(&args.field, None),
+        }
+    }
+
+    fn check(&self, file: Option<&Path>) -> CommandResult {
+        let path = match file {
+            Some(file) => file.to_owned(),
+            None => self.daemon.state_dir()?.config(),
+        };
+        let problems = ::daemon::check_config(&path).err().unwrap_or_default();
+        if self.daemon.json {
+            let all = problems.iter().map(|it| json!({ "line": it.line, "problem": it.sentence }));
+            print::json(&all.collect::<Vec<_>>())?;
+        } else {
+            for problem in &problems {
+                print::error(&format!("{}: {problem}", path.display()));
+            }
+            if problems.is_empty() {
+                writeln!(io::stdout(), "{}: no mistakes", path.display())?;
+            }
+        }
+        Ok(Outcome::complete_unless(!problems.is_empty()))
+    }
+
+    fn show(&self) -> CommandResult {
+        let report = self.daemon.request(&GetConfig {})?;
+        for problem in &report.problems {
+            let path = report.path.display();
+            print::warning(&format!("{path} does not take effect: {problem}"));
+        }
+        if self.daemon.json {
+            print::json(&report)?;
+        } else {
+            write!(io::stdout(), "{}", report.text)?;
+        }
+        Ok(Outcome::Complete)
+    }
+
+    fn set(&self, name: &str, value: Option<&str>) -> CommandResult {
+        let Some((section, field)) = name.split_once('.') else {
+            return Err(Failure::usage(format!("'{name}': SECTION.FIELD is wanted")));
+        };
+        let (section, field) = (section.to_owned(), field.to_owned());
+        self.daemon.execute(&SetConfig { section, field, value: value.map(str::to_owned) })
+    }
+}

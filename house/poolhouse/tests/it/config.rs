@@ -1,0 +1,93 @@
+//! The configuration of a running daemon, and its API on TCP.
+
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::time::Duration;
+
+use serde_json::Value;
+
+use crate::command::path_arg;
+use crate::test_nas::TestNas;
+
+/// A port that nothing listens on.
+fn free_port() -> u16 {
+    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
+}
+
+/// Sends a request over TCP; returns its status and body, or nothing if nothing listens.
+fn http(port: u16, request_line: &str, token: Option<&str>) -> Option<(u16, String)> {
+    let mut stream = TcpStream::connect(SocketAddr::from(([127, 0, 0, 1], port))).ok()?;
+    stream.set_read_timeout(Some(Duration::from_mins(1))).unwrap();
+    let token = token.map_or(String::new(), |token| format!("Authorization: Bearer {token}\r\n"));
+    write!(stream, "{request_line} HTTP/1.1\r\nHost: nas\r\n{token}Content-Length: 0\r\n\r\n")
+        .ok()?;
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).ok()?;
+    let status = answer.split(' ').nth(1)?.parse().ok()?;
+    Some((status, answer.split_once("\r\n\r\n")?.1.to_owned()))
+}
+
+#[test]
+fn the_api_on_tcp_needs_its_token() {
+    let nas = TestNas::new("tcp", 1);
+    nas.create_pool("-m none tank", 1);
+    let (first, second) = (free_port(), free_port());
+    nas.run_ok(&format!("config set web.listen {first}"));
+    let token = std::fs::read_to_string(nas.state_dir().join("token")).unwrap();
+    let list = "GET /api/v1/pools";
+    let (status, body) = http(first, list, None).unwrap();
+    assert_eq!(status, 401, "{body}");
+    assert!(body.contains("permission denied"), "{body}");
+    assert_eq!(http(first, list, Some("0")).unwrap().0, 401);
+    let (status, body) = http(first, list, Some(token.trim())).unwrap();
+    let body: Value = serde_json::from_str(&body).unwrap();
+    assert_eq!((status, &body["value"][0]["name"]), (200, &Value::from("tank")));
+    let (status, _) = http(first, "POST /api/v1/pools/tank/scrub", Some(token.trim())).unwrap();
+    assert_eq!(status, 200);
+    assert!(nas.run_ok("zpool history tank").contains("POST /api/v1/pools/tank/scrub"));
+    assert_eq!(http(first, "GET /api/v1/nothing", Some(token.trim())).unwrap().0, 404);
+
+    // another port is added, and the first stays open; then the first goes
+    nas.run_ok(&format!("config set web.listen [{first},{second}]"));
+    assert_eq!(http(second, list, None).unwrap().0, 401);
+    assert_eq!(http(first, list, None).unwrap().0, 401);
+    nas.run_ok(&format!("config set web.listen {second}"));
+    nas.wait_until(|| http(first, list, None).is_none());
+    assert_eq!(http(second, list, None).unwrap().0, 401);
+    nas.run_ok("config unset web.listen");
+    nas.wait_until(|| http(second, list, None).is_none());
+}
+
+#[test]
+fn the_daemon_follows_its_configuration_file() {
+    let nas = TestNas::new("config", 0);
+    let file = nas.state_dir().join("config.toml");
+    let path = path_arg(&file);
+    assert_eq!(nas.run_ok("config show"), "");
+    let why = nas.run_failing("config check", 1);
+    assert!(why.contains("cannot be read"), "{why}");
+    let port = free_port();
+    let good = format!("# the API\n[web]\nlisten = {port}  # for scripts\n");
+    std::fs::write(&file, &good).unwrap();
+    assert_eq!(nas.run_ok("config check"), format!("{path}: no mistakes\n"));
+    nas.wait_until(|| http(port, "GET /api/v1/pools", None).is_some());
+    assert_eq!(nas.run_ok("config show"), good);
+
+    // a file with mistakes changes nothing
+    std::fs::write(&file, format!("{good}\n[nfs]\nlisten = 2049\n")).unwrap();
+    let why = nas.run_failing("config check", 1);
+    assert!(why.contains(&format!("{path}: line 5: [nfs]: this version has no NFS")), "{why}");
+    nas.wait_until(|| nas.run("config show").stderr.contains("does not take effect: line 5"));
+    assert_eq!(nas.run_ok("config show"), good);
+    assert_eq!(http(port, "GET /api/v1/pools", None).unwrap().0, 401);
+    let why = nas.run_failing("config set web.listen nowhere", 2);
+    assert!(why.contains("is not an address and a port"), "{why}");
+
+    // comments stay when the daemon writes the file
+    std::fs::write(&file, &good).unwrap();
+    let other = free_port();
+    nas.run_ok(&format!("config set web.listen {other}"));
+    let written = std::fs::read_to_string(&file).unwrap();
+    assert_eq!(written, good.replace(&port.to_string(), &other.to_string()));
+    assert!(nas.run_ok("events").contains("config_reloaded"));
+}

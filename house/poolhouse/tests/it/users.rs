@@ -1,0 +1,103 @@
+//! Other users of the machine beside root's daemon: they may look, and change nothing.
+
+use std::os::unix::process::CommandExt;
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+
+use crate::command::{CommandOutput, path_arg};
+use crate::test_nas::TestNas;
+
+/// A user id that owns nothing.
+const NOBODY: u32 = 65534;
+
+/// A copy of the program where every user can run it: folders above the build may be closed to others.
+fn program_for_all(nas: &TestNas) -> PathBuf {
+    let program = nas.0.join("poolhouse");
+    if !program.exists() {
+        std::fs::copy(env!("CARGO_BIN_EXE_poolhouse"), &program).unwrap();
+    }
+    program
+}
+
+/// Runs `poolhouse` as a user without rights, with the daemon of the test.
+fn run_as_nobody(nas: &TestNas, words: &str) -> CommandOutput {
+    let state = nas.state_dir();
+    let mut command = Command::new(program_for_all(nas));
+    command.args(words.split_whitespace()).args(["--state", path_arg(&state)]);
+    command.uid(NOBODY).gid(NOBODY).current_dir("/").stdin(Stdio::null());
+    let output = command.output().unwrap();
+    CommandOutput {
+        status: output.status.code().unwrap_or(-1),
+        stdout: String::from_utf8(output.stdout).unwrap(),
+        stderr: String::from_utf8(output.stderr).unwrap(),
+    }
+}
+
+/// Only root can become another user.
+fn cannot_switch_user() -> bool {
+    let cannot = !rustix::process::geteuid().is_root();
+    if cannot {
+        eprintln!("not checked: only root can run a command as another user");
+    }
+    cannot
+}
+
+#[test]
+fn ordinary_users_can_read_and_not_change() {
+    if cannot_switch_user() {
+        return;
+    }
+    let nas = TestNas::new("users", 1);
+    nas.create_pool("-m none tank", 1);
+    nas.run_ok("zfs create tank/a");
+    nas.run_ok("zfs snapshot tank/a@one");
+    for words in [
+        "zfs list -Ho name -t all",
+        "zfs get -Ho value used tank/a",
+        "zfs mount",
+        "zpool list -Ho name",
+        "zpool status tank",
+        "zpool get -Ho value comment tank",
+        "zpool history tank",
+    ] {
+        let run = run_as_nobody(&nas, words);
+        assert_eq!(run.status, 0, "{words}: {}", run.stderr);
+        assert_eq!(run.stdout, nas.run_ok(words), "{words}");
+    }
+    for (words, why) in [
+        ("zfs create tank/b", "cannot create 'tank/b': permission denied"),
+        ("zfs set atime=off tank/a", "cannot set property for 'tank/a': permission denied"),
+        ("zfs snapshot tank/a@two", "cannot create snapshot 'tank/a@two': permission denied"),
+        ("zfs destroy -r tank/a", "cannot destroy 'tank/a': permission denied"),
+        ("zpool export tank", "cannot export 'tank': permission denied"),
+        ("zpool scrub tank", "cannot scrub 'tank': permission denied"),
+        ("serve --stop", "cannot stop the daemon: permission denied"),
+    ] {
+        let run = run_as_nobody(&nas, words);
+        assert_eq!(run.status, 1, "{words}: {}", run.stdout);
+        assert!(run.stderr.contains(why), "{words}: {}", run.stderr);
+    }
+    assert_eq!(nas.run_ok("zfs list -Ho name -t all"), "tank\ntank/a\ntank/a@one\n");
+    assert!(!nas.run_ok("zpool history tank").contains("tank/b"));
+}
+
+#[test]
+fn state_files_are_closed_to_other_users() {
+    if cannot_switch_user() {
+        return;
+    }
+    let nas = TestNas::new("closed", 1);
+    nas.create_pool("-m none tank", 1);
+    let files = ["log", "pools.json", "lock"].map(|name| nas.state_dir().join(name));
+    for file in files {
+        let mut command = Command::new("cat");
+        command.arg(&file).uid(NOBODY).gid(NOBODY).stdin(Stdio::null());
+        let output = command.output().unwrap();
+        assert!(file.exists() && !output.status.success(), "{}", file.display());
+    }
+    // nobody's command starts no daemon in a folder of root
+    nas.run_ok("serve --stop");
+    let run = run_as_nobody(&nas, "zfs list");
+    assert_eq!(run.status, 1, "{}", run.stdout);
+    assert!(run.stderr.contains("no daemon runs"), "{}", run.stderr);
+}
