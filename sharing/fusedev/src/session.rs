@@ -148,7 +148,7 @@ impl ReplyData<'_> {
     pub fn send(&mut self, bytes: &[u8]) -> Reply {
         match &mut self.0 {
             DataTarget::Device { device, unique } => {
-                device::write_reply(device, *unique, Ok(bytes))
+                device::write_reply(device, *unique, Ok(bytes));
             }
             DataTarget::RingEntry { buffer: room, used } => {
                 let length = bytes.len().min(room.len());

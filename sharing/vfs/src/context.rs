@@ -10,6 +10,9 @@ use posix::Credentials;
 pub struct DoorId(u32);
 
 impl DoorId {
+    /// The daemon itself, for changes that no protocol asks for.
+    pub const DAEMON: Self = Self(0);
+
     /// The door of that number.
     pub const fn new(number: u32) -> Self {
         Self(number)

@@ -51,8 +51,9 @@ pub fn acl_from_mode(mode: u32, is_directory: bool) -> Vec<Ace> {
     before.chain(after).map(entry).collect()
 }
 
-/// The mode that an ACL shows, and whether the ACL denies execution to nobody.
-pub fn mode_from_acl(entries: &[Ace], mode: u32, owner: u64, group: u64) -> (u32, bool) {
+/// The mode that the ACL of a file of that owner and group (FUIDs) shows, and whether the ACL denies
+/// execution to nobody.
+pub fn mode_from_acl(entries: &[Ace], mode: u32, (owner, group): (u64, u64)) -> (u32, bool) {
     let (mut out, mut seen, mut is_denied) = (mode & !0o777, 0_u32, false);
     for entry in entries.iter().filter(|entry| entry.flags & INHERIT_ONLY == 0) {
         let classes: u32 = match entry.who {
@@ -122,7 +123,7 @@ mod tests {
         for mode in 0..0o10000_u32 {
             for is_directory in [false, true] {
                 let entries = acl_from_mode(mode, is_directory);
-                assert_eq!(mode_from_acl(&entries, mode, 1, 2), (mode, mode & 0o111 == 0o111));
+                assert_eq!(mode_from_acl(&entries, mode, (1, 2)), (mode, mode & 0o111 == 0o111));
                 assert!(is_trivial(&entries), "{mode:o}");
             }
         }

@@ -76,7 +76,7 @@ impl FsWriter {
             }
         }
         let (owner, group) = (sheet.word(Attribute::Uid), sheet.word(Attribute::Gid));
-        let (mode, executable) = nfs4::mode_from_acl(entries, sheet.mode(), owner, group);
+        let (mode, executable) = nfs4::mode_from_acl(entries, sheet.mode(), (owner, group));
         let is_directory = sheet.file_type() == FileType::Directory;
         let inherits = |entry: &Ace| is_directory && entry.flags & INHERIT_FLAGS != 0;
         sheet.set_word(Attribute::Mode, mode.into());

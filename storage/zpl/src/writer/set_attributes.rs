@@ -169,7 +169,7 @@ impl FsWriter {
     pub(super) fn set_mode(&self, sheet: &mut SaTable, mode: u32) {
         let is_directory = sheet.file_type() == FileType::Directory;
         let entries = nfs4::acl_from_mode(mode, is_directory);
-        let (_, executable) = nfs4::mode_from_acl(&entries, mode, 0, 0);
+        let (_, executable) = nfs4::mode_from_acl(&entries, mode, (0, 0));
         sheet.set_word(Attribute::Mode, mode.into());
         if sheet.is_legacy() {
             let acl = to_legacy_acl(self.fs.master().version, &entries);
