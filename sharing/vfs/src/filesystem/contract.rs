@@ -35,6 +35,7 @@ impl FileSystem for PoolFileSystem {
             max_name_len: self.max_name_len(),
             has_exact_names: self.has_exact_names(),
             has_posix_acls: self.has_posix_acls(),
+            has_nfs4_acls: self.has_nfs4_acls(),
             is_read_only: self.is_read_only(),
         }
     }
