@@ -49,7 +49,7 @@ impl FileSystem for PoolFileSystem {
     }
 
     fn lookup(&self, context: &Context<'_>, dir: Ino, name: &[u8]) -> Result<Attributes> {
-        self.check_mask(context, dir, mask::EXECUTE)?;
+        self.check_dir_mask(context, dir, mask::EXECUTE)?;
         match name {
             b"." => self.attributes_unchecked(dir),
             b".." => self.attributes_unchecked(self.parent_ino(dir)?),
@@ -94,7 +94,7 @@ impl FileSystem for PoolFileSystem {
         name: &[u8],
         new: &NewInode<'_>,
     ) -> Result<Attributes> {
-        self.check(context, dir, |credentials, target| {
+        self.check_dir(context, dir, |credentials, target| {
             access::check_create(credentials, target, new.kind, new.rdev)
         })?;
         let create = || self.create_unchecked(context.credentials, dir, name, new);
@@ -110,7 +110,7 @@ impl FileSystem for PoolFileSystem {
         open: OpenMode,
     ) -> Result<Opened<OpenFile>> {
         let is_exclusive = create == CreateMode::Exclusive || self.is_control_name(dir, name);
-        self.check_mask(context, dir, mask::EXECUTE)?;
+        self.check_dir_mask(context, dir, mask::EXECUTE)?;
         if !is_exclusive {
             match self.lookup_unchecked(dir, name) {
                 Ok(found) => return self.open_existing(context, found, open),
@@ -140,7 +140,7 @@ impl FileSystem for PoolFileSystem {
         new: &NewInode<'_>,
         open: OpenMode,
     ) -> Result<Opened<OpenFile>> {
-        self.check_mask(context, dir, mask::ADD_FILE | mask::EXECUTE)?;
+        self.check_dir_mask(context, dir, mask::ADD_FILE | mask::EXECUTE)?;
         let create = || self.create_tmpfile_unchecked(context.credentials, dir, new);
         let (attributes, file) = self.retry(context, create)?;
         Ok(Opened { attributes, file: file.with_mode(open), is_new: true })
@@ -304,7 +304,7 @@ impl FileSystem for PoolFileSystem {
     }
 
     fn open_dir(&self, context: &Context<'_>, ino: Ino) -> Result<OpenDir> {
-        self.check_mask(context, ino, mask::LIST_DIRECTORY)?;
+        self.check_dir_mask(context, ino, mask::LIST_DIRECTORY)?;
         match self.open_dir_unchecked(ino) {
             Err(Error::NotFound) if self.0.unlinked.get(ino).is_some() => {
                 Ok(self.open_removed_dir(ino))

@@ -1,3 +1,4 @@
-//! Trees over real pools.
-
+//! Tests of the file-system contract and its implementations.
+mod conformance;
+mod contract;
 mod tree;
