@@ -1,6 +1,7 @@
 //! Pools mounted, and looked at through the kernel.
 
 mod client;
+mod conforms;
 mod control_dir;
 mod filesystem;
 mod flags;
@@ -8,6 +9,7 @@ mod manifest;
 mod many;
 mod mapped;
 mod mapping;
+mod mount_client;
 mod mounted_fixture;
 mod mounted_pool;
 mod names;
