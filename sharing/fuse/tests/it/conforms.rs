@@ -39,3 +39,20 @@ fn mount_conforms() {
     assert!(output.contains("conformance: directory cookies"), "the checks ran:\n{output}");
     place.export_and_verify();
 }
+
+/// The checks ask nothing that the kernel's own file systems do not do.
+#[test]
+fn kernel_file_system_conforms() {
+    if !rustix::process::geteuid().is_root() {
+        return;
+    }
+    let folder = fixtures::scratch("conformance-native");
+    let (tested, output) = (folder.join("tested"), folder.join("output"));
+    std::fs::create_dir(&tested).unwrap();
+    let flags = rustix::fs::XattrFlags::empty();
+    if rustix::fs::setxattr(&tested, "user.known", b"value", flags).is_err() {
+        return;
+    }
+    let words = [tested.to_str().unwrap()];
+    run_test("conforms::checks_of_a_mount", &words, LIMIT, &output);
+}
