@@ -17,7 +17,7 @@ const OWNERS: u64 = 4;
 
 /// Owners 0 and 1 are of one client, 2 and 3 of another.
 fn owner(number: u64) -> LockOwner {
-    LockOwner { client: ClientId { door: DoorId::INTERNAL, client: number / 2 }, owner: number }
+    LockOwner { client: ClientId { door: DoorId::DAEMON, client: number / 2 }, owner: number }
 }
 
 fn lock(number: u64, range: Range<u64>, kind: LockKind) -> ByteLock {

@@ -10,7 +10,7 @@ use vfs::{
 
 use crate::pool::TestPool;
 
-const CONTEXT: Context<'static> = Context::new(&Credentials::ROOT, DoorId::INTERNAL);
+const CONTEXT: Context<'static> = Context::new(&Credentials::ROOT, DoorId::DAEMON);
 
 fn key() -> HandleKey {
     HandleKey::new([9; 32])
