@@ -300,7 +300,7 @@ mod tests {
     }
 
     fn soon() -> Instant {
-        Instant::now() + Duration::from_secs(60)
+        Instant::now() + Duration::from_mins(1)
     }
 
     proptest! {
@@ -350,10 +350,10 @@ mod tests {
         };
         let subscription = bus.subscribe(door, CAPACITY, wake);
         let closer = subscription.closer();
-        bus.publish(&change(1, 1, DoorId::INTERNAL));
-        bus.publish(&change(3, 1, DoorId::INTERNAL));
+        bus.publish(&change(1, 1, DoorId::DAEMON));
+        bus.publish(&change(3, 1, DoorId::DAEMON));
         assert_eq!(woken.load(Ordering::SeqCst), 1);
-        assert!(!bus.wait_until_handled(DoorId::INTERNAL, Instant::now()));
+        assert!(!bus.wait_until_handled(DoorId::DAEMON, Instant::now()));
         // its own changes a door need not handle
         assert!(bus.wait_until_handled(door, Instant::now()));
         let handled = std::thread::spawn(move || {
@@ -363,26 +363,26 @@ mod tests {
             }
             count
         });
-        assert!(bus.wait_until_handled(DoorId::INTERNAL, soon()));
-        bus.publish(&change(2, 2, DoorId::INTERNAL));
-        assert!(bus.wait_until_handled(DoorId::INTERNAL, soon()));
+        assert!(bus.wait_until_handled(DoorId::DAEMON, soon()));
+        bus.publish(&change(2, 2, DoorId::DAEMON));
+        assert!(bus.wait_until_handled(DoorId::DAEMON, soon()));
         closer.close();
         assert_eq!(handled.join().unwrap(), 3);
-        assert!(!bus.has_subscribers_besides(DoorId::INTERNAL));
+        assert!(!bus.has_subscribers_besides(DoorId::DAEMON));
     }
 
     #[test]
     fn overflow_is_told_once() {
         let (bus, door) = (Arc::new(ChangeBus::default()), DoorId::new_unique());
         let subscription = bus.subscribe(door, CAPACITY, || {});
-        bus.publish(&change(1, 1, DoorId::INTERNAL));
+        bus.publish(&change(1, 1, DoorId::DAEMON));
         bus.publish_overflow(door);
         assert!(!subscription.take_waiting().is_overflow);
-        bus.publish(&change(1, 1, DoorId::INTERNAL));
-        bus.publish_overflow(DoorId::INTERNAL);
-        bus.publish(&change(2, 2, DoorId::INTERNAL));
+        bus.publish(&change(1, 1, DoorId::DAEMON));
+        bus.publish_overflow(DoorId::DAEMON);
+        bus.publish(&change(2, 2, DoorId::DAEMON));
         let batch = subscription.take_waiting();
-        assert!(batch.is_overflow && batch.changes == [change(2, 2, DoorId::INTERNAL)]);
+        assert!(batch.is_overflow && batch.changes == [change(2, 2, DoorId::DAEMON)]);
         assert_eq!(subscription.take_waiting(), super::ChangeBatch::default());
     }
 
@@ -390,10 +390,10 @@ mod tests {
     fn closed_subscribers_hold_nobody_up() {
         let bus = Arc::new(ChangeBus::default());
         let subscription = bus.subscribe(DoorId::new_unique(), CAPACITY, || {});
-        bus.publish(&change(1, 1, DoorId::INTERNAL));
+        bus.publish(&change(1, 1, DoorId::DAEMON));
         subscription.closer().close();
-        assert!(bus.wait_until_handled(DoorId::INTERNAL, soon()));
-        bus.publish(&change(1, 2, DoorId::INTERNAL));
+        assert!(bus.wait_until_handled(DoorId::DAEMON, soon()));
+        bus.publish(&change(1, 2, DoorId::DAEMON));
         assert!(subscription.next_batch().is_none());
     }
 }

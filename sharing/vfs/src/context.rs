@@ -17,8 +17,8 @@ const FIRST_UNIQUE_DOOR: u32 = 1 << 16;
 static NEXT_DOOR: AtomicU32 = AtomicU32::new(FIRST_UNIQUE_DOOR);
 
 impl DoorId {
-    /// The process itself, where no protocol is involved: nothing subscribes under this id.
-    pub const INTERNAL: Self = Self(0);
+    /// The daemon itself, for changes that no protocol asks for.
+    pub const DAEMON: Self = Self(0);
 
     /// A door that no other part of the process has: each mount is one.
     pub fn new_unique() -> Self {

@@ -18,6 +18,7 @@ use crate::{Context, DirEntry, Result};
 
 /// What a file system can store.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a property of its own")]
 pub struct Limits {
     /// The most bytes of a name.
     pub max_name_len: usize,
@@ -25,6 +26,8 @@ pub struct Limits {
     pub has_exact_names: bool,
     /// Whether files have POSIX ACLs.
     pub has_posix_acls: bool,
+    /// Whether NFSv4 ACLs of files can be set.
+    pub has_nfs4_acls: bool,
     /// Whether nothing can be changed.
     pub is_read_only: bool,
 }

@@ -154,7 +154,7 @@ mod tests {
     use crate::{ClientId, DoorId, LeaseHolder};
 
     fn mode((client, access, deny): (u64, u8, u8)) -> ShareMode {
-        let client = ClientId { door: DoorId::INTERNAL, client };
+        let client = ClientId { door: DoorId::DAEMON, client };
         let holder = LeaseHolder { client, key: 0 };
         ShareMode { holder, access: Access(access), deny: Access(deny) }
     }

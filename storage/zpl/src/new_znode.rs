@@ -81,7 +81,7 @@ impl NewZnode {
         let version = schema.version;
         let is_directory = self.kind() == FileType::Directory;
         let entries = nfs4::acl_from_mode(self.mode, is_directory);
-        let (_, executable) = nfs4::mode_from_acl(&entries, self.mode, self.owner, self.group);
+        let (_, executable) = nfs4::mode_from_acl(&entries, self.mode, (self.owner, self.group));
         let flags = self.initial_flags(version, executable);
         if version < SA_VERSION {
             return self.legacy_table(schema, flags, &entries);

@@ -311,7 +311,7 @@ impl ManagedPool {
             gid: Some(group.as_raw()),
             ..SetAttributes::default()
         };
-        let context = Context::new(&Credentials::ROOT, DAEMON);
+        let context = Context::new(&Credentials::ROOT, DoorId::DAEMON);
         live.set_attributes(&context, live.root_ino(), &set).map(drop).map_err(said)
     }
 
@@ -508,9 +508,6 @@ fn busy_error(dataset: &str, dir: &Path) -> Error {
         dir.display()
     ))
 }
-
-/// The door of the daemon's own changes.
-const DAEMON: DoorId = DoorId::new(0);
 
 fn current_time() -> Time {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();

@@ -200,7 +200,7 @@ mod tests {
     #[test]
     fn changes_of_one_file_are_handled_once() {
         let change =
-            |ino, kind| Change { ino: Ino::new(ino), kind, version: 0, door: DoorId::INTERNAL };
+            |ino, kind| Change { ino: Ino::new(ino), kind, version: 0, door: DoorId::DAEMON };
         let (name, to_name) = (b"a".to_vec(), b"b".to_vec());
         let changes = [
             change(1, ChangeKind::Attributes),

@@ -24,7 +24,7 @@ pub(super) struct Caller<'a> {
     request: &'a RequestContext<'a>,
     door: DoorId,
     /// Whether the request waits although its caller was killed: the kernel itself is the caller.
-    outlives_caller: bool,
+    is_uncancellable: bool,
 }
 
 impl<'a> Caller<'a> {
@@ -35,7 +35,7 @@ impl<'a> Caller<'a> {
         } else {
             Credentials::new(request.uid, request.gid).with_capability(Capability::FileSetId)
         };
-        Self { credentials, request, door, outlives_caller: false }
+        Self { credentials, request, door, is_uncancellable: false }
     }
 
     /// The same caller, whose change keeps set-ID bits only if `keeps`.
@@ -54,8 +54,8 @@ impl<'a> Caller<'a> {
     }
 
     /// The same request, which only an unmount cancels.
-    pub(super) fn outliving_caller(self) -> Self {
-        Self { outlives_caller: true, ..self }
+    pub(super) fn uncancellable(self) -> Self {
+        Self { is_uncancellable: true, ..self }
     }
 
     /// The circumstances of the request.
@@ -67,7 +67,7 @@ impl<'a> Caller<'a> {
 
 impl Waiter for Caller<'_> {
     fn is_cancelled(&self) -> bool {
-        self.request.is_unmounted() || !self.outlives_caller && is_killed(self.request.pid)
+        self.request.is_unmounted() || !self.is_uncancellable && is_killed(self.request.pid)
     }
 
     fn run_blocking(&self, work: &mut dyn FnMut()) {

@@ -161,7 +161,7 @@ impl FileSystemServer {
         let is_write_out = write_flags & FUSE_WRITE_CACHE != 0;
         let mut deadline = None;
         if is_write_out && self.sync_waits {
-            caller = caller.outliving_caller();
+            caller = caller.uncancellable();
             deadline = Some(Instant::now() + WRITE_OUT_LIMIT);
         }
         let context = Context { deadline, ..caller.context() };

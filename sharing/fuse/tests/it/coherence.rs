@@ -219,7 +219,9 @@ fn compare_seed(ours: &Path, model: &Path, peer: &mut Peer, seed: u64) {
             _ => {}
         }
         let after = format!("{after}: {step:?} by {}", if is_other { "the other" } else { "us" });
-        open.iter().for_each(|pair| pair.compare(&after));
+        for pair in &open {
+            pair.compare(&after);
+        }
         assert_eq!(look_up_all(ours), look_up_all(model), "{after}, of {:?}", step_names());
         if number % 4 == 3 {
             let wanted = summary(model);

@@ -3,6 +3,7 @@
 mod client;
 mod coherence;
 mod coherence_step;
+mod conforms;
 mod control_dir;
 mod filesystem;
 mod flags;
@@ -10,6 +11,7 @@ mod manifest;
 mod many;
 mod mapped;
 mod mapping;
+mod mount_client;
 mod mounted_fixture;
 mod mounted_pool;
 mod names;

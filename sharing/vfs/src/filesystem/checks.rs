@@ -36,12 +36,37 @@ impl PoolFileSystem {
         self.check(context, ino, |credentials, target| access::check(credentials, target, wanted))
     }
 
+    /// Runs a check of a directory. An inode of another type is an error whatever its permissions are.
+    pub(super) fn check_dir(
+        &self,
+        context: &Context<'_>,
+        dir: Ino,
+        check: impl FnOnce(&Credentials, &Target) -> Check,
+    ) -> Result<()> {
+        if context.is_enforced() {
+            check(context.credentials, &self.directory(dir)?)?;
+        }
+        Ok(())
+    }
+
+    /// Checks whether the caller has permissions of a directory.
+    pub(super) fn check_dir_mask(
+        &self,
+        context: &Context<'_>,
+        dir: Ino,
+        wanted: u32,
+    ) -> Result<()> {
+        self.check_dir(context, dir, |credentials, target| {
+            access::check(credentials, target, wanted)
+        })
+    }
+
     /// Checks whether the caller may give a file the name, which is in `dir`.
     pub(super) fn check_link(&self, context: &Context<'_>, dir: Ino, file: Ino) -> Result<()> {
         if !context.is_enforced() {
             return Ok(());
         }
-        let (dir, file) = (self.target(dir)?, self.target(file)?);
+        let (dir, file) = (self.directory(dir)?, self.target(file)?);
         Ok(access::check_link(context.credentials, &dir, &file)?)
     }
 
@@ -84,12 +109,14 @@ impl PoolFileSystem {
         Ok(access::check_rename(credentials, (&from, &file), to, is_same_dir, mode)?)
     }
 
+    fn directory(&self, dir: Ino) -> Result<Target> {
+        let target = self.target(dir)?;
+        if target.kind.is_directory() { Ok(target) } else { Err(Error::NotDirectory) }
+    }
+
     /// A directory in which the caller may look up names: others must not learn which names exist.
     fn searchable(&self, credentials: &Credentials, dir: Ino) -> Result<Target> {
-        let target = self.target(dir)?;
-        if !target.kind.is_directory() {
-            return Err(Error::NotDirectory);
-        }
+        let target = self.directory(dir)?;
         access::check(credentials, &target, posix::acl::nfs4::mask::EXECUTE)?;
         Ok(target)
     }

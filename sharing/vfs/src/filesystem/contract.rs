@@ -37,6 +37,7 @@ impl FileSystem for PoolFileSystem {
             max_name_len: self.max_name_len(),
             has_exact_names: self.has_exact_names(),
             has_posix_acls: self.has_posix_acls(),
+            has_nfs4_acls: self.has_nfs4_acls(),
             is_read_only: self.is_read_only(),
         }
     }
@@ -50,7 +51,7 @@ impl FileSystem for PoolFileSystem {
     }
 
     fn lookup(&self, context: &Context<'_>, dir: Ino, name: &[u8]) -> Result<Attributes> {
-        self.check_mask(context, dir, mask::EXECUTE)?;
+        self.check_dir_mask(context, dir, mask::EXECUTE)?;
         match name {
             b"." => self.attributes_unchecked(dir),
             b".." => self.attributes_unchecked(self.parent_ino(dir)?),
@@ -95,7 +96,7 @@ impl FileSystem for PoolFileSystem {
         name: &[u8],
         new: &NewInode<'_>,
     ) -> Result<Attributes> {
-        self.check(context, dir, |credentials, target| {
+        self.check_dir(context, dir, |credentials, target| {
             access::check_create(credentials, target, new.kind, new.rdev)
         })?;
         let create = || self.create_unchecked(context.credentials, dir, name, new);
@@ -113,7 +114,7 @@ impl FileSystem for PoolFileSystem {
         open: OpenMode,
     ) -> Result<Opened<OpenFile>> {
         let is_exclusive = create == CreateMode::Exclusive || self.is_control_name(dir, name);
-        self.check_mask(context, dir, mask::EXECUTE)?;
+        self.check_dir_mask(context, dir, mask::EXECUTE)?;
         if !is_exclusive {
             match self.lookup_unchecked(dir, name) {
                 Ok(found) => return self.open_existing(context, found, open),
@@ -143,7 +144,7 @@ impl FileSystem for PoolFileSystem {
         new: &NewInode<'_>,
         open: OpenMode,
     ) -> Result<Opened<OpenFile>> {
-        self.check_mask(context, dir, mask::ADD_FILE | mask::EXECUTE)?;
+        self.check_dir_mask(context, dir, mask::ADD_FILE | mask::EXECUTE)?;
         let create = || self.create_tmpfile_unchecked(context.credentials, dir, new);
         let (attributes, file) = self.retry(context, create)?;
         let registered = self.register_open(context, attributes.ino, open)?;
@@ -326,7 +327,7 @@ impl FileSystem for PoolFileSystem {
     }
 
     fn open_dir(&self, context: &Context<'_>, ino: Ino) -> Result<OpenDir> {
-        self.check_mask(context, ino, mask::LIST_DIRECTORY)?;
+        self.check_dir_mask(context, ino, mask::LIST_DIRECTORY)?;
         match self.open_dir_unchecked(ino) {
             Err(Error::NotFound) if self.0.unlinked.get(ino).is_some() => {
                 Ok(self.open_removed_dir(ino))

@@ -117,6 +117,11 @@ impl PoolFileSystem {
         self.0.files().has_posix_acls()
     }
 
+    /// Whether NFSv4 ACLs of files can be set.
+    pub fn has_nfs4_acls(&self) -> bool {
+        self.0.files().has_nfs4_acls()
+    }
+
     /// Whether a name is the same only if all its bytes are.
     pub fn has_exact_names(&self) -> bool {
         self.0.files().has_exact_names()

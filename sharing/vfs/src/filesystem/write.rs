@@ -302,14 +302,14 @@ impl PoolFileSystem {
         Ok(self.0.files().set_posix_acl(&self.change_context(by), object, kind, entries)?)
     }
 
-    /// Sets the NFSv4 ACL of a file. A dataset with POSIX ACLs has no others.
+    /// Sets the NFSv4 ACL of a file, where the dataset has them (acltype=nfsv4).
     pub(super) fn set_nfs4_acl_unchecked(
         &self,
         by: &Credentials,
         file: Ino,
         entries: &[Ace],
     ) -> Result<()> {
-        if self.has_posix_acls() {
+        if !self.has_nfs4_acls() {
             return Err(Error::Refused { reason: Reason::NotSupported });
         }
         let object = Self::writable_object(file)?;

@@ -19,7 +19,7 @@ const FILE: Ino = Ino::new(1);
 const NEVER: Duration = Duration::from_hours(1);
 
 fn holder(client: u64) -> LeaseHolder {
-    LeaseHolder { client: ClientId { door: DoorId::INTERNAL, client }, key: 0 }
+    LeaseHolder { client: ClientId { door: DoorId::DAEMON, client }, key: 0 }
 }
 
 /// A server with two files, each of one number.

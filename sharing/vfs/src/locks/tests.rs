@@ -17,7 +17,7 @@ const OWNERS: u64 = 4;
 
 /// Owners 0 and 1 are of one client, 2 and 3 of another.
 fn owner(number: u64) -> LockOwner {
-    LockOwner { client: ClientId { door: DoorId::INTERNAL, client: number / 2 }, owner: number }
+    LockOwner { client: ClientId { door: DoorId::DAEMON, client: number / 2 }, owner: number }
 }
 
 fn lock(number: u64, range: Range<u64>, kind: LockKind) -> ByteLock {
@@ -116,84 +116,100 @@ fn spread(table: &LockTable, file: Ino) -> BTreeMap<(Ino, u64, LockOwner), LockK
     bytes
 }
 
-fn run(steps: &[Step]) {
-    let (table, mut model) = (LockTable::default(), Model::default());
-    let ended: Arc<Mutex<Vec<(u64, WaitEnd)>>> = Arc::default();
-    let mut waits: Vec<(Ino, WaitId, u64)> = Vec::new();
-    for (number, step) in (0..).zip(steps) {
-        let mut wanted = Vec::new();
+/// A table, its model, and the waits so far: file, wait, and the step that began it.
+#[derive(Default)]
+struct Run {
+    table: LockTable,
+    model: Model,
+    ended: Arc<Mutex<Vec<(u64, WaitEnd)>>>,
+    waits: Vec<(Ino, WaitId, u64)>,
+}
+
+impl Run {
+    fn try_lock(&mut self, file: Ino, lock: &ByteLock) {
+        let blockers = self.model.blockers(file, lock);
+        match self.table.try_lock(file, lock) {
+            Ok(()) => {
+                assert!(blockers.is_empty());
+                self.model.insert(file, lock);
+            }
+            Err(LockError::Conflict(found)) => assert!(blockers.contains(&found.owner)),
+            Err(why) => panic!("{why}"),
+        }
+    }
+
+    fn lock_or_wait(&mut self, file: Ino, lock: &ByteLock, number: u64) {
+        let blockers = self.model.blockers(file, lock);
+        let ended = Arc::clone(&self.ended);
+        let callback = Box::new(move |end| ended.lock().push((number, end)));
+        let leads_back = |from: &LockOwner| self.model.leads_to(*from, lock.owner, OWNERS);
+        match self.table.lock_or_wait(file, lock, callback) {
+            Ok(LockState::Granted) => {
+                assert!(blockers.is_empty());
+                self.model.insert(file, lock);
+            }
+            Ok(LockState::Waiting(wait)) => {
+                assert!(!blockers.is_empty() && !blockers.iter().any(leads_back));
+                self.model.waiting.push((file, number, lock.clone()));
+                self.waits.push((file, wait, number));
+            }
+            Err(LockError::Deadlock) => assert!(blockers.iter().any(leads_back)),
+            Err(why) => panic!("{why}"),
+        }
+    }
+
+    /// Does a step; returns the waits that it ends at once.
+    fn step(&mut self, step: &Step, number: u64) -> Vec<(u64, WaitEnd)> {
         match step {
-            Step::Try(file, lock) => {
-                let blockers = model.blockers(*file, lock);
-                match table.try_lock(*file, lock) {
-                    Ok(()) => {
-                        assert!(blockers.is_empty());
-                        model.insert(*file, lock);
-                    }
-                    Err(LockError::Conflict(found)) => assert!(blockers.contains(&found.owner)),
-                    Err(why) => panic!("{why}"),
-                }
-            }
-            Step::Wait(file, lock) => {
-                let blockers = model.blockers(*file, lock);
-                let ended = Arc::clone(&ended);
-                let callback = Box::new(move |end| ended.lock().push((number, end)));
-                match table.lock_or_wait(*file, lock, callback) {
-                    Ok(LockState::Granted) => {
-                        assert!(blockers.is_empty());
-                        model.insert(*file, lock);
-                    }
-                    Ok(LockState::Waiting(wait)) => {
-                        let is_safe = |from: &LockOwner| !model.leads_to(*from, lock.owner, OWNERS);
-                        assert!(!blockers.is_empty() && blockers.iter().all(is_safe));
-                        model.waiting.push((*file, number, lock.clone()));
-                        waits.push((*file, wait, number));
-                    }
-                    Err(LockError::Deadlock) => {
-                        let closes = |from: &LockOwner| model.leads_to(*from, lock.owner, OWNERS);
-                        assert!(blockers.iter().any(closes));
-                    }
-                    Err(why) => panic!("{why}"),
-                }
-            }
+            Step::Try(file, lock) => self.try_lock(*file, lock),
+            Step::Wait(file, lock) => self.lock_or_wait(*file, lock, number),
             Step::Unlock(file, owner, range) => {
-                table.unlock(*file, *owner, range);
-                model.bytes.retain(|(of, byte, held), _| {
+                self.table.unlock(*file, *owner, range);
+                self.model.bytes.retain(|(of, byte, held), _| {
                     of != file || held != owner || !range.contains(byte)
                 });
             }
             Step::ReleaseFile(file, owner) => {
-                table.release_file(*file, *owner);
-                model.bytes.retain(|(of, _, held), _| of != file || held != owner);
+                self.table.release_file(*file, *owner);
+                self.model.bytes.retain(|(of, _, held), _| of != file || held != owner);
             }
             Step::ReleaseClient(client) => {
-                table.release_client(*client);
-                model.bytes.retain(|(_, _, held), _| held.client != *client);
-                let gone =
-                    model.waiting.extract_if(.., |(_, _, lock)| lock.owner.client == *client);
-                wanted.extend(gone.map(|(_, wait, _)| (wait, WaitEnd::Released)));
+                self.table.release_client(*client);
+                self.model.bytes.retain(|(_, _, held), _| held.client != *client);
+                let is_gone = |(_, _, lock): &mut (_, _, ByteLock)| lock.owner.client == *client;
+                let gone = self.model.waiting.extract_if(.., is_gone);
+                return gone.map(|(_, wait, _)| (wait, WaitEnd::Released)).collect();
             }
             Step::Cancel(index) => {
-                if let Some((file, wait, step)) = waits.get(index % waits.len().max(1)).copied() {
-                    let before = model.waiting.len();
-                    model.waiting.retain(|(_, other, _)| *other != step);
-                    assert_eq!(table.cancel_wait(file, wait), model.waiting.len() < before);
+                let at = index % self.waits.len().max(1);
+                if let Some((file, wait, step)) = self.waits.get(at).copied() {
+                    let before = self.model.waiting.len();
+                    self.model.waiting.retain(|(_, other, _)| *other != step);
+                    let is_canceled = self.table.cancel_wait(file, wait);
+                    assert_eq!(is_canceled, self.model.waiting.len() < before);
                 }
             }
         }
-        model.settle(&mut wanted);
-        let mut found = std::mem::take(&mut *ended.lock());
+        Vec::new()
+    }
+}
+
+fn run(steps: &[Step]) {
+    let mut run = Run::default();
+    for (number, step) in (0..).zip(steps) {
+        let mut wanted = run.step(step, number);
+        run.model.settle(&mut wanted);
+        let mut found = std::mem::take(&mut *run.ended.lock());
         found.sort_by_key(|(wait, _)| *wait);
         wanted.sort_by_key(|(wait, _)| *wait);
         assert_eq!(found, wanted, "after step {number}");
-        let all =
-            (0..FILES).flat_map(|file| spread(&table, Ino::new(file))).collect::<BTreeMap<_, _>>();
-        assert_eq!(all, model.bytes, "after step {number}");
+        let all = (0..FILES).flat_map(|file| spread(&run.table, Ino::new(file)));
+        assert_eq!(all.collect::<BTreeMap<_, _>>(), run.model.bytes, "after step {number}");
     }
     for number in 0..OWNERS {
-        table.release_client(owner(number).client);
+        run.table.release_client(owner(number).client);
     }
-    assert!(table.0.lock().files.is_empty());
+    assert!(run.table.0.lock().files.is_empty());
 }
 
 proptest! {

@@ -19,6 +19,9 @@ use crate::pool::TestPool;
 const ONE: Context<'static> = Context::new(&Credentials::ROOT, DoorId::new(1));
 const OTHER: Context<'static> = Context::new(&Credentials::ROOT, DoorId::new(2));
 
+/// A request that a client makes.
+type Request<'a> = dyn Fn(&Context<'_>) -> vfs::Result<()> + 'a;
+
 fn create(fs: &PoolFileSystem, context: &Context<'_>, name: &[u8]) -> Ino {
     let new = NewInode { kind: FileType::File, mode: 0o644, ..NewInode::default() };
     fs.create(context, fs.root_ino(), name, &new).expect("a new file").ino
@@ -125,7 +128,7 @@ fn conflicting_requests_recall_leases() {
     let file = create(&fs, &ONE, b"a");
     let (dir, name) = (fs.root_ino(), b"a");
     let set = SetAttributes { mode: Some(0o600), ..SetAttributes::default() };
-    let requests: [(LeaseRights, &dyn Fn(&Context<'_>) -> vfs::Result<()>); 5] = [
+    let requests: [(LeaseRights, &Request<'_>); 5] = [
         (LeaseRights::READ.union(LeaseRights::HANDLE), &|context| {
             fs.open(context, file, OpenMode::READ).map(drop)
         }),

@@ -10,7 +10,7 @@ use vfs::{
 
 use crate::pool::TestPool;
 
-const CONTEXT: Context<'static> = Context::new(&Credentials::ROOT, DoorId::INTERNAL);
+const CONTEXT: Context<'static> = Context::new(&Credentials::ROOT, DoorId::DAEMON);
 
 fn key() -> HandleKey {
     HandleKey::new([9; 32])
@@ -75,7 +75,9 @@ fn handles_survive_renames_and_reimport() {
     assert_eq!(read(&fs, resolve(&fs, &bytes[2]).unwrap()), b"content");
     // the same numbers in another dataset are another file
     let other = place.open("tank");
-    bytes.iter().for_each(|bytes| assert_stale(&other, bytes));
+    for bytes in &bytes {
+        assert_stale(&other, bytes);
+    }
     place.pool.export().unwrap();
 }
 

@@ -1,5 +1,7 @@
-//! Trees over real pools.
+//! Tests of the file-system contract and its implementations.
 
+mod conformance;
+mod contract;
 mod doors;
 mod handles;
 mod pool;

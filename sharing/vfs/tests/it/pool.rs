@@ -6,7 +6,6 @@ use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 
 use engine::pool::{Environment, MemoryBudget, NewPool, NewVdev, Pool, VdevLayout, VdevRole};
 use posix::Time;
-use sim::DiskArray;
 use vfs::PoolFileSystem;
 
 /// Random numbers that differ from one environment to the next, as those of the system do.
@@ -31,21 +30,22 @@ pub(crate) fn environment() -> Environment {
 
 /// A pool named tank on a drive in memory.
 pub(crate) struct TestPool {
-    storm: DiskArray,
+    drive: Arc<dyn device::Device>,
     pub(crate) pool: Pool,
     clock: Arc<AtomicI64>,
 }
 
 impl TestPool {
     pub(crate) fn create() -> Self {
-        let storm = DiskArray::new(&[128 << 20]);
-        let drives = vec![PathBuf::from("/disk")];
+        let drive: Arc<dyn device::Device> =
+            Arc::new(device::MemoryDevice::blank("drive", 128 << 20));
+        let drives = vec![PathBuf::from("drive")];
         let vdevs = vec![NewVdev { layout: VdevLayout::Single, drives, role: VdevRole::Data }];
         let (name, properties) = ("tank".to_owned(), Vec::new());
         let new = NewPool { name, vdevs, ashift: None, properties, force: false };
-        let pool = engine::pool::create_on_devices(&new, &storm.devices(), &environment());
+        let pool = engine::pool::create_on_devices(&new, &[Arc::clone(&drive)], &environment());
         let clock = Arc::new(AtomicI64::new(1_700_000_000));
-        Self { storm, pool: pool.expect("a pool"), clock }
+        Self { drive, pool: pool.expect("a pool"), clock }
     }
 
     /// A file system whose clock stands still until [`TestPool::set_clock`] moves it.
@@ -63,7 +63,8 @@ impl TestPool {
     /// The pool exported and imported again.
     pub(crate) fn reimport(self) -> Self {
         self.pool.export().expect("an export");
-        let found = engine::pool::import_devices(&self.storm.devices(), "tank", &environment());
+        let found =
+            engine::pool::import_devices(&[Arc::clone(&self.drive)], "tank", &environment());
         Self { pool: found.expect("the pool again"), ..self }
     }
 }

@@ -180,6 +180,11 @@ impl OpenFileSystem {
         self.writer().max_name_len()
     }
 
+    /// Whether NFSv4 ACLs of files can be set, and are inherited (`acltype=nfsv4`).
+    pub fn has_nfs4_acls(&self) -> bool {
+        self.writer().fs().options().acl_policy.has_nfs4_acls
+    }
+
     /// Whether files may have POSIX ACLs.
     pub fn has_posix_acls(&self) -> bool {
         self.writer().fs().options().posix_acls

@@ -3,6 +3,7 @@
 use arc::SecondaryCachePolicy;
 use dsl::Dataset;
 use ondisk::{Checksum, Compression};
+use posix::acl::{AclInherit, AclMode, AclPolicy};
 use spa::{RedundantMetadata, StorageSettings};
 
 use super::sync_policy::{Snapdir, SyncMode, SyncPolicy};
@@ -120,6 +121,22 @@ pub(super) fn sync_policy(dataset: &Dataset) -> SyncPolicy {
 pub(super) fn read_options(dataset: &Dataset) -> zpl::FsOptions {
     zpl::FsOptions {
         posix_acls: matches!(property_value(dataset, "acltype").as_str(), "posix" | "posixacl"),
+        acl_policy: AclPolicy {
+            has_nfs4_acls: property_value(dataset, "acltype") == "nfsv4",
+            inherit: match property_value(dataset, "aclinherit").as_str() {
+                "discard" => AclInherit::Discard,
+                "noallow" => AclInherit::NoAllow,
+                "passthrough" => AclInherit::Passthrough,
+                "passthrough-x" => AclInherit::PassthroughExecute,
+                _ => AclInherit::Restricted,
+            },
+            chmod: match property_value(dataset, "aclmode").as_str() {
+                "groupmask" => AclMode::GroupMask,
+                "passthrough" => AclMode::Passthrough,
+                "restricted" => AclMode::Restricted,
+                _ => AclMode::Discard,
+            },
+        },
         user_xattrs: property_value(dataset, "xattr") != "off",
         ..zpl::FsOptions::default()
     }

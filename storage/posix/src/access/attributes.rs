@@ -49,8 +49,14 @@ fn may_change(credentials: &Credentials, target: &Target, by_acl: u32) -> bool {
 /// A new owner takes a capability. The owner may give the file to a group of which the owner is a
 /// member. Who has `WRITE_OWNER` by an NFSv4 ACL may take the file.
 fn check_owner(credentials: &Credentials, target: &Target, set: &SetAttributes) -> Check {
-    if credentials.has(Capability::Chown) {
+    if set.uid.is_none() && set.gid.is_none() {
         return Ok(());
+    }
+    if credentials.has(Capability::Chown) {
+        // the set-ID bits that a new owner clears are a change of the mode
+        let changes_mode = clears_setid(credentials, target);
+        let may = !changes_mode || target.is_owned_by(credentials);
+        return if may { Ok(()) } else { Err(Denied::NotPermitted) };
     }
     let is_taker = matches!(target.acl, TargetAcl::Nfs4(_))
         && check(credentials, target, mask::WRITE_OWNER).is_ok();
@@ -63,6 +69,14 @@ fn check_owner(credentials: &Credentials, target: &Target, set: &SetAttributes) 
         (is_owner || is_taker) && may_name
     });
     if uid_ok && gid_ok { Ok(()) } else { Err(Denied::NotPermitted) }
+}
+
+/// Whether a new owner or group clears set-ID bits of a file.
+fn clears_setid(credentials: &Credentials, target: &Target) -> bool {
+    let keeps_setgid = target.mode & mode::GROUP_EXECUTE == 0
+        && (credentials.is_in_group(target.gid) || credentials.has(Capability::FileSetId));
+    let cleared = if keeps_setgid { mode::SET_UID } else { mode::SET_UID | mode::SET_GID };
+    !target.kind.is_directory() && target.mode & cleared != 0
 }
 
 /// The owner may set any time; whoever may write may set the current one.

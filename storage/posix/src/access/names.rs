@@ -51,11 +51,9 @@ pub fn check_link(credentials: &Credentials, dir: &Target, file: &Target) -> Che
 /// forbid it.
 pub fn check_delete(credentials: &Credentials, dir: &Target, file: &Target) -> Check {
     check(credentials, dir, mask::EXECUTE)?;
-    if dir.flags.intersects(FileFlags::IMMUTABLE.union(FileFlags::APPEND_ONLY)) {
+    check_entry_removal(credentials, dir, file)?;
+    if dir.flags.contains(FileFlags::APPEND_ONLY) {
         return Err(Denied::NotPermitted);
-    }
-    if !may_delete(credentials, dir, file) {
-        return Err(Denied::Access);
     }
     let is_sticky = dir.mode & mode::STICKY != 0;
     let is_owner = credentials.uid == file.uid || credentials.uid == dir.uid;
@@ -65,18 +63,23 @@ pub fn check_delete(credentials: &Credentials, dir: &Target, file: &Target) -> C
     check_flags(file)
 }
 
-fn may_delete(credentials: &Credentials, dir: &Target, file: &Target) -> bool {
+fn check_entry_removal(credentials: &Credentials, dir: &Target, file: &Target) -> Check {
+    if dir.flags.contains(FileFlags::IMMUTABLE) {
+        return Err(Denied::NotPermitted);
+    }
+    // asked for together: a capability may cover either alone and not both
+    let by_dir = check(credentials, dir, mask::DELETE_CHILD | mask::EXECUTE);
+    let by_file =
+        matches!(file.acl, TargetAcl::Nfs4(_)) && check(credentials, file, mask::DELETE).is_ok();
     let TargetAcl::Nfs4(entries) = &dir.acl else {
-        let by_file = matches!(file.acl, TargetAcl::Nfs4(_));
-        return check(credentials, dir, mask::DELETE_CHILD).is_ok()
-            || by_file && check(credentials, file, mask::DELETE).is_ok();
+        return if by_file { Ok(()) } else { by_dir };
     };
     let owners = (dir.uid, dir.gid);
     let decision = nfs4::evaluate(entries, owners, credentials, mask::DELETE_CHILD);
     let is_unmentioned = decision == nfs4::Decision::default();
-    check(credentials, dir, mask::DELETE_CHILD).is_ok()
-        || matches!(file.acl, TargetAcl::Nfs4(_)) && check(credentials, file, mask::DELETE).is_ok()
-        || is_unmentioned && check(credentials, dir, mask::ADD_FILE).is_ok()
+    let by_writing =
+        is_unmentioned && check(credentials, dir, mask::ADD_FILE | mask::EXECUTE).is_ok();
+    if by_file || by_writing { Ok(()) } else { by_dir }
 }
 
 fn check_flags(file: &Target) -> Check {

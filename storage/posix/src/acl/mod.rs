@@ -1,8 +1,11 @@
 //! Access control lists: POSIX.1e and NFSv4 (the ACLs of ZFS).
 
 pub mod nfs4;
+mod policy;
 pub mod posix1e;
 mod trivial;
+
+pub use policy::{AclInherit, AclMode, AclPolicy};
 
 /// An entry of an NFSv4 ACL (`nfsace4`).
 #[derive(Clone, PartialEq, Eq, Debug)]

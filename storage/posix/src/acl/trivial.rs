@@ -23,36 +23,54 @@ fn class_bits(mode: u32, shift: u32) -> [bool; 3] {
     [4, 2, 1].map(|bit| mode >> shift & bit != 0)
 }
 
+/// The permissions of a class that may read, write and execute.
+fn class_mask(bits: [bool; 3], is_directory: bool) -> u32 {
+    let write = WRITE | if is_directory { DELETE_CHILD } else { 0 };
+    [READ_DATA, write, EXECUTE].iter().zip(bits).filter(|pair| pair.1).map(|pair| pair.0).sum()
+}
+
 /// The trivial ACL of a mode.
 pub fn acl_from_mode(mode: u32, is_directory: bool) -> Vec<Ace> {
-    let write = WRITE | if is_directory { DELETE_CHILD } else { 0 };
-    let mask = |bits: [bool; 3]| {
-        [READ_DATA, write, EXECUTE].iter().zip(bits).filter(|pair| pair.1).map(|pair| pair.0).sum()
-    };
+    let mut entries = denials_of_mode(mode, is_directory);
+    entries.extend(entries_of_mode(mode, is_directory));
+    entries
+}
+
+const fn class_entry(who: AceWho, kind: u16, mask: u32) -> Ace {
+    Ace { who, kind, flags: 0, mask, object: None }
+}
+
+/// The last entries of the trivial ACL of a mode: what owner, group and everyone are allowed.
+pub(super) fn entries_of_mode(mode: u32, is_directory: bool) -> [Ace; 3] {
+    let mask = |shift| class_mask(class_bits(mode, shift), is_directory) | EVERYONE_RIGHTS;
+    [
+        class_entry(AceWho::Owner, ALLOW, mask(6) | OWNER_RIGHTS),
+        class_entry(AceWho::Group, ALLOW, mask(3)),
+        class_entry(AceWho::Everyone, ALLOW, mask(0)),
+    ]
+}
+
+/// The first entries of the trivial ACL of a mode: they deny a narrower class what a wider one is allowed.
+pub(super) fn denials_of_mode(mode: u32, is_directory: bool) -> Vec<Ace> {
+    let mask = |bits| class_mask(bits, is_directory);
     let [owner, group, others] = [6, 3, 0].map(|shift| class_bits(mode, shift));
     let each = |rule: &dyn Fn(bool, bool, bool) -> bool| {
         let pairs = owner.iter().zip(group).zip(others);
         let mut bits = pairs.map(|((owner, group), others)| rule(*owner, group, others));
         mask([(); 3].map(|()| bits.next().unwrap_or(false)))
     };
-    // a narrower class is denied what a wider class is allowed further down
-    let before = [
+    let entries = [
         (AceWho::Owner, ALLOW, each(&|owner, group, others| owner && !group && others)),
         (AceWho::Owner, DENY, each(&|owner, group, others| !owner && (group || others))),
         (AceWho::Group, DENY, each(&|_, group, others| !group && others)),
     ];
-    let before = before.into_iter().filter(|row| row.2 != 0);
-    let after = [
-        (AceWho::Owner, ALLOW, mask(owner) | EVERYONE_RIGHTS | OWNER_RIGHTS),
-        (AceWho::Group, ALLOW, mask(group) | EVERYONE_RIGHTS),
-        (AceWho::Everyone, ALLOW, mask(others) | EVERYONE_RIGHTS),
-    ];
-    let entry = |(who, kind, mask)| Ace { who, kind, flags: 0, mask, object: None };
-    before.chain(after).map(entry).collect()
+    let entries = entries.into_iter().filter(|row| row.2 != 0);
+    entries.map(|(who, kind, mask)| class_entry(who, kind, mask)).collect()
 }
 
-/// The mode that an ACL shows, and whether the ACL denies execution to nobody.
-pub fn mode_from_acl(entries: &[Ace], mode: u32, owner: u64, group: u64) -> (u32, bool) {
+/// The mode that the ACL of a file of that owner and group (FUIDs) shows, and whether the ACL denies
+/// execution to nobody.
+pub fn mode_from_acl(entries: &[Ace], mode: u32, (owner, group): (u64, u64)) -> (u32, bool) {
     let (mut out, mut seen, mut is_denied) = (mode & !0o777, 0_u32, false);
     for entry in entries.iter().filter(|entry| entry.flags & INHERIT_ONLY == 0) {
         let classes: u32 = match entry.who {
@@ -122,7 +140,7 @@ mod tests {
         for mode in 0..0o10000_u32 {
             for is_directory in [false, true] {
                 let entries = acl_from_mode(mode, is_directory);
-                assert_eq!(mode_from_acl(&entries, mode, 1, 2), (mode, mode & 0o111 == 0o111));
+                assert_eq!(mode_from_acl(&entries, mode, (1, 2)), (mode, mode & 0o111 == 0o111));
                 assert!(is_trivial(&entries), "{mode:o}");
             }
         }

@@ -1,5 +1,6 @@
 //! Setting an NFSv4 ACL.
 
+use ondisk::Order;
 use ondisk::acl;
 use ondisk::sa::Attribute;
 use ondisk::zil::{Acl, Body};
@@ -42,19 +43,31 @@ impl FsWriter {
         if let Some(external) = external {
             self.fs.objset().free(&tx, external)?;
         }
-        let acl = Acl {
-            count: u64::try_from(entries.len()).unwrap_or(0),
-            flags: draft.sa.word(Attribute::Flags) & ACL_FLAGS,
-            entries: acl::encode(entries),
-            fuids: Vec::new(),
-            domains: Vec::new(),
-        };
-        let body = Body::Acl { object: file, acl: Box::new(acl) };
+        let acl = Box::new(Self::acl_record(&draft.sa, entries));
+        let body = Body::Acl { object: file, acl };
         self.transactions.log_record(&tx, LogRecord::Record(body));
         Ok(())
     }
 
-    fn set_acl_attributes(
+    /// The NFSv4 ACL among a file's attributes.
+    pub(super) fn stored_acl(&self, sheet: &SaTable, file: ObjectId) -> Result<Vec<Ace>> {
+        let bytes = sheet.bytes(Attribute::DaclAces).unwrap_or_default();
+        let entries = acl::parse(bytes, sheet.word(Attribute::DaclCount), Order::Little);
+        entries.map_err(|why| self.fs.inner.attribute_error(file, why.into()))
+    }
+
+    /// What the log is told of an ACL.
+    pub(super) fn acl_record(sheet: &SaTable, entries: &[Ace]) -> Acl {
+        Acl {
+            count: u64::try_from(entries.len()).unwrap_or(0),
+            flags: sheet.word(Attribute::Flags) & ACL_FLAGS,
+            entries: acl::encode(entries),
+            fuids: Vec::new(),
+            domains: Vec::new(),
+        }
+    }
+
+    pub(super) fn set_acl_attributes(
         &self,
         sheet: &mut SaTable,
         file: ObjectId,
@@ -76,7 +89,7 @@ impl FsWriter {
             }
         }
         let (owner, group) = (sheet.word(Attribute::Uid), sheet.word(Attribute::Gid));
-        let (mode, executable) = nfs4::mode_from_acl(entries, sheet.mode(), owner, group);
+        let (mode, executable) = nfs4::mode_from_acl(entries, sheet.mode(), (owner, group));
         let is_directory = sheet.file_type() == FileType::Directory;
         let inherits = |entry: &Ace| is_directory && entry.flags & INHERIT_FLAGS != 0;
         sheet.set_word(Attribute::Mode, mode.into());

@@ -6,7 +6,9 @@ use ondisk::sa::Attribute;
 use ondisk::zil::{Body, Create, CreateKind};
 use ondisk::znode::{device_word, flag};
 use parking_lot::MutexGuard;
-use posix::{Capability, ChangeContext, FileType, NewInode, acl::PosixAclEntry, acl::posix1e};
+use posix::{
+    Capability, ChangeContext, FileType, NewInode, acl::Ace, acl::PosixAclEntry, acl::posix1e,
+};
 use txg::Tx;
 use units::ObjectId;
 use zap::{NewZap, Zap};
@@ -27,6 +29,8 @@ const S_ISGID: u32 = 0o2000;
 pub(super) struct CreatePlan {
     pub(super) znode: NewZnode,
     pub(super) sa: SaTable,
+    /// The NFSv4 ACL, if it says more than the mode.
+    pub(super) acl: Option<Vec<Ace>>,
     /// Of something that is made again: its number and its generation.
     pub(super) replayed_id: Option<(ObjectId, u64)>,
 }
@@ -104,6 +108,8 @@ impl FsWriter {
         let group =
             if sets_group { parent.sa.word(Attribute::Gid) } else { caller.credentials.gid.into() };
         let (permissions, acls) = self.inherit_permissions(parent, new)?;
+        let inherited = self.inherit_nfs4_acl(parent, new.kind, permissions)?;
+        let permissions = inherited.as_ref().map_or(permissions, |new| new.1);
         let mut mode = permissions & 0o7777 | u32::from(new.kind.type_bits()) << 12;
         if new.kind == FileType::Directory && sets_group {
             mode |= S_ISGID;
@@ -129,6 +135,12 @@ impl FsWriter {
         };
         let mut sheet = birth.sa_table(&self.fs.inner.schema, settings.dnode_slots.max(1));
         drop(settings);
+        let acl = inherited.map(|new| new.0);
+        if let Some(entries) = &acl {
+            self.set_acl_attributes(&mut sheet, parent.id(), entries)?;
+            // a caller who owns a named entry does not change the mode
+            sheet.set_word(Attribute::Mode, mode.into());
+        }
         let acls = self.pack_acls(&mut sheet, acls);
         let acls: Vec<_> = acls.iter().map(|acl| (acl.0, Some(acl.1.as_slice()))).collect();
         let acls = self.plan_xattr_dir(caller, &mut sheet, &acls)?;
@@ -136,7 +148,7 @@ impl FsWriter {
             return Err(Error::TooLarge { objset: self.objset_id(), object: parent.id() });
         }
         self.resolve_layouts(&mut sheet)?;
-        Ok((CreatePlan { znode: birth, sa: sheet, replayed_id: None }, acls))
+        Ok((CreatePlan { znode: birth, sa: sheet, acl, replayed_id: None }, acls))
     }
 
     /// The permissions of something new, and the POSIX ACLs that it inherits.
@@ -162,6 +174,25 @@ impl FsWriter {
             acls.push((ACCESS_ACL, acl::encode_posix(&access)));
         }
         Ok((mode, acls))
+    }
+
+    /// The NFSv4 ACL that something new inherits, and its permission bits; none if it inherits nothing.
+    fn inherit_nfs4_acl(
+        &self,
+        parent: &PendingFile,
+        kind: FileType,
+        permissions: u32,
+    ) -> Result<Option<(Vec<Ace>, u32)>> {
+        let policy = self.fs.options().acl_policy;
+        let inherits = policy.has_nfs4_acls
+            && kind != FileType::Symlink
+            && !parent.sa.is_legacy()
+            && parent.sa.has_flag(flag::INHERIT_ACE);
+        if !inherits {
+            return Ok(None);
+        }
+        let entries = self.stored_acl(&parent.sa, parent.id())?;
+        Ok(policy.inherit(&entries, kind.is_directory(), permissions))
     }
 
     /// A POSIX ACL of a file, if it has one.
@@ -240,7 +271,9 @@ impl FsWriter {
         if !attributes.is_empty() && !told {
             self.transactions.require_txg_sync(tx);
         }
-        let create = Body::Create(Box::new(create_record(birth, kind, made, tx, name)));
+        let mut create = create_record(birth, kind, made, tx, name);
+        create.acl = plan.acl.as_ref().map(|entries| Self::acl_record(&made.sa, entries));
+        let create = Body::Create(Box::new(create));
         self.transactions.log_record(tx, LogRecord::Record(create));
         for (name, value) in attributes.into_iter().filter(|_| told) {
             let object = made.id();

@@ -188,6 +188,7 @@ impl FsWriter {
         let mut sheet = birth.sa_table(&self.fs.inner.schema, slots);
         self.resolve_layouts(&mut sheet)?;
         Ok(CreatePlan {
+            acl: None,
             znode: birth,
             sa: sheet,
             replayed_id: Some((create.object, create.generation)),

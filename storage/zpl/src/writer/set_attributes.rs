@@ -104,7 +104,7 @@ impl FsWriter {
     ) -> Result<()> {
         self.apply_owners(draft, set)?;
         if let Some(mode) = mode {
-            self.set_mode(&mut draft.sa, mode);
+            self.apply_chmod(draft, mode, set.mode.is_some())?;
         }
         let times = [
             (Attribute::Atime, set.atime.map(|time| time.resolve(now))),
@@ -165,11 +165,34 @@ impl FsWriter {
         files.into_iter().map(|id| self.load_pending(id)).collect()
     }
 
+    /// Sets the mode. `is_chmod`: its permission bits are what the caller asked for, and the dataset's
+    /// policy tells what becomes of an NFSv4 ACL; else only set-ID bits changed.
+    fn apply_chmod(&self, draft: &mut PendingFile, mode: u32, is_chmod: bool) -> Result<()> {
+        let policy = self.fs.options().acl_policy;
+        if !policy.has_nfs4_acls || draft.sa.is_legacy() || draft.sa.has_flag(flag::ACL_TRIVIAL) {
+            self.set_mode(&mut draft.sa, mode);
+            return Ok(());
+        }
+        if !is_chmod {
+            draft.sa.set_word(Attribute::Mode, mode.into());
+            return Ok(());
+        }
+        let object = draft.id();
+        let entries = self.stored_acl(&draft.sa, object)?;
+        let Some(entries) = policy.chmod(&entries, draft.is_directory(), mode) else {
+            return Err(self.not_permitted(object, "aclmode=restricted keeps the ACL of the file"));
+        };
+        draft.sa.set_word(Attribute::Mode, mode.into());
+        self.set_acl_attributes(&mut draft.sa, object, &entries)?;
+        draft.sa.set_word(Attribute::Mode, mode.into());
+        Ok(())
+    }
+
     /// Sets the mode, and the ACL that says just what it says.
     pub(super) fn set_mode(&self, sheet: &mut SaTable, mode: u32) {
         let is_directory = sheet.file_type() == FileType::Directory;
         let entries = nfs4::acl_from_mode(mode, is_directory);
-        let (_, executable) = nfs4::mode_from_acl(&entries, mode, 0, 0);
+        let (_, executable) = nfs4::mode_from_acl(&entries, mode, (0, 0));
         sheet.set_word(Attribute::Mode, mode.into());
         if sheet.is_legacy() {
             let acl = to_legacy_acl(self.fs.master().version, &entries);

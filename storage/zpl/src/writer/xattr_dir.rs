@@ -116,7 +116,7 @@ impl FsWriter {
             NewZnode { project_id: settings.has_projects.then_some(project), flags, ..birth };
         let mut sheet = birth.sa_table(&self.fs.inner.schema, settings.dnode_slots.max(1));
         self.resolve_layouts(&mut sheet)?;
-        Ok(CreatePlan { znode: birth, sa: sheet, replayed_id: None })
+        Ok(CreatePlan { znode: birth, sa: sheet, acl: None, replayed_id: None })
     }
 
     /// Does what was worked out. The file's own attributes are the caller's to store. Nothing is

@@ -1,0 +1,2 @@
+//! Tests of the access rules against the kernel.
+mod kernel;
