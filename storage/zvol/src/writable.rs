@@ -118,6 +118,19 @@ impl WritableVolume {
         Ok(count)
     }
 
+    /// First byte from `from` on that takes space on the drives or waits to be written; none: the rest of the
+    /// volume is not mapped.
+    pub fn next_data(&self, from: u64) -> Result<Option<u64>> {
+        let size = self.size.read();
+        Ok(self.data.next_data(from)?.filter(|found| *found < *size))
+    }
+
+    /// First byte from `from` on that is not mapped; the end of the volume if there is none.
+    pub fn next_hole(&self, from: u64) -> Result<u64> {
+        let size = self.size.read();
+        Ok(self.data.next_hole(from)?.min(*size))
+    }
+
     /// Writes all of `bytes` at `offset`.
     pub fn write(&self, offset: u64, bytes: &[u8]) -> Result<()> {
         let _long = self.objset.begin_long_write(bytes.len());

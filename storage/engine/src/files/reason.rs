@@ -61,6 +61,9 @@ impl Error {
         let why = match self {
             Self::FileSystem(why) => why,
             Self::NotCommitted => return Reason::NotCommitted,
+            Self::Volume(zvol::Error::Stopped | zvol::Error::Log(zil::Error::Stopped)) => {
+                return Reason::Suspended;
+            }
             _ => return Reason::Unreadable,
         };
         match why {

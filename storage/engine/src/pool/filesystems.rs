@@ -30,6 +30,7 @@ pub struct OpenFileSystem {
     dataset: Arc<OpenDataset>,
     pub(super) log: Arc<IntentLog>,
     transactions: Arc<FileSystemTransactions>,
+    guid: u64,
 }
 
 impl OpenFileSystem {
@@ -103,6 +104,11 @@ impl OpenFileSystem {
     /// The number of its object set.
     pub fn objset_id(&self) -> u64 {
         self.dataset.objset.id().get()
+    }
+
+    /// Guid of the dataset, which stays the same when it is renamed or the pool is imported elsewhere.
+    pub fn guid(&self) -> u64 {
+        self.guid
     }
 
     /// Whether it is no more: it was destroyed or taken back to a snapshot, and gives errors.
@@ -239,6 +245,7 @@ impl Pool {
             dataset: set,
             log,
             transactions: Arc::clone(&begin),
+            guid: dataset.guid().get(),
         };
         if !owned.is_read_only() {
             self.replay_log(&dataset.name(), &files, &begin)?;

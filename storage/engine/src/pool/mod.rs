@@ -122,6 +122,8 @@ struct Inner {
     events: Mutex<Vec<Event>>,
     /// The datasets as of the last txg for which somebody asked.
     tree: Mutex<Option<DatasetTree>>,
+    /// Random, and another one after each import.
+    import_nonce: u64,
 }
 
 impl std::fmt::Debug for Pool {
@@ -155,9 +157,11 @@ impl Pool {
         let goes_on = AtomicBool::new(false);
         let keys = keys.map(|known| known.0).unwrap_or_default();
         let scans = scan::ScanControl::default();
+        let import_nonce = world.random_u64();
         let pool = Self(Arc::new(Inner {
             spa: active,
             environment: world,
+            import_nonce,
             filesystems: files,
             volumes,
             volume_holds: open_volumes::VolumeHolds::default(),
@@ -186,6 +190,12 @@ impl Pool {
     /// Its identity.
     pub fn guid(&self) -> u64 {
         self.0.spa.guid().get()
+    }
+
+    /// A random number that is made when the pool is created or imported: data that was written but not committed
+    /// cannot have been lost while it stays the same.
+    pub fn import_nonce(&self) -> u64 {
+        self.0.import_nonce
     }
 
     /// To where it was taken back when it was taken over, if it was.
@@ -242,9 +252,10 @@ impl Pool {
     pub fn close(&self) -> Result<()> {
         self.stop_scans();
         self.0.filesystems.lock().clear();
-        self.0.volumes.lock().clear();
+        let volumes = std::mem::take(&mut *self.0.volumes.lock());
         let done = self.sync();
         self.0.spa.abort_txgs();
+        volumes.values().for_each(OpenVolume::notify_watchers);
         done
     }
 
@@ -297,8 +308,10 @@ impl Pool {
     fn close_with_state(&self, state: PoolState) -> Result<()> {
         self.stop_scans();
         self.0.filesystems.lock().clear();
-        self.0.volumes.lock().clear();
-        self.0.spa.export(state).map_err(|error| self.explain_error(&error))
+        let volumes = std::mem::take(&mut *self.0.volumes.lock());
+        let done = self.0.spa.export(state).map_err(|error| self.explain_error(&error));
+        volumes.values().for_each(OpenVolume::notify_watchers);
+        done
     }
 
     /// As long as this is there, all that the last group on the drives leads to can be read, however

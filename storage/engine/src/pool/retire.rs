@@ -7,8 +7,8 @@ use std::collections::HashMap;
 use dsl::write::{self, SyncTaskContext};
 use spa::ActivePool;
 
-use super::Pool;
 use super::history::{dataset_id, record_event_with_id};
+use super::{OpenVolume, Pool};
 use crate::{Error, Result};
 
 impl Pool {
@@ -21,7 +21,7 @@ impl Pool {
         work: impl FnOnce(&ActivePool, &SyncTaskContext<'_>) -> Result<T> + Send + 'static,
     ) -> Result<T> {
         let (mut files, mut volumes) = (self.0.filesystems.lock(), self.0.volumes.lock());
-        let mut sets = Vec::new();
+        let (mut sets, mut retired) = (Vec::new(), Vec::new());
         let mut heads = heads.iter().filter(|name| !name.contains(['@', '#'])).peekable();
         if heads.peek().is_some() {
             let _pin = self.pin();
@@ -38,11 +38,13 @@ impl Pool {
         for (name, set) in sets {
             if set.is_retired() {
                 files.remove(name);
-                volumes.remove(name);
+                retired.extend(volumes.remove(name));
             } else {
                 set.pause_log(false);
             }
         }
+        drop((files, volumes));
+        retired.iter().for_each(OpenVolume::notify_watchers);
         done
     }
 
@@ -87,11 +89,15 @@ impl Pool {
         work: impl FnOnce(&mut dyn FnMut(&str) -> Result<()>) -> Result<T>,
     ) -> Result<T> {
         let (mut files, mut volumes) = (self.0.filesystems.lock(), self.0.volumes.lock());
-        work(&mut |name| {
+        let mut retired = Vec::new();
+        let done = work(&mut |name| {
             files.remove(name);
-            volumes.remove(name);
+            retired.extend(volumes.remove(name));
             self.retire_dataset(name)
-        })
+        });
+        drop((files, volumes));
+        retired.iter().for_each(OpenVolume::notify_watchers);
+        done
     }
 
     fn retire_dataset(&self, name: &str) -> Result<()> {

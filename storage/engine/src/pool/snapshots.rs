@@ -11,6 +11,8 @@ pub struct Snapshot {
     pub name: String,
     /// The number of its object set: tells it from another that had its name before.
     pub id: u64,
+    /// Its guid, which stays the same when the pool is imported elsewhere.
+    pub guid: u64,
 }
 
 impl Pool {
@@ -20,7 +22,8 @@ impl Pool {
         let snapshots = self.find_dataset(dataset)?.snapshots();
         let snapshots = snapshots.map_err(|error| Error::from_dsl_error(dataset, &error))?;
         let named = snapshots.iter().filter_map(|each| {
-            Some(Snapshot { name: each.short_name()?.to_owned(), id: each.id()?.get() })
+            let guid = each.guid().get();
+            Some(Snapshot { name: each.short_name()?.to_owned(), id: each.id()?.get(), guid })
         });
         Ok(named.collect())
     }
@@ -44,6 +47,14 @@ impl Pool {
         }
         names.sort();
         Ok(names)
+    }
+
+    /// The full name that the file system or volume of a guid has now; none: it was destroyed.
+    pub fn dataset_name_by_guid(&self, guid: u64) -> Result<Option<String>> {
+        let _pin = self.pin();
+        let tree = self.tree()?;
+        let mut heads = tree.heads().filter_map(std::result::Result::ok);
+        Ok(heads.find(|head| head.guid().get() == guid).map(|head| head.name()))
     }
 
     /// The files of a snapshot by its full name, or those of a file system as the last group on the

@@ -1,11 +1,12 @@
 //! Volumes that can be written.
 
 use std::collections::HashMap;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
 use dmu::Objset;
 use dsl::write;
 use ondisk::objset::Kind;
+use parking_lot::Mutex;
 use spa::{ActivePool, OpenDataset};
 use units::ObjsetId;
 use zil::{IntentLog, LogReader};
@@ -34,7 +35,11 @@ struct Inner {
     log: Arc<IntentLog>,
     space: SpaceCheck,
     sync_policy: SharedSyncPolicy,
+    watchers: Watchers,
 }
+
+/// Functions that are called when a volume was resized or retired.
+type Watchers = Mutex<Vec<Weak<dyn Fn() + Send + Sync>>>;
 
 /// The largest block of pools without the feature large_blocks.
 const OLD_MAX_BLOCK_SIZE: u32 = 128 << 10;
@@ -102,14 +107,46 @@ impl OpenVolume {
         }
     }
 
+    /// First byte from `from` on that takes space or waits to be written; none: the rest is not mapped.
+    pub fn next_data(&self, from: u64) -> files::Result<Option<u64>> {
+        Ok(self.0.volume.next_data(from)?)
+    }
+
+    /// First byte from `from` on that is not mapped; the end of the volume if there is none.
+    pub fn next_hole(&self, from: u64) -> files::Result<u64> {
+        Ok(self.0.volume.next_hole(from)?)
+    }
+
+    /// Whether this handle is of no use any more: the volume was destroyed, rolled back, or its pool closed. A
+    /// volume that was rolled back can be opened again.
+    pub fn is_retired(&self) -> bool {
+        self.0.dataset.is_retired() || self.0.spa.txgs().is_stopped()
+    }
+
+    /// Has `watcher` called after the volume was resized or retired, for as long as the caller keeps it.
+    pub fn watch(&self, watcher: &Arc<dyn Fn() + Send + Sync>) {
+        let mut watchers = self.0.watchers.lock();
+        watchers.retain(|known| known.strong_count() > 0);
+        watchers.push(Arc::downgrade(watcher));
+    }
+
+    /// Calls the watchers. The caller holds no lock that a watcher may need.
+    pub(super) fn notify_watchers(&self) {
+        let watchers = self.0.watchers.lock().clone();
+        watchers.iter().filter_map(Weak::upgrade).for_each(|watcher| watcher());
+    }
+
     /// Whether nothing of it may be changed (readonly=on).
-    pub(super) fn is_read_only(&self) -> bool {
+    pub fn is_read_only(&self) -> bool {
         self.0.sync_policy.current().read_only
     }
 
     /// Makes it longer or shorter.
     pub fn resize(&self, bytes: u64) -> files::Result<()> {
-        Ok(self.0.volume.resize(bytes)?)
+        let resized = self.0.volume.resize(bytes);
+        // also after an error: the size may have changed before the txg failed
+        self.notify_watchers();
+        Ok(resized?)
     }
 
     fn check_write(&self, need: SpaceNeed) -> files::Result<()> {
@@ -264,6 +301,7 @@ impl Pool {
             log,
             space: rooms,
             sync_policy: manners,
+            watchers: Mutex::default(),
         };
         let volume = OpenVolume(Arc::new(inner));
         open.insert(name.to_owned(), volume.clone());

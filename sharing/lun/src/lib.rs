@@ -1,0 +1,149 @@
+//! What a block protocol needs of a volume: logical units with reservations.
+//!
+//! iSCSI, NBD, NVMe/TCP and ublk serve the same volumes. [`Lun`] is what they have in common: blocks that are read,
+//! written, unmapped and compared, a cache that is flushed, persistent reservations, and events. [`VolumeLun`] is a
+//! volume of an imported pool.
+//!
+//! All offsets and lengths are in bytes and multiples of the logical block size. Written data is in memory until
+//! [`Lun::flush`] or a write with [`Durability::Durable`] (FUA): a protocol reports a write-back cache.
+#![forbid(unsafe_code)]
+
+mod error;
+mod range_locks;
+mod reservation_record;
+mod reservations;
+mod volume;
+
+use std::ops::Range;
+use std::sync::Arc;
+
+pub use error::{Error, Result};
+pub use reservations::{
+    AccessKind, Holder, Nexus, Preempted, ReservationConflict, ReservationError, ReservationKey,
+    ReservationReport, ReservationType, Reservations,
+};
+pub use volume::{LunOptions, VolumeLun};
+
+/// The shape of a logical unit.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Geometry {
+    /// Bytes of a logical block: what addresses count.
+    pub block_size: u32,
+    /// Logical blocks.
+    pub blocks: u64,
+    /// Bytes of a block as the pool stores it (volblocksize). Smaller writes read the rest of the block first.
+    pub physical_block_size: u32,
+    /// Bytes that a transfer should have at least, and at most, to be fast.
+    pub optimal_transfer: (u32, u32),
+    /// Bytes of the smallest range that an unmap frees.
+    pub unmap_granularity: u32,
+    /// Whether writes are refused (readonly=on).
+    pub is_read_only: bool,
+}
+
+impl Geometry {
+    /// Bytes of the unit.
+    pub fn size(&self) -> u64 {
+        // made from a size in bytes by division
+        self.blocks * u64::from(self.block_size)
+    }
+}
+
+/// What a write has to survive when it returns.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Durability {
+    /// Nothing: it is in the write-back cache.
+    Cached,
+    /// A power cut (FUA).
+    Durable,
+}
+
+/// The result of a compare-and-write.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Compared {
+    /// The content was as expected and the new data was written.
+    Written,
+    /// The content differs from what was expected, and nothing was written.
+    Differs {
+        /// Offset of the first byte that differs, from the start of the range.
+        at: usize,
+    },
+}
+
+/// A range of a unit that is mapped or not (SCSI: GET LBA STATUS).
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Extent {
+    /// Bytes of the unit, whole logical blocks.
+    pub range: Range<u64>,
+    /// Whether the range takes space. What is not mapped reads as zeros.
+    pub is_mapped: bool,
+}
+
+/// Space of a thin-provisioned unit, in bytes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct ThinSpace {
+    /// Space that the unit takes in the pool.
+    pub used: u64,
+    /// Space that the pool still has for it.
+    pub available: u64,
+}
+
+/// A change of a unit that initiators are told of (SCSI: unit attention; NVMe: asynchronous event).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum LunEvent {
+    /// It has another number of blocks.
+    Resized {
+        /// The blocks now.
+        blocks: u64,
+    },
+    /// It was rolled back to a snapshot: any content may be another.
+    Reverted,
+    /// Its pool was exported, or the volume is not there any more. Every request fails.
+    Gone,
+}
+
+/// A function that is called for each event. It must not call the unit and must not wait.
+pub type EventCallback = Arc<dyn Fn(LunEvent) + Send + Sync>;
+
+/// A logical unit: what iSCSI, NBD, NVMe/TCP and ublk serve.
+pub trait Lun: Send + Sync {
+    /// The shape now. It changes when the unit is resized.
+    fn geometry(&self) -> Geometry;
+
+    /// Fills `into` with the bytes from `offset` on.
+    fn read(&self, offset: u64, into: &mut [u8]) -> Result<()>;
+
+    /// Writes all of `bytes` at `offset`.
+    fn write(&self, offset: u64, bytes: &[u8], durability: Durability) -> Result<()>;
+
+    /// Frees the whole physical blocks of a range, which read as zeros then. The rest of the range stays.
+    fn unmap(&self, range: Range<u64>) -> Result<()>;
+
+    /// Makes zeros of a range, which take no space where they are whole physical blocks.
+    fn write_zeroes(&self, range: Range<u64>, durability: Durability) -> Result<()>;
+
+    /// Returns when everything that was written before survives a power cut.
+    fn flush(&self) -> Result<()>;
+
+    /// Writes `new` at `offset` if the content there is `expected`, as one step: no other write to the range comes
+    /// between (SCSI: COMPARE AND WRITE, VMware's ATS). Both have the same length.
+    fn compare_and_write(
+        &self,
+        offset: u64,
+        expected: &[u8],
+        new: &[u8],
+        durability: Durability,
+    ) -> Result<Compared>;
+
+    /// The extent at `offset`, up to where the state changes.
+    fn extent(&self, offset: u64) -> Result<Extent>;
+
+    /// Space that the unit takes and may take.
+    fn space(&self) -> Result<ThinSpace>;
+
+    /// The persistent reservations. Protocols ask [`Reservations::check`] before each request.
+    fn reservations(&self) -> &Reservations;
+
+    /// Has `callback` called for each event, for as long as the caller keeps it.
+    fn subscribe(&self, callback: &EventCallback);
+}

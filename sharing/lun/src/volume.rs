@@ -1,0 +1,340 @@
+//! A volume of an imported pool as a logical unit.
+//!
+//! The unit holds the volume, so that `zfs destroy` says that it is busy. It follows the volume by its guid: a
+//! rename goes unnoticed, and after a rollback the unit opens the volume again and tells its initiators.
+
+use std::ops::Range;
+use std::sync::{Arc, Weak};
+
+use engine::pool::{OpenVolume, Pool, VolumeHold};
+use parking_lot::{Mutex, RwLock};
+
+use crate::range_locks::RangeLocks;
+use crate::{
+    Compared, Durability, Error, EventCallback, Extent, Geometry, Lun, LunEvent, Reservations,
+    Result, ThinSpace,
+};
+
+/// How a volume is served.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct LunOptions {
+    /// Bytes of a logical block: 512 or 4096.
+    pub block_size: u32,
+    /// Whether initiators may not write.
+    pub read_only: bool,
+}
+
+impl Default for LunOptions {
+    fn default() -> Self {
+        Self { block_size: 512, read_only: false }
+    }
+}
+
+/// A volume as a logical unit. Cheap to clone.
+#[derive(Clone)]
+pub struct VolumeLun(Arc<Inner>);
+
+struct Inner {
+    pool: Pool,
+    guid: u64,
+    options: LunOptions,
+    current: RwLock<Current>,
+    locks: RangeLocks,
+    reservations: Reservations,
+    subscribers: Mutex<Vec<Subscriber>>,
+    /// What the volume calls when it was resized or retired; it is kept here, as the volume does not keep it.
+    watcher: Arc<dyn Fn() + Send + Sync>,
+}
+
+type Subscriber = Weak<dyn Fn(LunEvent) + Send + Sync>;
+
+/// The open volume, and what initiators know of it.
+struct Current {
+    volume: OpenVolume,
+    /// Keeps the volume from being destroyed.
+    _hold: VolumeHold,
+    /// Bytes of it when initiators were last told.
+    size: u64,
+    is_gone: bool,
+}
+
+/// The largest transfer that is fast, in bytes.
+const MAX_OPTIMAL_TRANSFER: u32 = 1 << 20;
+
+impl VolumeLun {
+    /// Opens a volume by its full name, with reservations that were kept or none.
+    pub fn open(
+        pool: &Pool,
+        name: &str,
+        options: LunOptions,
+        reservations: Reservations,
+    ) -> Result<Self> {
+        let opened = pool.open_volume(name);
+        let (volume, hold) = opened.map_err(|why| Error::Open { why: why.to_string() })?;
+        let (block_size, volume_block) = (options.block_size, volume.block_size());
+        if ![512, 4096].contains(&block_size) || block_size > volume_block {
+            return Err(Error::BlockSize { block_size, volume_block });
+        }
+        let (pool, guid, size) = (pool.clone(), volume.guid(), volume.size());
+        let current = Current { volume: volume.clone(), _hold: hold, size, is_gone: false };
+        let inner = Arc::new_cyclic(|weak: &Weak<Inner>| {
+            let weak = weak.clone();
+            let watcher = move || {
+                if let Some(inner) = weak.upgrade() {
+                    inner.refresh();
+                }
+            };
+            Inner {
+                pool,
+                guid,
+                options,
+                current: RwLock::new(current),
+                locks: RangeLocks::default(),
+                reservations,
+                subscribers: Mutex::default(),
+                watcher: Arc::new(watcher),
+            }
+        });
+        volume.watch(&inner.watcher);
+        // it may have been resized before it was watched
+        inner.refresh();
+        Ok(Self(inner))
+    }
+
+    /// Guid of the volume: a name for the unit that stays the same (NAA, EUI-64, serial number).
+    pub fn guid(&self) -> u64 {
+        self.0.guid
+    }
+}
+
+impl Inner {
+    /// The volume as it is now, opened again if it was rolled back.
+    fn volume(&self) -> Result<OpenVolume> {
+        {
+            let current = self.current.read();
+            if current.is_gone {
+                return Err(Error::Gone);
+            }
+            if !current.volume.is_retired() {
+                return Ok(current.volume.clone());
+            }
+        }
+        self.refresh();
+        let current = self.current.read();
+        if current.is_gone { Err(Error::Gone) } else { Ok(current.volume.clone()) }
+    }
+
+    /// Compares the volume with what initiators know, and tells them.
+    fn refresh(&self) {
+        let events = {
+            let mut current = self.current.write();
+            let mut events = Vec::new();
+            if current.is_gone {
+                return;
+            }
+            if current.volume.is_retired() {
+                if let Some((volume, hold)) = self.reopen() {
+                    volume.watch(&self.watcher);
+                    let (size, is_gone) = (current.size, false);
+                    *current = Current { volume, _hold: hold, size, is_gone };
+                    events.push(LunEvent::Reverted);
+                } else {
+                    current.is_gone = true;
+                    events.push(LunEvent::Gone);
+                }
+            }
+            let size = current.volume.size();
+            if !current.is_gone && size != current.size {
+                current.size = size;
+                events
+                    .push(LunEvent::Resized { blocks: size / u64::from(self.options.block_size) });
+            }
+            events
+        };
+        let subscribers = self.subscribers.lock().clone();
+        for subscriber in subscribers.iter().filter_map(Weak::upgrade) {
+            for event in &events {
+                subscriber(*event);
+            }
+        }
+    }
+
+    fn reopen(&self) -> Option<(OpenVolume, VolumeHold)> {
+        let name = self.pool.dataset_name_by_guid(self.guid).ok()??;
+        let (volume, hold) = self.pool.open_volume(&name).ok()?;
+        (volume.guid() == self.guid && !volume.is_retired()).then_some((volume, hold))
+    }
+
+    /// The range of a request, which must be whole blocks within the unit.
+    fn check_range(&self, offset: u64, length: u64, size: u64) -> Result<Range<u64>> {
+        let block_size = self.options.block_size;
+        let is_whole = |number: u64| number.is_multiple_of(block_size.into());
+        if !is_whole(offset) || !is_whole(length) {
+            return Err(Error::Unaligned { block_size });
+        }
+        match offset.checked_add(length) {
+            Some(end) if end <= size => Ok(offset..end),
+            end => Err(Error::OutOfRange { end: end.unwrap_or(u64::MAX), size }),
+        }
+    }
+
+    fn check_given_range(&self, range: &Range<u64>, size: u64) -> Result<Range<u64>> {
+        match range.end.checked_sub(range.start) {
+            Some(length) => self.check_range(range.start, length, size),
+            None => Err(Error::OutOfRange { end: range.end, size }),
+        }
+    }
+
+    fn check_writable(&self) -> Result<()> {
+        if self.options.read_only { Err(Error::ReadOnly) } else { Ok(()) }
+    }
+
+    fn commit(volume: &OpenVolume, durability: Durability) -> Result<()> {
+        match durability {
+            Durability::Cached => Ok(()),
+            Durability::Durable => Ok(volume.flush()?),
+        }
+    }
+
+    /// An error of a volume that was retired meanwhile means that it is gone, or was rolled back just now.
+    fn explain(&self, volume: &OpenVolume, why: Error) -> Error {
+        if !volume.is_retired() {
+            return why;
+        }
+        // initiators repeat a request that was suspended, and find the volume that was opened again
+        self.volume().err().unwrap_or(Error::Suspended)
+    }
+
+    /// Has a request done with the volume as it is now.
+    fn run<T>(&self, work: impl FnOnce(&OpenVolume) -> Result<T>) -> Result<T> {
+        let volume = self.volume()?;
+        work(&volume).map_err(|why| self.explain(&volume, why))
+    }
+}
+
+fn byte_count(bytes: &[u8]) -> u64 {
+    // Rust's buffers have at most i64::MAX bytes
+    bytes.len() as u64
+}
+
+fn read_exact(volume: &OpenVolume, offset: u64, into: &mut [u8]) -> Result<()> {
+    let count = volume.read(offset, into)?;
+    if count == into.len() {
+        return Ok(());
+    }
+    // it became smaller between the check and the read
+    Err(Error::OutOfRange { end: offset + byte_count(into), size: volume.size() })
+}
+
+impl Lun for VolumeLun {
+    fn geometry(&self) -> Geometry {
+        let current = self.0.current.read();
+        let (block_size, physical) = (self.0.options.block_size, current.volume.block_size());
+        Geometry {
+            block_size,
+            blocks: current.volume.size() / u64::from(block_size),
+            physical_block_size: physical,
+            optimal_transfer: (physical, MAX_OPTIMAL_TRANSFER.max(physical)),
+            unmap_granularity: physical,
+            is_read_only: self.0.options.read_only || current.volume.is_read_only(),
+        }
+    }
+
+    fn read(&self, offset: u64, into: &mut [u8]) -> Result<()> {
+        self.0.run(|volume| {
+            self.0.check_range(offset, byte_count(into), volume.size())?;
+            read_exact(volume, offset, into)
+        })
+    }
+
+    fn write(&self, offset: u64, bytes: &[u8], durability: Durability) -> Result<()> {
+        self.0.check_writable()?;
+        self.0.run(|volume| {
+            let range = self.0.check_range(offset, byte_count(bytes), volume.size())?;
+            let _lock = self.0.locks.lock_shared(range);
+            volume.write(offset, bytes)?;
+            Inner::commit(volume, durability)
+        })
+    }
+
+    fn unmap(&self, range: Range<u64>) -> Result<()> {
+        self.0.check_writable()?;
+        self.0.run(|volume| {
+            let range = self.0.check_given_range(&range, volume.size())?;
+            let _lock = self.0.locks.lock_shared(range.clone());
+            Ok(volume.discard(range)?)
+        })
+    }
+
+    fn write_zeroes(&self, range: Range<u64>, durability: Durability) -> Result<()> {
+        self.0.check_writable()?;
+        self.0.run(|volume| {
+            let range = self.0.check_given_range(&range, volume.size())?;
+            let _lock = self.0.locks.lock_shared(range.clone());
+            volume.write_zeros(range)?;
+            Inner::commit(volume, durability)
+        })
+    }
+
+    fn flush(&self) -> Result<()> {
+        self.0.run(|volume| Ok(volume.flush()?))
+    }
+
+    fn compare_and_write(
+        &self,
+        offset: u64,
+        expected: &[u8],
+        new: &[u8],
+        durability: Durability,
+    ) -> Result<Compared> {
+        self.0.check_writable()?;
+        if expected.len() != new.len() {
+            return Err(Error::LengthMismatch);
+        }
+        self.0.run(|volume| {
+            let range = self.0.check_range(offset, byte_count(new), volume.size())?;
+            let _lock = self.0.locks.lock_exclusive(range);
+            let mut found = vec![0; expected.len()];
+            read_exact(volume, offset, &mut found)?;
+            if let Some(at) = found.iter().zip(expected).position(|(one, other)| one != other) {
+                return Ok(Compared::Differs { at });
+            }
+            volume.write(offset, new)?;
+            Inner::commit(volume, durability)?;
+            Ok(Compared::Written)
+        })
+    }
+
+    fn extent(&self, offset: u64) -> Result<Extent> {
+        self.0.run(|volume| {
+            let size = volume.size();
+            let block_size = self.0.options.block_size.into();
+            let start = self.0.check_range(offset, block_size, size)?.start;
+            // physical blocks are whole logical blocks, so both ends are aligned
+            let data = volume.next_data(start)?.map_or(size, |data| data.max(start));
+            if data > start {
+                return Ok(Extent { range: start..data, is_mapped: false });
+            }
+            Ok(Extent { range: start..volume.next_hole(start)?, is_mapped: true })
+        })
+    }
+
+    fn space(&self) -> Result<ThinSpace> {
+        self.0.volume()?;
+        let gone = |why: engine::Error| Error::Medium { why: why.to_string() };
+        let name =
+            self.0.pool.dataset_name_by_guid(self.0.guid).map_err(gone)?.ok_or(Error::Gone)?;
+        let found = self.0.pool.space(&name);
+        Ok(ThinSpace { used: found.referenced, available: found.available })
+    }
+
+    fn reservations(&self) -> &Reservations {
+        &self.0.reservations
+    }
+
+    fn subscribe(&self, callback: &EventCallback) {
+        let mut subscribers = self.0.subscribers.lock();
+        subscribers.retain(|known| known.strong_count() > 0);
+        subscribers.push(Arc::downgrade(callback));
+    }
+}

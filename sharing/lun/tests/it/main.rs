@@ -1,0 +1,3 @@
+//! Logical units over volumes of real pools.
+
+mod volumes;

@@ -1,0 +1,403 @@
+//! Byte-range locks of one file system, shared by all doors.
+//!
+//! The semantics are those of fcntl(2): an owner's new lock replaces what it held in the range, locks of one
+//! owner never conflict, and neighbours of the same kind merge. A door that locks per open file (OFD locks, SMB,
+//! NFSv4 lock owners) uses one [`LockOwner`] per open file. The locks are advisory; a door with mandatory locks
+//! asks [`LockTable::find_conflict`] before it reads or writes.
+//!
+//! A request that conflicts can wait. The table calls its callback once, when the lock is granted or the wait
+//! ends otherwise, and holds no lock of its own meanwhile. A wait that closes a cycle of owners is refused. The
+//! search is done when a wait begins: an owner that waits for several locks at a time can still close a cycle
+//! by a lock that is granted later.
+//!
+//! Waiting requests are granted in the order of their arrival, as far as they do not conflict with held locks.
+//! A request that does not conflict never waits for an earlier one that does, as in Linux.
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::ops::Range;
+
+use parking_lot::Mutex;
+
+use crate::ClientId;
+
+/// An owner of locks: opaque to the table.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct LockOwner {
+    /// The client that the owner belongs to.
+    pub client: ClientId,
+    /// The client's number for the owner.
+    pub owner: u64,
+}
+
+/// The kind of a lock.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub enum LockKind {
+    /// Others may hold shared locks of the same bytes.
+    Shared,
+    /// Nobody else may hold a lock of the same bytes.
+    Exclusive,
+}
+
+/// A lock: requested, or held.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct ByteLock {
+    /// The owner.
+    pub owner: LockOwner,
+    /// The bytes; `u64::MAX` as the end means the end of the file, wherever that is.
+    pub range: Range<u64>,
+    /// Shared or exclusive.
+    pub kind: LockKind,
+}
+
+/// Why a lock is not granted.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum LockError {
+    /// Another owner holds a lock of some of the bytes.
+    #[error("another program has locked bytes {} to {}", .0.range.start, .0.range.end)]
+    Conflict(ByteLock),
+    /// The wait would never end: the owners that hold the bytes wait for this owner.
+    #[error("the lock would wait for itself: two programs lock the same files in different order")]
+    Deadlock,
+    /// The range has no bytes.
+    #[error("a lock needs at least one byte")]
+    EmptyRange,
+}
+
+/// How a wait for a lock ended.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum WaitEnd {
+    /// The owner holds the lock now.
+    Granted,
+    /// The client was removed from the table.
+    Released,
+}
+
+/// A callback for the end of a wait.
+pub type WaitCallback = Box<dyn FnOnce(WaitEnd) + Send>;
+
+/// Tells one wait from another.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct WaitId(u64);
+
+/// The state of a request that did not fail.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum LockState {
+    /// The owner holds the lock. The callback was dropped without a call.
+    Granted,
+    /// The callback is called when the wait ends.
+    Waiting(WaitId),
+}
+
+/// The byte-range locks of one file system.
+#[derive(Default)]
+pub struct LockTable(Mutex<Tables>);
+
+#[derive(Default)]
+struct Tables {
+    files: HashMap<u64, FileLocks>,
+    next_wait: u64,
+}
+
+/// The locks of one file.
+#[derive(Default)]
+struct FileLocks {
+    held: BTreeMap<LockOwner, OwnerLocks>,
+    /// In the order of their arrival.
+    waiting: Vec<Waiter>,
+}
+
+/// The locks of one owner in one file: by first byte the end and the kind. They do not overlap, and neighbours
+/// differ in kind.
+#[derive(Default)]
+struct OwnerLocks(BTreeMap<u64, (u64, LockKind)>);
+
+struct Waiter {
+    id: WaitId,
+    lock: ByteLock,
+    callback: WaitCallback,
+}
+
+/// Callbacks to be called once the table is unlocked.
+type EndedWaits = Vec<(WaitCallback, WaitEnd)>;
+
+impl LockTable {
+    /// Locks bytes of a file at once, or says which lock is in the way.
+    pub fn try_lock(&self, ino: u64, lock: &ByteLock) -> Result<(), LockError> {
+        check_range(lock)?;
+        let ended = {
+            let mut tables = self.0.lock();
+            if let Some(conflict) = tables.find_conflict(ino, lock) {
+                return Err(LockError::Conflict(conflict));
+            }
+            tables.grant(ino, lock)
+        };
+        run_callbacks(ended);
+        Ok(())
+    }
+
+    /// Locks bytes of a file at once or later. `callback` is called only if the request has to wait.
+    pub fn lock_or_wait(
+        &self,
+        ino: u64,
+        lock: &ByteLock,
+        callback: WaitCallback,
+    ) -> Result<LockState, LockError> {
+        check_range(lock)?;
+        let ended = {
+            let mut tables = self.0.lock();
+            if tables.find_conflict(ino, lock).is_some() {
+                return tables.queue(ino, lock, callback).map(LockState::Waiting);
+            }
+            tables.grant(ino, lock)
+        };
+        run_callbacks(ended);
+        Ok(LockState::Granted)
+    }
+
+    /// Ends a wait without a call of its callback. False: the wait has ended already.
+    pub fn cancel_wait(&self, ino: u64, wait: WaitId) -> bool {
+        let mut tables = self.0.lock();
+        let Some(file) = tables.files.get_mut(&ino) else { return false };
+        let Some(at) = file.waiting.iter().position(|waiter| waiter.id == wait) else {
+            return false;
+        };
+        let waiter = file.waiting.remove(at);
+        tables.remove_if_empty(ino);
+        drop(tables);
+        // a callback may own anything, also something that uses this table when it is dropped
+        drop(waiter);
+        true
+    }
+
+    /// Unlocks bytes of a file.
+    pub fn unlock(&self, ino: u64, owner: LockOwner, range: &Range<u64>) {
+        self.release(Some(ino), |held, locks| {
+            if held == owner {
+                locks.remove_range(range);
+            }
+        });
+    }
+
+    /// Unlocks everything that an owner has locked in a file, as close(2) does. Its waits go on.
+    pub fn release_file(&self, ino: u64, owner: LockOwner) {
+        self.unlock(ino, owner, &(0..u64::MAX));
+    }
+
+    /// Unlocks everything of a client that is gone, and ends its waits.
+    pub fn release_client(&self, client: ClientId) {
+        self.release_where(|owner| owner.client == client);
+    }
+
+    /// Unlocks everything of a door that is closed, and ends its waits.
+    pub fn release_door(&self, door: crate::DoorId) {
+        self.release_where(|owner| owner.client.door == door);
+    }
+
+    /// A lock of another owner that a request would conflict with.
+    pub fn find_conflict(&self, ino: u64, lock: &ByteLock) -> Option<ByteLock> {
+        self.0.lock().find_conflict(ino, lock)
+    }
+
+    /// All locks that are held in a file, by owner and first byte.
+    pub fn held_locks(&self, ino: u64) -> Vec<ByteLock> {
+        let tables = self.0.lock();
+        let Some(file) = tables.files.get(&ino) else { return Vec::new() };
+        let of_owner = |(owner, locks): (&LockOwner, &OwnerLocks)| {
+            let (owner, locks) = (*owner, locks.0.clone());
+            locks.into_iter().map(move |(start, (end, kind))| ByteLock {
+                owner,
+                range: start..end,
+                kind,
+            })
+        };
+        file.held.iter().flat_map(of_owner).collect()
+    }
+
+    fn release_where(&self, is_released: impl Fn(LockOwner) -> bool) {
+        let mut ended = EndedWaits::new();
+        for file in self.0.lock().files.values_mut() {
+            let gone = file.waiting.extract_if(.., |waiter| is_released(waiter.lock.owner));
+            ended.extend(gone.map(|waiter| (waiter.callback, WaitEnd::Released)));
+        }
+        run_callbacks(ended);
+        self.release(None, |owner, locks| {
+            if is_released(owner) {
+                locks.0.clear();
+            }
+        });
+    }
+
+    /// Has `work` shorten the locks of owners, in one file or in all, and grants what waited for that.
+    fn release(&self, ino: Option<u64>, work: impl Fn(LockOwner, &mut OwnerLocks)) {
+        let ended = {
+            let mut tables = self.0.lock();
+            let all = || tables.files.keys().copied().collect();
+            let inos: Vec<u64> = ino.map_or_else(all, |ino| vec![ino]);
+            let mut ended = EndedWaits::new();
+            for ino in inos {
+                let Some(file) = tables.files.get_mut(&ino) else { continue };
+                file.held.iter_mut().for_each(|(owner, locks)| work(*owner, locks));
+                ended.extend(file.grant_waiting());
+                tables.remove_if_empty(ino);
+            }
+            ended
+        };
+        run_callbacks(ended);
+    }
+}
+
+fn check_range(lock: &ByteLock) -> Result<(), LockError> {
+    if lock.range.is_empty() { Err(LockError::EmptyRange) } else { Ok(()) }
+}
+
+fn run_callbacks(ended: EndedWaits) {
+    for (callback, end) in ended {
+        callback(end);
+    }
+}
+
+impl Tables {
+    fn find_conflict(&self, ino: u64, lock: &ByteLock) -> Option<ByteLock> {
+        self.files.get(&ino)?.conflicts(lock).next()
+    }
+
+    /// Gives an owner a lock that conflicts with none. A lock that became shared may let others in.
+    fn grant(&mut self, ino: u64, lock: &ByteLock) -> EndedWaits {
+        let file = self.files.entry(ino).or_default();
+        file.held.entry(lock.owner).or_default().insert(&lock.range, lock.kind);
+        file.grant_waiting()
+    }
+
+    fn queue(
+        &mut self,
+        ino: u64,
+        lock: &ByteLock,
+        callback: WaitCallback,
+    ) -> Result<WaitId, LockError> {
+        if self.would_deadlock(ino, lock) {
+            return Err(LockError::Deadlock);
+        }
+        let id = WaitId(self.next_wait);
+        self.next_wait += 1;
+        let waiter = Waiter { id, lock: lock.clone(), callback };
+        self.files.entry(ino).or_default().waiting.push(waiter);
+        Ok(id)
+    }
+
+    /// Whether an owner in the way of a request waits, directly or over others, for the requester.
+    fn would_deadlock(&self, ino: u64, lock: &ByteLock) -> bool {
+        let blockers = |ino: u64, lock: &ByteLock| -> Vec<LockOwner> {
+            let conflicts = self.files.get(&ino).into_iter().flat_map(|file| file.conflicts(lock));
+            conflicts.map(|conflict| conflict.owner).collect()
+        };
+        let mut waits: HashMap<LockOwner, Vec<(u64, &ByteLock)>> = HashMap::new();
+        for (ino, file) in &self.files {
+            for waiter in &file.waiting {
+                waits.entry(waiter.lock.owner).or_default().push((*ino, &waiter.lock));
+            }
+        }
+        let (mut todo, mut seen) = (blockers(ino, lock), HashSet::new());
+        while let Some(owner) = todo.pop() {
+            if owner == lock.owner {
+                return true;
+            }
+            if seen.insert(owner) {
+                let waited = waits.get(&owner).into_iter().flatten();
+                todo.extend(waited.flat_map(|(ino, lock)| blockers(*ino, lock)));
+            }
+        }
+        false
+    }
+
+    fn remove_if_empty(&mut self, ino: u64) {
+        if let Some(file) = self.files.get_mut(&ino) {
+            file.held.retain(|_, locks| !locks.0.is_empty());
+            if file.held.is_empty() && file.waiting.is_empty() {
+                self.files.remove(&ino);
+            }
+        }
+    }
+}
+
+impl FileLocks {
+    /// The locks of other owners that a request conflicts with.
+    fn conflicts(&self, lock: &ByteLock) -> impl Iterator<Item = ByteLock> {
+        let ByteLock { owner, range, kind } = lock.clone();
+        let others = self.held.iter().filter(move |(other, _)| **other != owner);
+        others.flat_map(move |(other, locks)| {
+            let (other, found) = (*other, locks.overlapping(&range));
+            let found = found.filter(move |(_, held)| {
+                LockKind::Exclusive == kind || LockKind::Exclusive == *held
+            });
+            found.map(move |(range, kind)| ByteLock { owner: other, range, kind })
+        })
+    }
+
+    /// Grants the waiting requests that conflict with nothing any more.
+    fn grant_waiting(&mut self) -> EndedWaits {
+        let (mut ended, mut at) = (EndedWaits::new(), 0);
+        while let Some(waiter) = self.waiting.get(at) {
+            if self.conflicts(&waiter.lock).next().is_some() {
+                at += 1;
+                continue;
+            }
+            let Waiter { lock, callback, .. } = self.waiting.remove(at);
+            self.held.entry(lock.owner).or_default().insert(&lock.range, lock.kind);
+            ended.push((callback, WaitEnd::Granted));
+            // the new lock may have replaced an exclusive one of its owner
+            at = 0;
+        }
+        ended
+    }
+}
+
+impl OwnerLocks {
+    /// The locks that share bytes with a range.
+    fn overlapping(
+        &self,
+        range: &Range<u64>,
+    ) -> impl Iterator<Item = (Range<u64>, LockKind)> + use<'_> {
+        let before = self.0.range(..range.start).next_back();
+        let start = range.start;
+        let before = before.filter(move |(_, (end, _))| *end > start);
+        let rest = self.0.range(range.start..range.end.max(range.start));
+        before.into_iter().chain(rest).map(|(start, (end, kind))| (*start..*end, *kind))
+    }
+
+    fn remove_range(&mut self, range: &Range<u64>) {
+        if range.is_empty() {
+            return;
+        }
+        let cut: Vec<_> = self.overlapping(range).collect();
+        for (held, kind) in cut {
+            self.0.remove(&held.start);
+            if held.start < range.start {
+                self.0.insert(held.start, (range.start, kind));
+            }
+            if range.end < held.end {
+                self.0.insert(range.end, (held.end, kind));
+            }
+        }
+    }
+
+    fn insert(&mut self, range: &Range<u64>, kind: LockKind) {
+        self.remove_range(range);
+        let (mut start, mut end) = (range.start, range.end);
+        let before = self.0.range(..start).next_back().map(|(before, held)| (*before, *held));
+        if let Some((before, held)) = before
+            && held == (start, kind)
+        {
+            start = before;
+        }
+        if let Some((behind, held)) = self.0.get(&end).copied()
+            && held == kind
+        {
+            self.0.remove(&end);
+            end = behind;
+        }
+        self.0.insert(start, (end, kind));
+    }
+}
+
+#[cfg(test)]
+mod tests;
