@@ -135,8 +135,9 @@ pub trait Lun: Send + Sync {
         durability: Durability,
     ) -> Result<Compared>;
 
-    /// The extent at `offset`, up to where the state changes.
-    fn extent(&self, offset: u64) -> Result<Extent>;
+    /// The extent at the start of a range, up to where the state changes or the range ends. A mapped extent is found
+    /// block by block, so that the range bounds the time.
+    fn extent(&self, range: Range<u64>) -> Result<Extent>;
 
     /// Space that the unit takes and may take.
     fn space(&self) -> Result<ThinSpace>;

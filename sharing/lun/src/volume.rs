@@ -305,17 +305,22 @@ impl Lun for VolumeLun {
         })
     }
 
-    fn extent(&self, offset: u64) -> Result<Extent> {
+    fn extent(&self, range: Range<u64>) -> Result<Extent> {
         self.0.run(|volume| {
-            let size = volume.size();
-            let block_size = self.0.options.block_size.into();
-            let start = self.0.check_range(offset, block_size, size)?.start;
-            // physical blocks are whole logical blocks, so both ends are aligned
-            let data = volume.next_data(start)?.map_or(size, |data| data.max(start));
-            if data > start {
-                return Ok(Extent { range: start..data, is_mapped: false });
+            let Range { start, end } = self.0.check_given_range(&range, volume.size())?;
+            loop {
+                // physical blocks are whole logical blocks, so both ends are aligned
+                let data = volume.next_data(start)?.map_or(end, |data| data.clamp(start, end));
+                if data > start || start == end {
+                    return Ok(Extent { range: start..data, is_mapped: false });
+                }
+                let hole = volume.next_hole(start..end)?;
+                if hole > start {
+                    return Ok(Extent { range: start..hole, is_mapped: true });
+                }
+                // the range was freed, or the volume shrank, between the two questions
+                self.0.check_given_range(&range, volume.size())?;
             }
-            Ok(Extent { range: start..volume.next_hole(start)?, is_mapped: true })
         })
     }
 

@@ -174,8 +174,10 @@ fn run_thread(unit: &VolumeLun, thread: u64, ops: &[Op]) -> (Vec<u8>, u64) {
 fn check_extents(unit: &VolumeLun, whole: &[u8]) {
     let mut at = 0;
     while at < SIZE {
-        let extent = unit.extent(at).unwrap();
+        let extent = unit.extent(at..SIZE).unwrap();
         assert_eq!(extent.range.start, at);
+        let first = unit.extent(at..at + BLOCK).unwrap();
+        assert_eq!((first.range, first.is_mapped), (at..at + BLOCK, extent.is_mapped));
         assert!(extent.range.end > at && extent.range.end.is_multiple_of(BLOCK));
         let bytes = &whole[index(at)..index(extent.range.end)];
         assert!(extent.is_mapped || bytes.iter().all(|byte| *byte == 0));
@@ -306,7 +308,7 @@ fn exported_volumes_give_errors() {
     assert_eq!(unit.write_zeroes(range, cached), Err(Error::Gone));
     assert_eq!(unit.flush(), Err(Error::Gone));
     assert_eq!(unit.compare_and_write(0, &[0; 512], &[1; 512], cached), Err(Error::Gone));
-    assert_eq!(unit.extent(0), Err(Error::Gone));
+    assert_eq!(unit.extent(0..SIZE), Err(Error::Gone));
     assert!(unit.space().is_err());
     assert_eq!(unit.geometry().block_size, 512);
     assert_eq!(events.lock().len(), 1);
