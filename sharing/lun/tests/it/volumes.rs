@@ -8,7 +8,8 @@ use engine::pool::{
     Environment, MemoryBudget, NewDataset, NewPool, NewVdev, Pool, VdevLayout, VdevRole,
 };
 use lun::{
-    Compared, Durability, Error, EventCallback, Lun, LunEvent, LunOptions, Reservations, VolumeLun,
+    Compared, Durability, Error, EventCallback, Lun, LunEvent, LunOptions, Reservations,
+    SnapshotLun, VolumeLun,
 };
 use proptest::prelude::*;
 use sim::Storm;
@@ -292,6 +293,47 @@ fn units_follow_renames_and_rollbacks() {
     unit.write(0, &[4; 512], Durability::Durable).unwrap();
     assert!(unit.space().unwrap().available > 0);
     pool.export().unwrap();
+}
+
+#[test]
+fn snapshots_are_read_only_units() {
+    let (_storm, pool) = create_pool();
+    let unit = open(&pool);
+    let block = u64::from(VOLUME_BLOCK);
+    unit.write(block, &[1; 512], Durability::Cached).unwrap();
+    let (name, options) = (format!("{VOLUME}@before"), LunOptions::default());
+    pool.create_snapshots(std::slice::from_ref(&name)).unwrap();
+    unit.write(block, &[2; 512], Durability::Cached).unwrap();
+    pool.set_property(VOLUME, "volsize", &(SIZE * 2).to_string()).unwrap();
+    let past = SnapshotLun::open(&pool, &name, options).unwrap();
+    let mut bytes = [0; 512];
+    past.read(block, &mut bytes).unwrap();
+    assert_eq!((bytes, past.geometry().size()), ([1; 512], SIZE));
+    assert!(past.geometry().is_read_only && past.space().unwrap().used > 0);
+    let extents: Vec<_> = [0, block, 2 * block]
+        .map(|from| past.extent(from..SIZE).map(|found| (found.range, found.is_mapped)).unwrap())
+        .into();
+    let ranges = [(0..block, false), (block..2 * block, true), (2 * block..SIZE, false)];
+    assert_eq!(extents, ranges);
+    assert_eq!(past.write(0, &[3; 512], Durability::Cached), Err(Error::ReadOnly));
+    assert_eq!(past.unmap(0..block), Err(Error::ReadOnly));
+    assert_eq!(past.flush(), Ok(()));
+    let end = SIZE + 512;
+    assert_eq!(past.read(SIZE, &mut bytes), Err(Error::OutOfRange { end, size: SIZE }));
+    // it is busy, also for a destroy that could wait, until it is served no more
+    drop(unit);
+    let names = [name.clone()];
+    assert!(pool.destroy_all(&names, false).is_err() && pool.destroy_all(&names, true).is_err());
+    drop(past);
+    pool.destroy(&name).unwrap();
+    assert!(matches!(SnapshotLun::open(&pool, &name, options), Err(Error::Open { .. })));
+    assert!(matches!(SnapshotLun::open(&pool, VOLUME, options), Err(Error::Open { .. })));
+    pool.create_snapshots(&[name.clone(), "tank@files".to_owned()]).unwrap();
+    assert!(matches!(SnapshotLun::open(&pool, "tank@files", options), Err(Error::Open { .. })));
+    let past = SnapshotLun::open(&pool, &name, options).unwrap();
+    pool.export().unwrap();
+    assert_eq!(past.read(0, &mut bytes), Err(Error::Gone));
+    assert_eq!(past.write(0, &bytes, Durability::Cached), Err(Error::Gone));
 }
 
 #[test]

@@ -1,11 +1,14 @@
 //! Single requests: errors, holes, flags, and what a flush covers.
 
-use lun::{Lun, LunOptions, Nexus, ReservationKey, ReservationType};
+use std::sync::Arc;
+
+use lun::{Lun, LunOptions, Nexus, ReservationKey, ReservationType, SnapshotLun};
+use nbd::Export;
 
 use crate::client::{
     BLOCK_STATUS, CACHE, DF, FAST_ZERO, FLUSH, FUA, NO_HOLE, READ, REQ_ONE, TRIM, WRITE_ZEROES,
 };
-use crate::served_pool::{self, SIZE, ServedPool};
+use crate::served_pool::{self, SIZE, ServedPool, VOLUME};
 
 const EPERM: u32 = 1;
 const EINVAL: u32 = 22;
@@ -54,6 +57,27 @@ fn read_only_exports_refuse_changes() {
     assert_eq!(client.request((WRITE_ZEROES, 0), 0, 8192).error, EPERM);
     assert_eq!(client.request((FLUSH, 0), 0, 0).error, 0);
     assert_eq!(client.request((READ, 0), 0, 512).data(0), [0; 512]);
+}
+
+#[test]
+fn snapshots_are_read_only_exports() {
+    let served = ServedPool::start();
+    let mut writer = served.client();
+    assert_eq!(writer.write(0, 8192, &[1; 8192]).error, 0);
+    let name = format!("{VOLUME}@past");
+    served.pool.create_snapshots(std::slice::from_ref(&name)).unwrap();
+    assert_eq!(writer.write(0, 8192, &[2; 8192]).error, 0);
+    let past = SnapshotLun::open(&served.pool, &name, LunOptions::default()).unwrap();
+    let (description, unit) = (String::new(), Arc::new(past));
+    served.server.set_exports(vec![Export { name: "disk".to_owned(), description, unit }]).unwrap();
+    let mut client = served.client();
+    assert_eq!(client.flags & 2, 2, "read-only");
+    assert_eq!(client.request((READ, 0), 8192, 8192).data(8192), [1; 8192]);
+    assert_eq!(
+        client.request((BLOCK_STATUS, 0), 0, 24576).extents,
+        [(8192, 3), (8192, 0), (8192, 3)]
+    );
+    assert_eq!(client.write(0, 0, &[1; 512]).error, EPERM);
 }
 
 #[test]
