@@ -2,7 +2,7 @@
 //!
 //! iSCSI, NBD, NVMe/TCP and ublk serve the same volumes. [`Lun`] is what they have in common: blocks that are read,
 //! written, unmapped and compared, a cache that is flushed, persistent reservations, and events. [`VolumeLun`] is a
-//! volume of an imported pool.
+//! volume of an imported pool, [`SnapshotLun`] a snapshot of one.
 //!
 //! All offsets and lengths are in bytes and multiples of the logical block size. Written data is in memory until
 //! [`Lun::flush`] or a write with [`Durability::Durable`] (FUA): a protocol reports a write-back cache.
@@ -10,8 +10,10 @@
 
 mod error;
 mod range_locks;
+mod ranges;
 mod reservation_record;
 mod reservations;
+mod snapshot;
 mod volume;
 
 use std::ops::Range;
@@ -22,6 +24,7 @@ pub use reservations::{
     AccessKind, Holder, Nexus, Preempted, ReservationConflict, ReservationError, ReservationKey,
     ReservationReport, ReservationType, Reservations,
 };
+pub use snapshot::SnapshotLun;
 pub use volume::{LunOptions, VolumeLun};
 
 /// The shape of a logical unit.
@@ -135,8 +138,9 @@ pub trait Lun: Send + Sync {
         durability: Durability,
     ) -> Result<Compared>;
 
-    /// The extent at `offset`, up to where the state changes.
-    fn extent(&self, offset: u64) -> Result<Extent>;
+    /// The extent at the start of a range, up to where the state changes or the range ends. A mapped extent is found
+    /// block by block, so that the range bounds the time.
+    fn extent(&self, range: Range<u64>) -> Result<Extent>;
 
     /// Space that the unit takes and may take.
     fn space(&self) -> Result<ThinSpace>;

@@ -10,6 +10,7 @@ use engine::pool::{OpenVolume, Pool, VolumeHold};
 use parking_lot::{Mutex, RwLock};
 
 use crate::range_locks::RangeLocks;
+use crate::ranges::{self, byte_count};
 use crate::{
     Compared, Durability, Error, EventCallback, Extent, Geometry, Lun, LunEvent, Reservations,
     Result, ThinSpace,
@@ -27,6 +28,17 @@ pub struct LunOptions {
 impl Default for LunOptions {
     fn default() -> Self {
         Self { block_size: 512, read_only: false }
+    }
+}
+
+impl LunOptions {
+    /// Refuses logical blocks that a volume with blocks of that size cannot have.
+    pub(crate) fn check(self, volume_block: u32) -> Result<()> {
+        let block_size = self.block_size;
+        if ![512, 4096].contains(&block_size) || block_size > volume_block {
+            return Err(Error::BlockSize { block_size, volume_block });
+        }
+        Ok(())
     }
 }
 
@@ -59,7 +71,7 @@ struct Current {
 }
 
 /// The largest transfer that is fast, in bytes.
-const MAX_OPTIMAL_TRANSFER: u32 = 1 << 20;
+pub(crate) const MAX_OPTIMAL_TRANSFER: u32 = 1 << 20;
 
 impl VolumeLun {
     /// Opens a volume by its full name, with reservations that were kept or none.
@@ -71,10 +83,7 @@ impl VolumeLun {
     ) -> Result<Self> {
         let opened = pool.open_volume(name);
         let (volume, hold) = opened.map_err(|why| Error::Open { why: why.to_string() })?;
-        let (block_size, volume_block) = (options.block_size, volume.block_size());
-        if ![512, 4096].contains(&block_size) || block_size > volume_block {
-            return Err(Error::BlockSize { block_size, volume_block });
-        }
+        options.check(volume.block_size())?;
         let (pool, guid, size) = (pool.clone(), volume.guid(), volume.size());
         let current = Current { volume: volume.clone(), _hold: hold, size, is_gone: false };
         let inner = Arc::new_cyclic(|weak: &Weak<Inner>| {
@@ -165,24 +174,12 @@ impl Inner {
         (volume.guid() == self.guid && !volume.is_retired()).then_some((volume, hold))
     }
 
-    /// The range of a request, which must be whole blocks within the unit.
     fn check_range(&self, offset: u64, length: u64, size: u64) -> Result<Range<u64>> {
-        let block_size = self.options.block_size;
-        let is_whole = |number: u64| number.is_multiple_of(block_size.into());
-        if !is_whole(offset) || !is_whole(length) {
-            return Err(Error::Unaligned { block_size });
-        }
-        match offset.checked_add(length) {
-            Some(end) if end <= size => Ok(offset..end),
-            end => Err(Error::OutOfRange { end: end.unwrap_or(u64::MAX), size }),
-        }
+        ranges::check(self.options.block_size, (offset, length), size)
     }
 
     fn check_given_range(&self, range: &Range<u64>, size: u64) -> Result<Range<u64>> {
-        match range.end.checked_sub(range.start) {
-            Some(length) => self.check_range(range.start, length, size),
-            None => Err(Error::OutOfRange { end: range.end, size }),
-        }
+        ranges::check_given(self.options.block_size, range, size)
     }
 
     fn check_writable(&self) -> Result<()> {
@@ -210,11 +207,6 @@ impl Inner {
         let volume = self.volume()?;
         work(&volume).map_err(|why| self.explain(&volume, why))
     }
-}
-
-fn byte_count(bytes: &[u8]) -> u64 {
-    // Rust's buffers have at most i64::MAX bytes
-    bytes.len() as u64
 }
 
 fn read_exact(volume: &OpenVolume, offset: u64, into: &mut [u8]) -> Result<()> {
@@ -305,17 +297,22 @@ impl Lun for VolumeLun {
         })
     }
 
-    fn extent(&self, offset: u64) -> Result<Extent> {
+    fn extent(&self, range: Range<u64>) -> Result<Extent> {
         self.0.run(|volume| {
-            let size = volume.size();
-            let block_size = self.0.options.block_size.into();
-            let start = self.0.check_range(offset, block_size, size)?.start;
-            // physical blocks are whole logical blocks, so both ends are aligned
-            let data = volume.next_data(start)?.map_or(size, |data| data.max(start));
-            if data > start {
-                return Ok(Extent { range: start..data, is_mapped: false });
+            let Range { start, end } = self.0.check_given_range(&range, volume.size())?;
+            loop {
+                // physical blocks are whole logical blocks, so both ends are aligned
+                let data = volume.next_data(start)?.map_or(end, |data| data.clamp(start, end));
+                if data > start || start == end {
+                    return Ok(Extent { range: start..data, is_mapped: false });
+                }
+                let hole = volume.next_hole(start..end)?;
+                if hole > start {
+                    return Ok(Extent { range: start..hole, is_mapped: true });
+                }
+                // the range was freed, or the volume shrank, between the two questions
+                self.0.check_given_range(&range, volume.size())?;
             }
-            Ok(Extent { range: start..volume.next_hole(start)?, is_mapped: true })
         })
     }
 

@@ -260,12 +260,19 @@ impl Object {
 
     /// The first byte from `from` on that is in a hole or beyond the last block.
     pub fn next_hole(&self, from: u64) -> Result<u64> {
-        let size = u64::from(self.block_size());
+        self.next_hole_within(from..u64::MAX)
+    }
+
+    /// Like [`Object::next_hole`], for at most the blocks of a range: if there is no hole in it, the result is the
+    /// end of the range or a byte behind it. Every block is looked up, so that a long range takes long.
+    pub fn next_hole_within(&self, range: std::ops::Range<u64>) -> Result<u64> {
+        let (from, size) = (range.start, u64::from(self.block_size()));
         let mut block = from.checked_div(size).unwrap_or(u64::MAX);
+        let end = range.end.div_ceil(size.max(1));
         if let Some(entry) = self.entry() {
-            return Ok(lookup::next_hole(entry, block)?.saturating_mul(size).max(from));
+            return Ok(lookup::next_hole(entry, block..end)?.saturating_mul(size).max(from));
         }
-        while block < self.tree.end_block() {
+        while block < self.tree.end_block().min(end) {
             if self.tree.find(0, block)?.pointer.is_hole() {
                 break;
             }

@@ -125,10 +125,11 @@ impl WritableVolume {
         Ok(self.data.next_data(from)?.filter(|found| *found < *size))
     }
 
-    /// First byte from `from` on that is not mapped; the end of the volume if there is none.
-    pub fn next_hole(&self, from: u64) -> Result<u64> {
+    /// First byte of a range that is not mapped; the end of the range or of the volume if there is none.
+    pub fn next_hole(&self, range: Range<u64>) -> Result<u64> {
         let size = self.size.read();
-        Ok(self.data.next_hole(from)?.min(*size))
+        let end = range.end.min(*size);
+        Ok(self.data.next_hole_within(range.start..end)?.min(end))
     }
 
     /// Writes all of `bytes` at `offset`.

@@ -7,11 +7,13 @@
 
 mod objects;
 mod pools;
+mod protocols;
 mod streams;
 mod tables;
 
 pub use objects::{acl, blkptr, dnode, objset, sa, znode};
 pub use pools::{gang, history, indirect, l2arc, label, nvlist, spacemap, uberblock};
+pub use protocols::nbd;
 pub use streams::{gzip, lz4, lzjb, zle, zstd};
 pub use tables::{bookmark, bpobj, brt, dataset, ddt, dir, fatzap, leaf, microzap, zil};
 
@@ -42,6 +44,7 @@ pub const TARGETS: &[Target] = &[
     ("lz4", lz4),
     ("lzjb", lzjb),
     ("microzap", microzap),
+    ("nbd", nbd),
     ("nvlist", nvlist),
     ("objset", objset),
     ("sa", sa),

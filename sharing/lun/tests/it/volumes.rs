@@ -8,7 +8,8 @@ use engine::pool::{
     Environment, MemoryBudget, NewDataset, NewPool, NewVdev, Pool, VdevLayout, VdevRole,
 };
 use lun::{
-    Compared, Durability, Error, EventCallback, Lun, LunEvent, LunOptions, Reservations, VolumeLun,
+    Compared, Durability, Error, EventCallback, Lun, LunEvent, LunOptions, Reservations,
+    SnapshotLun, VolumeLun,
 };
 use proptest::prelude::*;
 use sim::DiskArray;
@@ -174,8 +175,10 @@ fn run_thread(unit: &VolumeLun, thread: u64, ops: &[Op]) -> (Vec<u8>, u64) {
 fn check_extents(unit: &VolumeLun, whole: &[u8]) {
     let mut at = 0;
     while at < SIZE {
-        let extent = unit.extent(at).unwrap();
+        let extent = unit.extent(at..SIZE).unwrap();
         assert_eq!(extent.range.start, at);
+        let first = unit.extent(at..at + BLOCK).unwrap();
+        assert_eq!((first.range, first.is_mapped), (at..at + BLOCK, extent.is_mapped));
         assert!(extent.range.end > at && extent.range.end.is_multiple_of(BLOCK));
         let bytes = &whole[index(at)..index(extent.range.end)];
         assert!(extent.is_mapped || bytes.iter().all(|byte| *byte == 0));
@@ -293,6 +296,47 @@ fn units_follow_renames_and_rollbacks() {
 }
 
 #[test]
+fn snapshots_are_read_only_units() {
+    let (_storm, pool) = create_pool();
+    let unit = open(&pool);
+    let block = u64::from(VOLUME_BLOCK);
+    unit.write(block, &[1; 512], Durability::Cached).unwrap();
+    let (name, options) = (format!("{VOLUME}@before"), LunOptions::default());
+    pool.create_snapshots(std::slice::from_ref(&name)).unwrap();
+    unit.write(block, &[2; 512], Durability::Cached).unwrap();
+    pool.set_property(VOLUME, "volsize", &(SIZE * 2).to_string()).unwrap();
+    let past = SnapshotLun::open(&pool, &name, options).unwrap();
+    let mut bytes = [0; 512];
+    past.read(block, &mut bytes).unwrap();
+    assert_eq!((bytes, past.geometry().size()), ([1; 512], SIZE));
+    assert!(past.geometry().is_read_only && past.space().unwrap().used > 0);
+    let extents: Vec<_> = [0, block, 2 * block]
+        .map(|from| past.extent(from..SIZE).map(|found| (found.range, found.is_mapped)).unwrap())
+        .into();
+    let ranges = [(0..block, false), (block..2 * block, true), (2 * block..SIZE, false)];
+    assert_eq!(extents, ranges);
+    assert_eq!(past.write(0, &[3; 512], Durability::Cached), Err(Error::ReadOnly));
+    assert_eq!(past.unmap(0..block), Err(Error::ReadOnly));
+    assert_eq!(past.flush(), Ok(()));
+    let end = SIZE + 512;
+    assert_eq!(past.read(SIZE, &mut bytes), Err(Error::OutOfRange { end, size: SIZE }));
+    // it is busy, also for a destroy that could wait, until it is served no more
+    drop(unit);
+    let names = [name.clone()];
+    assert!(pool.destroy_all(&names, false).is_err() && pool.destroy_all(&names, true).is_err());
+    drop(past);
+    pool.destroy(&name).unwrap();
+    assert!(matches!(SnapshotLun::open(&pool, &name, options), Err(Error::Open { .. })));
+    assert!(matches!(SnapshotLun::open(&pool, VOLUME, options), Err(Error::Open { .. })));
+    pool.create_snapshots(&[name.clone(), "tank@files".to_owned()]).unwrap();
+    assert!(matches!(SnapshotLun::open(&pool, "tank@files", options), Err(Error::Open { .. })));
+    let past = SnapshotLun::open(&pool, &name, options).unwrap();
+    pool.export().unwrap();
+    assert_eq!(past.read(0, &mut bytes), Err(Error::Gone));
+    assert_eq!(past.write(0, &bytes, Durability::Cached), Err(Error::Gone));
+}
+
+#[test]
 fn exported_volumes_give_errors() {
     let (_storm, pool) = create_pool();
     let unit = open(&pool);
@@ -306,7 +350,7 @@ fn exported_volumes_give_errors() {
     assert_eq!(unit.write_zeroes(range, cached), Err(Error::Gone));
     assert_eq!(unit.flush(), Err(Error::Gone));
     assert_eq!(unit.compare_and_write(0, &[0; 512], &[1; 512], cached), Err(Error::Gone));
-    assert_eq!(unit.extent(0), Err(Error::Gone));
+    assert_eq!(unit.extent(0..SIZE), Err(Error::Gone));
     assert!(unit.space().is_err());
     assert_eq!(unit.geometry().block_size, 512);
     assert_eq!(events.lock().len(), 1);

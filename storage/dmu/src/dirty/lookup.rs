@@ -198,10 +198,10 @@ pub(crate) fn next_data(entry: &DirtyObject, from: u64) -> Result<Option<u64>> {
     Ok(None)
 }
 
-/// The first block from `from` on that is not there.
-pub(crate) fn next_hole(entry: &DirtyObject, from: u64) -> Result<u64> {
-    let mut at = from;
-    while at < end_block(entry) {
+/// The first block of a range that is a hole, or the end of the range or of the object.
+pub(crate) fn next_hole(entry: &DirtyObject, range: std::ops::Range<u64>) -> Result<u64> {
+    let mut at = range.start;
+    while at < end_block(entry).min(range.end) {
         let seen = entry.state.read().lookup_block(at);
         match seen {
             BlockLocation::InMemory(_)

@@ -42,6 +42,7 @@ fn what_is_written_is_read() {
     assert_eq!(file.max_block(), BlockId::new(1));
     file.write(&tx(5), 10 << 10, b"far").unwrap();
     assert_eq!(file.next_hole(0).unwrap(), 2048);
+    assert_eq!(file.next_hole_within(0..1000).unwrap(), 1024);
     assert_eq!(file.next_data(2048).unwrap(), Some(10 << 10));
     let pieces: Vec<_> =
         file.segments(BlockId::new(1)..BlockId::new(99)).map(Result::unwrap).collect();

@@ -69,6 +69,9 @@ fn holes_read_as_zeros_and_are_passed_in_few_reads() {
     assert_eq!((bytes[0], bytes[1], bytes[512], bytes[513]), (0, 3, 3, 0));
     assert_eq!(file.next_data(0).unwrap(), Some(0));
     assert_eq!(file.next_hole(600).unwrap(), 1024);
+    assert_eq!(file.next_hole_within(100..512).unwrap(), 512);
+    assert_eq!(file.next_hole_within(100..513).unwrap(), 1024);
+    assert_eq!(file.next_hole_within(100..5000).unwrap(), 1024);
     assert_eq!(file.next_data(1024).unwrap(), Some(FAR_OFFSET));
     assert_eq!(file.next_hole(FAR_OFFSET + 3).unwrap(), FAR_OFFSET + 512);
     assert_eq!(file.next_data(FAR_OFFSET + 512).unwrap(), None);

@@ -76,8 +76,8 @@ impl Pool {
     }
 
     /// Destroys the next batch of a plan, all with one txg. Before the first batch all of the plan is
-    /// checked: nothing is destroyed if a dataset is missing, a snapshot is held, or a volume open
-    /// ([`Pool::open_volume`]). The batch ends at the first dataset on which something depends that is
+    /// checked: nothing is destroyed if a dataset is missing, a snapshot is held, or a volume or snapshot open
+    /// ([`Pool::open_volume`], [`Pool::open_volume_snapshot`]). The batch ends at the first dataset on which something depends that is
     /// not destroyed before it.
     pub fn destroy_batch(&self, plan: &mut DestroyPlan) -> Result<()> {
         let batch = plan.next_names().to_vec();
@@ -134,8 +134,9 @@ fn check_all(
         }
         let parts: Vec<&str> = siblings.iter().filter_map(|name| part_of(name)).collect();
         let ids = write::find_snapshots(change, head, &parts).map_err(failed)?;
-        for (name, id) in siblings.iter().zip(&ids).filter(|_| !later) {
-            if write::is_held(change, *id).map_err(failed)? {
+        for (name, id) in siblings.iter().zip(&ids) {
+            used.check_id_not_held(*id, name).map_err(failed)?;
+            if !later && write::is_held(change, *id).map_err(failed)? {
                 let why = "it is held";
                 return Err(failed(dsl::Error::Busy { name: name.clone(), why }));
             }
@@ -163,6 +164,10 @@ fn destroy_now(
         // a program may have opened it since the batch before
         used.check_not_held(change, name).map_err(failed)?;
         write::destroy_recv_clone(change, name).map_err(failed)?;
+    }
+    for (name, id) in batch.iter().filter(|(name, _)| name.contains('@')) {
+        let failed = |error: dsl::Error| Error::from_dsl_error(name, &error);
+        used.check_id_not_held(*id, name).map_err(failed)?;
     }
     for siblings in batch.chunk_by(|(one, _), (other, _)| are_siblings(one, other)) {
         let Some((name, _)) = siblings.first() else { continue };

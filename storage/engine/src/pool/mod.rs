@@ -45,6 +45,7 @@ mod status;
 mod sync_policy;
 mod transactions;
 mod vdev_mismatch;
+mod volume_snapshots;
 mod volumes;
 
 use std::collections::HashMap;
@@ -83,6 +84,7 @@ pub use spa::auxiliary::AuxiliaryRole;
 pub use spa::vdev_layout::{DraidLayout, VdevLayout, VdevRole};
 pub use status::{DedupBucket, PoolStatus, VdevActivity, VdevStatus};
 pub use sync_policy::Snapdir;
+pub use volume_snapshots::VolumeSnapshot;
 pub use volumes::OpenVolume;
 
 /// The keys that were given to a held pool, for whoever holds the same pool after it.

@@ -1,6 +1,6 @@
-//! Which volumes somebody has open: they are not destroyed, as with OpenZFS.
+//! Holds on open volumes and their snapshots: they are not destroyed, as with OpenZFS.
 //!
-//! A volume is known by its number, which it keeps when it is taken back or called otherwise.
+//! A volume is known by the number of its object set, which it keeps when it is rolled back or renamed.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -12,11 +12,11 @@ use units::ObjsetId;
 use super::{OpenVolume, Pool};
 use crate::{Error, Result};
 
-/// The volumes that are open, and how often.
+/// The volumes and snapshots that are open, and how often.
 #[derive(Clone, Default)]
 pub(super) struct VolumeHolds(Arc<Mutex<HashMap<ObjsetId, u64>>>);
 
-/// A volume that somebody has open: it is not destroyed before this is dropped.
+/// An open volume or snapshot: it is not destroyed before this is dropped.
 pub struct VolumeHold {
     holds: VolumeHolds,
     id: ObjsetId,
@@ -35,7 +35,7 @@ impl Drop for VolumeHold {
 }
 
 impl VolumeHolds {
-    fn hold_volume(&self, id: ObjsetId) -> VolumeHold {
+    pub(super) fn hold_volume(&self, id: ObjsetId) -> VolumeHold {
         let mut used = self.0.lock();
         let count = used.entry(id).or_default();
         *count = count.saturating_add(1);
@@ -53,7 +53,12 @@ impl VolumeHolds {
         change: &SyncTaskContext<'_>,
         name: &str,
     ) -> dsl::Result<()> {
-        if self.is_held(write::head_id(change, name)?) {
+        self.check_id_not_held(write::head_id(change, name)?, name)
+    }
+
+    /// Refuses to destroy a dataset that is open as a block device. The caller has locked the open volumes.
+    pub(super) fn check_id_not_held(&self, id: ObjsetId, name: &str) -> dsl::Result<()> {
+        if self.is_held(id) {
             let why = "it is busy, as a program has it open";
             return Err(dsl::Error::Busy { name: name.to_owned(), why });
         }

@@ -112,9 +112,9 @@ impl OpenVolume {
         Ok(self.0.volume.next_data(from)?)
     }
 
-    /// First byte from `from` on that is not mapped; the end of the volume if there is none.
-    pub fn next_hole(&self, from: u64) -> files::Result<u64> {
-        Ok(self.0.volume.next_hole(from)?)
+    /// First byte of a range that is not mapped; the end of the range or of the volume if there is none.
+    pub fn next_hole(&self, range: std::ops::Range<u64>) -> files::Result<u64> {
+        Ok(self.0.volume.next_hole(range)?)
     }
 
     /// Whether this handle is of no use any more: the volume was destroyed, rolled back, or its pool closed. A

@@ -1,0 +1,270 @@
+//! One client: the handshake, then threads that take turns at reading requests.
+
+use std::io::{self, IoSlice};
+use std::net::{Shutdown, SocketAddr, TcpStream};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::SeqCst};
+use std::thread::Scope;
+use std::time::{Duration, Instant};
+
+use parking_lot::Mutex;
+
+use crate::budget::{ConnectionShare, Reserved};
+use crate::export::Export;
+use crate::negotiation::{Negotiation, Session, Step, reply_error};
+use crate::request::{Reply, byte_length};
+use crate::server::Shared;
+use crate::socket::{self, Incoming};
+use crate::status::{ClientStatus, SharedCounters};
+use crate::wire::handshake::{ClientFlags, OptionHeader, greeting};
+use crate::wire::option::OptionError;
+use crate::wire::request::{Command, Request};
+
+/// Bytes of the largest option. Larger ones are skipped and refused.
+const MAX_OPTION_BYTES: usize = 64 << 10;
+/// Bytes of a buffer that a thread keeps between requests.
+const KEPT_BUFFER_BYTES: usize = 256 << 10;
+
+/// A connected client, as the server knows it.
+pub(crate) struct Client {
+    address: SocketAddr,
+    since: Instant,
+    stream: Arc<TcpStream>,
+    /// The export, once the transmission starts, and its size as the client was told.
+    serving: Mutex<Option<(Arc<Export>, u64)>>,
+    is_ended: AtomicBool,
+    in_flight: AtomicU64,
+    counters: SharedCounters,
+}
+
+impl Client {
+    pub(crate) fn new(address: SocketAddr, stream: TcpStream) -> Self {
+        Self {
+            address,
+            since: Instant::now(),
+            stream: Arc::new(stream),
+            serving: Mutex::default(),
+            is_ended: AtomicBool::new(false),
+            in_flight: AtomicU64::new(0),
+            counters: SharedCounters::default(),
+        }
+    }
+
+    /// The export that is served to the client, and its size as the client was told.
+    pub(crate) fn serving(&self) -> Option<(Arc<Export>, u64)> {
+        self.serving.lock().clone()
+    }
+
+    /// Ends the connection after the requests that were read are answered. Does not wait.
+    pub(crate) fn end(&self) {
+        self.is_ended.store(true, SeqCst);
+        // fails if the client has closed the connection already
+        let _ = self.stream.shutdown(Shutdown::Read);
+    }
+
+    /// Ends the connection at once. Does not wait.
+    pub(crate) fn abort(&self) {
+        self.is_ended.store(true, SeqCst);
+        let _ = self.stream.shutdown(Shutdown::Both);
+    }
+
+    pub(crate) fn status(&self) -> ClientStatus {
+        ClientStatus {
+            address: self.address,
+            export: self.serving().map(|(export, _)| export.name.clone()),
+            connected: self.since.elapsed(),
+            in_flight: self.in_flight.load(SeqCst),
+            counters: self.counters.load(),
+        }
+    }
+}
+
+/// Serves a client until its connection ends.
+pub(crate) fn serve(shared: &Shared, client: &Client) {
+    let stall_timeout = shared.options.stall_timeout;
+    let mut incoming = Incoming::new(Arc::clone(&client.stream));
+    let session = socket::configure(&client.stream, stall_timeout)
+        .and_then(|()| negotiate(shared, client, &mut incoming));
+    if let Ok(Some(session)) = session {
+        // the export may have changed before this client was known to have it
+        let is_current = shared.exports.read().serves(&session.export)
+            && session.export.unit.geometry().size() >= session.size;
+        if is_current {
+            Transmission::new(shared, client, session, incoming).run();
+        }
+    }
+    client.abort();
+}
+
+/// The handshake. None: the client ended it, or asked for an export by its old option that is not there.
+fn negotiate(
+    shared: &Shared,
+    client: &Client,
+    incoming: &mut Incoming,
+) -> io::Result<Option<Session>> {
+    // the time is for the whole handshake: a client has no reason to wait in it
+    let deadline = Instant::now() + shared.options.stall_timeout;
+    let left = || deadline.saturating_duration_since(Instant::now());
+    let send = |bytes: &[u8]| socket::send(&client.stream, &mut [IoSlice::new(bytes)], left());
+    send(&greeting())?;
+    let mut flags = [0; ClientFlags::SIZE];
+    incoming.read_exact(&mut flags, left())?;
+    let Ok(flags) = ClientFlags::parse(flags) else { return Ok(None) };
+    let mut negotiation = Negotiation::new(flags, shared.max_request_bytes());
+    loop {
+        let mut header = [0; OptionHeader::SIZE];
+        incoming.read_exact(&mut header, left())?;
+        let Ok(header) = OptionHeader::parse(&header) else { return Ok(None) };
+        let length = byte_length(header.length);
+        let mut replies = Vec::new();
+        if length > MAX_OPTION_BYTES {
+            incoming.skip(length, left())?;
+            let message = "the option has more than 64 KiB";
+            reply_error(header.code, OptionError::TooBig, message, &mut replies);
+            send(&replies)?;
+            continue;
+        }
+        let mut payload = vec![0; length];
+        incoming.read_exact(&mut payload, left())?;
+        let exports = shared.exports.read().clone();
+        let step = negotiation.answer(&exports, (header.code, &payload), &mut replies);
+        if let Step::Transmit(session) = &step {
+            *client.serving.lock() = Some((Arc::clone(&session.export), session.size));
+        }
+        send(&replies)?;
+        match step {
+            Step::NextOption => {}
+            Step::Transmit(session) => return Ok(Some(*session)),
+            Step::Close => return Ok(None),
+        }
+    }
+}
+
+/// The transmission of one client.
+struct Transmission<'a> {
+    shared: &'a Shared,
+    client: &'a Client,
+    session: Session,
+    /// Locked by the thread that reads a request.
+    incoming: Mutex<Incoming>,
+    /// Locked by the thread that sends a reply.
+    outgoing: Mutex<()>,
+    share: ConnectionShare,
+    threads: AtomicUsize,
+    /// Threads that read a request, or wait for their turn.
+    idle_threads: AtomicUsize,
+}
+
+impl<'a> Transmission<'a> {
+    fn new(shared: &'a Shared, client: &'a Client, session: Session, incoming: Incoming) -> Self {
+        Self {
+            shared,
+            client,
+            session,
+            incoming: Mutex::new(incoming),
+            outgoing: Mutex::default(),
+            share: ConnectionShare::default(),
+            threads: AtomicUsize::new(1),
+            idle_threads: AtomicUsize::new(0),
+        }
+    }
+
+    /// Returns when the connection ended and all its requests are answered.
+    fn run(&self) {
+        std::thread::scope(|scope| self.take_turns(scope));
+    }
+
+    /// The loop of each thread: read a request, carry it out, reply.
+    fn take_turns<'scope>(&'scope self, scope: &'scope Scope<'scope, '_>) {
+        let mut buffer = Vec::new();
+        while let Some((request, reserved)) = self.receive(&mut buffer) {
+            self.start_thread_if_all_are_busy(scope);
+            let reply = self.session.execute(&request, &mut buffer);
+            self.client.counters.add(&reply.counters);
+            self.shared.totals.add(&reply.counters);
+            let sent = self.send(&reply, &buffer);
+            self.client.in_flight.fetch_sub(1, SeqCst);
+            drop(reserved);
+            if sent.is_err() {
+                self.client.abort();
+            }
+            buffer.truncate(KEPT_BUFFER_BYTES);
+            buffer.shrink_to(KEPT_BUFFER_BYTES);
+        }
+    }
+
+    fn start_thread_if_all_are_busy<'scope>(&'scope self, scope: &'scope Scope<'scope, '_>) {
+        let limit = self.shared.options.threads_per_connection;
+        let next = |count: usize| (count < limit).then(|| count + 1);
+        if self.idle_threads.load(SeqCst) > 0
+            || self.threads.fetch_update(SeqCst, SeqCst, next).is_err()
+        {
+            return;
+        }
+        let thread = std::thread::Builder::new().name("nbd".to_owned());
+        if thread.spawn_scoped(scope, || self.take_turns(scope)).is_err() {
+            // the threads that there are go on
+            self.threads.fetch_sub(1, SeqCst);
+        }
+    }
+
+    /// Waits for this thread's turn and for a request, whose data is in `buffer` then. None: the connection ends.
+    fn receive(&self, buffer: &mut Vec<u8>) -> Option<(Request, Reserved<'_>)> {
+        self.idle_threads.fetch_add(1, SeqCst);
+        let mut incoming = self.incoming.lock();
+        let received = self.receive_with(&mut incoming, buffer);
+        self.idle_threads.fetch_sub(1, SeqCst);
+        if let Ok(Some(received)) = received {
+            self.client.in_flight.fetch_add(1, SeqCst);
+            return Some(received);
+        }
+        // a client that breaks the protocol, or stalls, is not told why
+        self.client.is_ended.store(true, SeqCst);
+        None
+    }
+
+    fn receive_with(
+        &self,
+        incoming: &mut Incoming,
+        buffer: &mut Vec<u8>,
+    ) -> io::Result<Option<(Request, Reserved<'_>)>> {
+        if self.client.is_ended.load(SeqCst) {
+            return Ok(None);
+        }
+        let Some(bytes) = incoming.read_message(self.shared.options.stall_timeout)? else {
+            return Ok(None);
+        };
+        let request = Request::parse(&bytes).map_err(io::Error::other)?;
+        if request.command == Command::Disconnect {
+            return Ok(None);
+        }
+        let bytes = self.session.buffer_bytes(&request);
+        let reserved = self.shared.budget.reserve(&self.share, bytes);
+        buffer.resize(bytes, 0);
+        let payload = byte_length(request.payload_length());
+        let time = self.allowance(payload);
+        if payload > bytes {
+            incoming.skip(payload, time)?;
+        } else {
+            incoming.read_exact(&mut buffer[..payload], time)?;
+        }
+        Ok(Some((request, reserved)))
+    }
+
+    fn send(&self, reply: &Reply, buffer: &[u8]) -> io::Result<()> {
+        let mut slices = Vec::with_capacity(2 * reply.parts.len());
+        let mut bytes = 0;
+        for part in &reply.parts {
+            for slice in [&reply.headers[part.header.clone()], &buffer[part.data.clone()]] {
+                bytes += slice.len();
+                slices.push(IoSlice::new(slice));
+            }
+        }
+        let _turn = self.outgoing.lock();
+        socket::send(&self.client.stream, &mut slices, self.allowance(bytes))
+    }
+
+    fn allowance(&self, bytes: usize) -> Duration {
+        socket::allowance(self.shared.options.stall_timeout, bytes)
+    }
+}

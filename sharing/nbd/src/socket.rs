@@ -1,0 +1,147 @@
+//! Reading from and writing to a client's socket, with limits on the time that a message takes.
+//!
+//! The socket's own timeouts end each call, so that a loop here sees the time. A message that has begun must be
+//! complete within its allowance; between messages a client may be silent. Keepalive probes find a client that is
+//! gone without a word.
+
+use std::io::{self, BufReader, ErrorKind, IoSlice, Read, Write};
+use std::net::TcpStream;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use rustix::net::sockopt;
+
+/// Bytes that are read ahead: several requests without data.
+const READ_AHEAD: usize = 64 << 10;
+/// The number of buffers that one system call sends.
+const MAX_SLICES: usize = 64;
+/// A silent client is probed after this time, and then so often and so many times.
+const KEEPALIVE: (Duration, Duration, u32) = (Duration::from_mins(1), Duration::from_secs(10), 6);
+/// Milliseconds after which a connection ends whose client does not acknowledge data.
+const USER_TIMEOUT: u32 = 120_000;
+
+/// Sets a client's socket up.
+pub(crate) fn configure(stream: &TcpStream, stall_timeout: Duration) -> io::Result<()> {
+    stream.set_nodelay(true)?;
+    stream.set_read_timeout(Some(stall_timeout))?;
+    stream.set_write_timeout(Some(stall_timeout))?;
+    let (idle, interval, count) = KEEPALIVE;
+    sockopt::set_socket_keepalive(stream, true)?;
+    sockopt::set_tcp_keepidle(stream, idle)?;
+    sockopt::set_tcp_keepintvl(stream, interval)?;
+    sockopt::set_tcp_keepcnt(stream, count)?;
+    sockopt::set_tcp_user_timeout(stream, USER_TIMEOUT)?;
+    Ok(())
+}
+
+/// The time that a message of some bytes may take: the stall timeout for each MiB that it has or begins.
+pub(crate) fn allowance(stall_timeout: Duration, bytes: usize) -> Duration {
+    let parts = u32::try_from((bytes >> 20) + 1).expect("messages have less than 2^32 MiB");
+    stall_timeout * parts
+}
+
+/// The receiving side of a connection.
+pub(crate) struct Incoming(BufReader<SharedStream>);
+
+/// A socket that the sending side uses too.
+struct SharedStream(Arc<TcpStream>);
+
+impl Read for SharedStream {
+    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        (&*self.0).read(into)
+    }
+}
+
+impl Incoming {
+    pub(crate) fn new(stream: Arc<TcpStream>) -> Self {
+        Self(BufReader::with_capacity(READ_AHEAD, SharedStream(stream)))
+    }
+
+    /// Reads some bytes. Without a deadline, the wait for the first of them has no end.
+    fn read_some(&mut self, into: &mut [u8], deadline: Option<Instant>) -> io::Result<usize> {
+        loop {
+            match self.0.read(into) {
+                Err(error) if is_timeout(&error) => {
+                    if deadline.is_some_and(|deadline| Instant::now() >= deadline) {
+                        return Err(ErrorKind::TimedOut.into());
+                    }
+                }
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                done => return done,
+            }
+        }
+    }
+
+    /// Fills a buffer within a time.
+    pub(crate) fn read_exact(&mut self, into: &mut [u8], time: Duration) -> io::Result<()> {
+        let deadline = Instant::now() + time;
+        let mut filled = 0;
+        while filled < into.len() {
+            let count = self.read_some(&mut into[filled..], Some(deadline))?;
+            if count == 0 {
+                return Err(ErrorKind::UnexpectedEof.into());
+            }
+            filled += count;
+            if filled < into.len() && Instant::now() >= deadline {
+                return Err(ErrorKind::TimedOut.into());
+            }
+        }
+        Ok(())
+    }
+
+    /// Waits for a message of a fixed size, which must be complete within a time once it has begun. None: the client
+    /// has closed the connection.
+    pub(crate) fn read_message<const N: usize>(
+        &mut self,
+        time: Duration,
+    ) -> io::Result<Option<[u8; N]>> {
+        let mut message = [0; N];
+        let count = self.read_some(&mut message, None)?;
+        if count == 0 {
+            return Ok(None);
+        }
+        self.read_exact(&mut message[count..], time)?;
+        Ok(Some(message))
+    }
+
+    /// Reads bytes and forgets them.
+    pub(crate) fn skip(&mut self, count: usize, time: Duration) -> io::Result<()> {
+        let deadline = Instant::now() + time;
+        let (mut left, mut piece) = (count, [0; 16 << 10]);
+        while left > 0 {
+            let next = left.min(piece.len());
+            let rest = deadline.saturating_duration_since(Instant::now());
+            self.read_exact(&mut piece[..next], rest)?;
+            left -= next;
+        }
+        Ok(())
+    }
+}
+
+/// Sends all of some buffers within a time.
+pub(crate) fn send(
+    stream: &TcpStream,
+    buffers: &mut [IoSlice<'_>],
+    time: Duration,
+) -> io::Result<()> {
+    let deadline = Instant::now() + time;
+    let (mut rest, mut stream) = (buffers, stream);
+    IoSlice::advance_slices(&mut rest, 0);
+    while !rest.is_empty() {
+        let now = rest.len().min(MAX_SLICES);
+        match stream.write_vectored(&rest[..now]) {
+            Ok(0) => return Err(ErrorKind::WriteZero.into()),
+            Ok(count) => IoSlice::advance_slices(&mut rest, count),
+            Err(error) if is_timeout(&error) || error.kind() == ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+        if !rest.is_empty() && Instant::now() >= deadline {
+            return Err(ErrorKind::TimedOut.into());
+        }
+    }
+    Ok(())
+}
+
+fn is_timeout(error: &io::Error) -> bool {
+    matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut)
+}

@@ -1,0 +1,11 @@
+//! The NBD server over volumes of real pools, on loopback.
+
+mod client;
+mod histories;
+mod hostile;
+mod lifecycle;
+mod negotiation;
+mod programs;
+mod requests;
+mod served_pool;
+mod wire;

@@ -1,0 +1,120 @@
+//! A pool in memory with a volume, and a server of it.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use device::Device;
+use engine::pool::{
+    Environment, MemoryBudget, NewDataset, NewPool, NewVdev, Pool, VdevLayout, VdevRole,
+};
+use lun::{LunOptions, Reservations, VolumeLun};
+use nbd::{Export, Server, ServerOptions};
+use sim::Storm;
+
+use crate::client::Client;
+
+pub(crate) const VOLUME: &str = "tank/disk";
+pub(crate) const VOLUME_BLOCK: u32 = 8192;
+/// Bytes of the volume.
+pub(crate) const SIZE: u64 = 2 << 20;
+
+/// A pool in memory with a volume, and a server that exports it as "disk".
+pub(crate) struct ServedPool {
+    pub(crate) server: Server,
+    pub(crate) unit: VolumeLun,
+    pub(crate) pool: Pool,
+    storm: Storm,
+}
+
+fn environment() -> Environment {
+    let state = AtomicU64::new(0x9e37_79b9);
+    Environment {
+        random: Arc::new(move |bytes| {
+            for byte in bytes {
+                let next = state.load(Ordering::Relaxed).wrapping_mul(0x5851_f42d_4c95_7f2d);
+                state.store(next.wrapping_add(0x1405), Ordering::Relaxed);
+                *byte = next.to_be_bytes()[0];
+            }
+        }),
+        now: Arc::new(|| (1_700_000_000, 0)),
+        workers: 2,
+        max_dirty: 64 << 20,
+        cache: MemoryBudget::default(),
+        host: (0x1234, "here".to_owned()),
+    }
+}
+
+fn create_pool() -> (Storm, Pool) {
+    let storm = Storm::new(&[128 << 20]);
+    let drives = vec![PathBuf::from("/disk")];
+    let vdevs = vec![NewVdev { layout: VdevLayout::Single, drives, role: VdevRole::Data }];
+    let (name, properties) = ("tank".to_owned(), Vec::new());
+    let new = NewPool { name, vdevs, ashift: None, properties, force: false };
+    let pool =
+        engine::pool::create_on_devices(&new, &storm.devices(), &environment()).expect("a pool");
+    let new = NewDataset { name: VOLUME.to_owned(), properties: Vec::new() };
+    pool.create_volume(&new, SIZE, VOLUME_BLOCK, true).expect("a volume");
+    (storm, pool)
+}
+
+pub(crate) fn options() -> ServerOptions {
+    ServerOptions {
+        listen: vec![SocketAddr::from(([127, 0, 0, 1], 0))],
+        stop_timeout: Duration::from_secs(20),
+        ..ServerOptions::default()
+    }
+}
+
+pub(crate) fn open_unit(pool: &Pool, options: LunOptions) -> VolumeLun {
+    VolumeLun::open(pool, VOLUME, options, Reservations::default()).expect("a unit")
+}
+
+pub(crate) fn export(name: &str, unit: &VolumeLun) -> Export {
+    let description = format!("volume {name}");
+    Export { name: name.to_owned(), description, unit: Arc::new(unit.clone()) }
+}
+
+impl ServedPool {
+    pub(crate) fn start() -> Self {
+        Self::start_with(&options(), LunOptions::default())
+    }
+
+    pub(crate) fn start_with(options: &ServerOptions, unit: LunOptions) -> Self {
+        let (storm, pool) = create_pool();
+        let unit = open_unit(&pool, unit);
+        let server = Server::start(options, vec![export("disk", &unit)]).expect("a server");
+        Self { server, unit, pool, storm }
+    }
+
+    pub(crate) fn address(&self) -> SocketAddr {
+        self.server.addresses()[0]
+    }
+
+    /// The pool as it is found after a power cut now, when the drive has lost all that was not flushed.
+    pub(crate) fn import_after_power_cut(&self) -> Pool {
+        let journal = self.storm.journal();
+        let drives = journal.cut(journal.len(), 0);
+        let drives: Vec<Arc<dyn Device>> =
+            drives.into_iter().map(|drive| Arc::new(drive) as Arc<dyn Device>).collect();
+        engine::pool::import_devices(&drives, "tank", &environment()).expect("a pool")
+    }
+
+    /// A client in the transmission of the export "disk", with structured replies and block status.
+    pub(crate) fn client(&self) -> Client {
+        let mut client = Client::connect(self.address());
+        client.use_structured_replies();
+        client.select_block_status("disk");
+        client.go("disk").expect("an export");
+        client
+    }
+
+    /// A client as it was before structured replies.
+    pub(crate) fn simple_client(&self) -> Client {
+        let mut client = Client::connect(self.address());
+        client.go("disk").expect("an export");
+        client
+    }
+}
