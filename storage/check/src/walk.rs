@@ -71,7 +71,7 @@ impl CheckInner {
             }
         };
         let plan =
-            WalkOptions { born_after: task.since_txg, include_holes: false, start: task.start };
+            WalkOptions { born_after: task.since_txg, start: task.start, ..WalkOptions::default() };
         let mut gathered = PendingBatch::default();
         let mut own = Tally::default();
         let complete = objset.walk(&plan, &mut |zbookmark, found| {

@@ -23,6 +23,8 @@ pub struct WalkOptions {
     pub born_after: Txg,
     /// Show holes too (those born after `since`, if that is not 0).
     pub include_holes: bool,
+    /// Show holes of unknown birth too, whatever `born_after` is.
+    pub include_unborn_holes: bool,
     /// Begin with the first pointer at or after this place; `None`: at the start.
     pub start: Option<Zbookmark>,
 }
@@ -219,7 +221,10 @@ impl Walker<'_> {
 
     /// Whether a pointer, and what is below it, is within the plan.
     fn is_in_range(&self, pointer: &Blkptr) -> bool {
-        self.options.born_after.is_zero() || pointer.birth() > self.options.born_after
+        let is_unborn_hole = pointer.is_hole() && pointer.birth().is_zero();
+        self.options.born_after.is_zero()
+            || pointer.birth() > self.options.born_after
+            || (self.options.include_unborn_holes && is_unborn_hole)
     }
 
     /// Shows a pointer; gives whether what is below is wanted.

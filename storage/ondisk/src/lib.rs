@@ -29,6 +29,7 @@ pub mod objset;
 mod reader;
 pub mod sa;
 pub mod spacemap;
+pub mod stream;
 pub mod swap;
 pub mod uberblock;
 pub mod version;

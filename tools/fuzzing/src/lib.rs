@@ -8,12 +8,14 @@
 mod objects;
 mod pools;
 mod protocols;
+mod send;
 mod streams;
 mod tables;
 
 pub use objects::{acl, blkptr, dnode, objset, sa, znode};
 pub use pools::{gang, history, indirect, l2arc, label, nvlist, spacemap, uberblock};
 pub use protocols::nbd;
+pub use send::send_stream;
 pub use streams::{gzip, lz4, lzjb, zle, zstd};
 pub use tables::{bookmark, bpobj, brt, dataset, ddt, dir, fatzap, leaf, microzap, zil};
 
@@ -48,6 +50,7 @@ pub const TARGETS: &[Target] = &[
     ("nvlist", nvlist),
     ("objset", objset),
     ("sa", sa),
+    ("send_stream", send_stream),
     ("spacemap", spacemap),
     ("uberblock", uberblock),
     ("zil", zil),

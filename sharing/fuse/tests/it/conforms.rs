@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use rustix::process::{Resource, Rlimit, setrlimit};
 
-use crate::client::{run_test, words};
+use crate::client::{arguments, run_test};
 
 use crate::mount_client::MountClient;
 use crate::mounted_fixture::can_mount;
@@ -20,7 +20,7 @@ const LIMIT: Duration = Duration::from_mins(2);
 #[test]
 #[ignore = "the test below runs it as a client"]
 fn checks_of_a_mount() {
-    let Some(words) = words() else { return };
+    let Some(words) = arguments() else { return };
     // the client holds a descriptor of each inode
     let many = Some(1 << 14);
     setrlimit(Resource::Nofile, Rlimit { current: many, maximum: many }).unwrap();
@@ -46,7 +46,7 @@ fn kernel_file_system_conforms() {
     if !rustix::process::geteuid().is_root() {
         return;
     }
-    let folder = fixtures::scratch("conformance-native");
+    let folder = fixtures::scratch_dir("conformance-native");
     let (tested, output) = (folder.join("tested"), folder.join("output"));
     std::fs::create_dir(&tested).unwrap();
     let flags = rustix::fs::XattrFlags::empty();

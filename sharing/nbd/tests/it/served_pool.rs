@@ -12,7 +12,7 @@ use engine::pool::{
 };
 use lun::{LunOptions, Reservations, VolumeLun};
 use nbd::{Export, Server, ServerOptions};
-use sim::Storm;
+use sim::DiskArray;
 
 use crate::client::Client;
 
@@ -26,7 +26,7 @@ pub(crate) struct ServedPool {
     pub(crate) server: Server,
     pub(crate) unit: VolumeLun,
     pub(crate) pool: Pool,
-    storm: Storm,
+    storm: DiskArray,
 }
 
 fn environment() -> Environment {
@@ -47,8 +47,8 @@ fn environment() -> Environment {
     }
 }
 
-fn create_pool() -> (Storm, Pool) {
-    let storm = Storm::new(&[128 << 20]);
+fn create_pool() -> (DiskArray, Pool) {
+    let storm = DiskArray::new(&[128 << 20]);
     let drives = vec![PathBuf::from("/disk")];
     let vdevs = vec![NewVdev { layout: VdevLayout::Single, drives, role: VdevRole::Data }];
     let (name, properties) = ("tank".to_owned(), Vec::new());
@@ -96,7 +96,7 @@ impl ServedPool {
     /// The pool as it is found after a power cut now, when the drive has lost all that was not flushed.
     pub(crate) fn import_after_power_cut(&self) -> Pool {
         let journal = self.storm.journal();
-        let drives = journal.cut(journal.len(), 0);
+        let drives = journal.cut_power(journal.len(), 0);
         let drives: Vec<Arc<dyn Device>> =
             drives.into_iter().map(|drive| Arc::new(drive) as Arc<dyn Device>).collect();
         engine::pool::import_devices(&drives, "tank", &environment()).expect("a pool")

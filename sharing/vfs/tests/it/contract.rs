@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 
-use engine::pool::{Environment, Memory, NewPool, NewVdev, Pool, Purpose, Shape};
+use engine::pool::{Environment, MemoryBudget, NewPool, NewVdev, Pool, VdevLayout, VdevRole};
 use posix::access::OpenMode;
 use posix::acl::nfs4::{ALLOW, flag, mask};
 use posix::acl::{Ace, AceWho};
@@ -25,22 +25,22 @@ fn environment() -> Environment {
         now: Arc::new(|| (1_700_000_000, 0)),
         workers: 2,
         max_dirty: 64 << 20,
-        cache: Memory::default(),
+        cache: MemoryBudget::default(),
         host: (0x1234, "here".to_owned()),
     }
 }
 
 /// A file system on a pool in memory, whose clock advances with every look at it.
 fn open_filesystem(properties: &[(&str, &str)]) -> (Pool, PoolFileSystem) {
-    let drive: Arc<dyn device::Device> = Arc::new(device::Memory::blank("drive", 256 << 20));
+    let drive: Arc<dyn device::Device> = Arc::new(device::MemoryDevice::zeroed("drive", 256 << 20));
     let properties =
         properties.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned()));
     let new = NewPool {
         name: "tank".to_owned(),
         vdevs: vec![NewVdev {
-            layout: Shape::Single,
+            layout: VdevLayout::Single,
             drives: vec!["drive".into()],
-            role: Purpose::Data,
+            role: VdevRole::Data,
         }],
         ashift: None,
         properties: properties.collect(),

@@ -38,7 +38,7 @@ pub(crate) struct TestPool {
 impl TestPool {
     pub(crate) fn create() -> Self {
         let drive: Arc<dyn device::Device> =
-            Arc::new(device::MemoryDevice::blank("drive", 128 << 20));
+            Arc::new(device::MemoryDevice::zeroed("drive", 128 << 20));
         let drives = vec![PathBuf::from("drive")];
         let vdevs = vec![NewVdev { layout: VdevLayout::Single, drives, role: VdevRole::Data }];
         let (name, properties) = ("tank".to_owned(), Vec::new());

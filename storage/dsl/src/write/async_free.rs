@@ -257,7 +257,7 @@ impl FreeWork<'_> {
             next_object: next,
             pending_parents: above,
         };
-        let plan = WalkOptions { born_after: entry.birth, include_holes: false, start: None };
+        let plan = WalkOptions { born_after: entry.birth, ..WalkOptions::default() };
         let mut stop = None;
         objset.walk(&plan, &mut |zbookmark, found| match walk.visit(zbookmark, &found) {
             WalkStep::Continue(next) => next,

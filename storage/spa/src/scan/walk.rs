@@ -63,8 +63,8 @@ impl Round<'_> {
     fn walk_plan(&self, since: Txg, from: Option<Zbookmark>) -> WalkOptions {
         WalkOptions {
             born_after: since.max(self.scan.policy.since_txg()),
-            include_holes: false,
             start: from,
+            ..WalkOptions::default()
         }
     }
 

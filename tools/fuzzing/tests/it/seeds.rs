@@ -9,6 +9,9 @@ use transform::compress::{Compression, decompress};
 const MAX_BLOCK_SIZE: usize = 16 << 10;
 const MAX_BLOCKS: usize = 400;
 const MAX_MICROZAPS: usize = 50;
+/// The first records of a send stream of OpenZFS.
+const SEND_STREAM: &[u8] =
+    include_bytes!("../../../../storage/ondisk/tests/golden/stream-full.bin");
 const BLOCK_SIZES: [usize; 6] = [512, 1024, 4096, 16 << 10, 32 << 10, 128 << 10];
 
 /// Label, uberblocks, and metadata of the fixture's first image, each at most 16 KiB.
@@ -17,6 +20,7 @@ pub(crate) fn find_blocks(fixture: &str) -> Vec<Vec<u8>> {
     let bytes = std::fs::read(image).unwrap();
     let mut found = vec![bytes[16 << 10..32 << 10].to_vec(), bytes[128 << 10..132 << 10].to_vec()];
     found.extend((0..16).map(|n| [n; 512].to_vec()));
+    found.push(SEND_STREAM.to_vec());
     for chunk in bytes[4 << 20..].chunks(4096) {
         if found.len() < MAX_BLOCKS && !transform::compress::is_zero(chunk) {
             found.extend(decompress_block(chunk));

@@ -1,0 +1,419 @@
+//! Sending a snapshot: a walk over its object set, in the order in which OpenZFS sends.
+//!
+//! The array of dnodes is walked block by block. A hole in it becomes FREEOBJECTS. For each dnode of a
+//! block an OBJECT record is sent, then a FREE record for all that is behind its last block, then its
+//! blocks and holes by offset, then its spill block. An incremental stream leaves out every block that
+//! was born no later than the base snapshot, and what is below it. Holes whose birth is not known are
+//! always sent: the object may have been freed and created again since the base.
+
+use dmu::{BlockVisit, Object, Objset, SPILL_BLOCK, SpecialObject, WalkControl, WalkOptions};
+use ondisk::blkptr::{Checksum, Compression, Protection, Regular};
+use ondisk::dnode::Dnode;
+use ondisk::objset::Kind;
+use ondisk::stream::{
+    Begin, BeginFlags, DedupKey, FreeObjects, FreeRange, ObjectRecord, Record, Spill,
+    StreamFeatures, StreamKind, Write, WriteEmbedded,
+};
+use ondisk::{Blkptr, Order};
+use units::{BlockId, ObjectId, Txg, Zbookmark};
+
+use crate::writer::StreamWriter;
+use crate::{Error, Result};
+
+/// Blocks above this are sent in pieces unless the stream has large blocks.
+const OLD_MAX_BLOCK_SIZE: u32 = 128 << 10;
+
+/// Reads blocks as they are stored.
+pub trait StoredBlocks {
+    /// The bytes of a block as they are on the drives, verified, still compressed.
+    fn read_stored(&self, block: &Regular, zbookmark: Zbookmark) -> Result<Vec<u8>>;
+}
+
+/// The snapshot on which an incremental stream is based.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct SendBase {
+    /// Its guid.
+    pub guid: u64,
+    /// The txg in which it was taken.
+    pub txg: Txg,
+    /// It is the origin of the clone that is sent, and not a snapshot of the same dataset.
+    pub is_origin: bool,
+}
+
+/// The snapshot to be sent.
+pub struct SendSource<'a> {
+    /// Its content.
+    pub objset: &'a Objset,
+    /// Its full name.
+    pub name: &'a str,
+    /// Its guid.
+    pub guid: u64,
+    /// When it was taken, seconds since 1970.
+    pub creation_time: u64,
+    /// Names in it are compared without case.
+    pub case_insensitive: bool,
+    /// The snapshot that the receiver has already.
+    pub base: Option<SendBase>,
+    /// The features of the stream.
+    pub features: StreamFeatures,
+    /// Reads compressed blocks.
+    pub stored: &'a dyn StoredBlocks,
+}
+
+impl std::fmt::Debug for SendSource<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "SendSource({})", self.name)
+    }
+}
+
+/// Sends a snapshot.
+pub fn send(source: &SendSource<'_>, out: &mut StreamWriter<'_>) -> Result<()> {
+    out.record(&begin_record(source)?, &[])?;
+    Sender { source, out, to_guid: source.guid }.send_dnodes()?;
+    out.end(source.guid)
+}
+
+fn begin_record(source: &SendSource<'_>) -> Result<Record> {
+    let objset_type = match source.objset.header().kind {
+        Kind::Filesystem => 2,
+        Kind::Volume => 3,
+        Kind::None | Kind::Meta | Kind::Other => {
+            return Err(Error::Unsupported {
+                what: format!(
+                    "sending '{}', which is neither a file system nor a volume",
+                    source.name
+                ),
+            });
+        }
+    };
+    let mut flags = BeginFlags::FREE_RECORDS | BeginFlags::SPILL_BLOCK;
+    if source.base.is_some_and(|base| base.is_origin) {
+        flags |= BeginFlags::CLONE;
+    }
+    if source.case_insensitive {
+        flags |= BeginFlags::CASE_INSENSITIVE;
+    }
+    Ok(Record::Begin(Box::new(Begin {
+        kind: StreamKind::Snapshot,
+        features: source.features,
+        creation_time: source.creation_time,
+        objset_type,
+        flags: BeginFlags(flags),
+        to_guid: source.guid,
+        from_guid: source.base.map_or(0, |base| base.guid),
+        to_name: source.name.as_bytes().to_vec(),
+    })))
+}
+
+struct Sender<'a, 'b> {
+    source: &'a SendSource<'a>,
+    out: &'a mut StreamWriter<'b>,
+    to_guid: u64,
+}
+
+impl Sender<'_, '_> {
+    fn walk_options(&self) -> WalkOptions {
+        WalkOptions {
+            born_after: self.source.base.map_or(Txg::ZERO, |base| base.txg),
+            include_holes: true,
+            include_unborn_holes: true,
+            start: None,
+        }
+    }
+
+    fn send_dnodes(&mut self) -> Result<()> {
+        let Some(meta) = self.source.objset.special_object(SpecialObject::Meta) else {
+            return Ok(());
+        };
+        self.walk(&meta, |sender, zbookmark, pointer| match pointer {
+            Blkptr::Hole(_) => {
+                let Some(range) = block_range(meta.dnode(), zbookmark) else { return Ok(()) };
+                sender.free_object_numbers(&meta, range)
+            }
+            _ if zbookmark.level.get() > 0 => Ok(()),
+            _ => sender.send_dnode_block(&meta, zbookmark.block),
+        })
+    }
+
+    /// Shows every pointer of an object that is due to `visit`, until that fails.
+    fn walk(
+        &mut self,
+        object: &Object,
+        mut visit: impl FnMut(&mut Self, Zbookmark, &Blkptr) -> Result<()>,
+    ) -> Result<()> {
+        let mut result = Ok(());
+        let options = self.walk_options();
+        object.walk(&options, &mut |zbookmark, found| {
+            result = match found {
+                BlockVisit::Pointer(pointer) => visit(self, zbookmark, pointer),
+                BlockVisit::Error(why) => Err(why.clone().into()),
+            };
+            if result.is_ok() { WalkControl::Descend } else { WalkControl::Stop }
+        });
+        result
+    }
+
+    /// A hole in the array of dnodes: none of its objects exist. Numbers behind the end of the array
+    /// are left out.
+    fn free_object_numbers(&mut self, meta: &Object, blocks: [u64; 2]) -> Result<()> {
+        let slots = slots_per_block(meta);
+        let [first, end] = blocks.map(|block| block.wrapping_mul(slots));
+        self.free_objects(meta, first, end.wrapping_sub(first))
+    }
+
+    fn free_objects(&mut self, meta: &Object, first: u64, count: u64) -> Result<()> {
+        let blocks = meta.dnode().max_block.get().saturating_add(1);
+        let end = blocks.saturating_mul(slots_per_block(meta));
+        if first >= end {
+            return Ok(());
+        }
+        let count = count.min(end.saturating_sub(first));
+        self.out.free_objects(FreeObjects { first, count, to_guid: self.to_guid })
+    }
+
+    /// The objects of a block of dnodes.
+    fn send_dnode_block(&mut self, meta: &Object, block: BlockId) -> Result<()> {
+        let Some(content) = meta.block(block)? else { return Ok(()) };
+        let first = block.get().saturating_mul(slots_per_block(meta));
+        let (mut rest, mut number) = (&*content, first);
+        while !rest.is_empty() {
+            let zbookmark = meta.zbookmark(block);
+            let dnode = Dnode::parse(rest, Order::Little)
+                .map_err(|why| dmu::Error::Corrupt { zbookmark, why })?;
+            let slots = dnode.as_ref().map_or(1, |dnode| dnode.slots);
+            match dnode {
+                // the array's own dnode is no object
+                _ if number == 0 => {}
+                None => self.free_objects(meta, number, 1)?,
+                Some(dnode) => self.send_object(ObjectId::new(number), dnode, rest)?,
+            }
+            number = number.saturating_add(slots.into());
+            rest = rest.get(usize::from(slots).saturating_mul(Dnode::SLOT)..).unwrap_or_default();
+        }
+        Ok(())
+    }
+
+    fn send_object(&mut self, id: ObjectId, dnode: Dnode, slots: &[u8]) -> Result<()> {
+        let mut record = object_record(id, &dnode, self.to_guid);
+        if !self.has(StreamFeatures::LARGE_BLOCKS) {
+            record.block_size = record.block_size.min(OLD_MAX_BLOCK_SIZE);
+        }
+        let length = dnode.bonus.len().next_multiple_of(8);
+        let mut bonus = bonus_area(&dnode, slots).get(..length).unwrap_or_default().to_vec();
+        bonus.resize(length, 0);
+        self.out.record(&Record::Object(record), &bonus)?;
+        let end = dnode.max_block.get().wrapping_add(1).wrapping_mul(dnode.block_size.into());
+        self.free_range(id, end, u64::MAX)?;
+        let object = self.source.objset.object_with_dnode(id, dnode);
+        if let (Some(spill), Some(base)) = (&object.dnode().spill, self.source.base)
+            && spill.birth() <= base.txg
+        {
+            self.send_spill(&object, spill, Spill::UNMODIFIED)?;
+        }
+        self.walk(&object, |sender, zbookmark, pointer| {
+            sender.send_pointer(&object, zbookmark, pointer)
+        })
+    }
+
+    fn send_pointer(
+        &mut self,
+        object: &Object,
+        zbookmark: Zbookmark,
+        pointer: &Blkptr,
+    ) -> Result<()> {
+        if zbookmark.block == SPILL_BLOCK && zbookmark.level.get() == 0 {
+            return self.send_spill(object, pointer, 0);
+        }
+        if zbookmark.level.get() > 0 && !pointer.is_hole() {
+            return Ok(());
+        }
+        let dnode = object.dnode();
+        let Some([first, end]) = block_range(dnode, zbookmark) else { return Ok(()) };
+        if !dnode.kind.is_metadata() && first > dnode.max_block.get() {
+            return Ok(());
+        }
+        match pointer {
+            Blkptr::Hole(_) => self.send_hole(object.id(), [first, end], dnode.block_size),
+            Blkptr::Redacted(_) => {
+                Err(Error::Unsupported { what: "sending a redacted dataset".to_owned() })
+            }
+            Blkptr::Embedded(block) if self.sends_embedded(block.compression) => {
+                self.send_embedded(object, zbookmark, block)
+            }
+            Blkptr::Regular(_) | Blkptr::Embedded(_) => self.send_data(object, zbookmark, pointer),
+        }
+    }
+
+    fn send_hole(&mut self, id: ObjectId, blocks: [u64; 2], block_size: u32) -> Result<()> {
+        let [first, end] = blocks;
+        // a hole whose offset is no number can never be anything else
+        let Some(offset) = first.checked_mul(block_size.into()) else { return Ok(()) };
+        // an end that is no number is the end of the object
+        let end = end.saturating_mul(block_size.into());
+        self.free_range(id, offset, end.wrapping_sub(offset))
+    }
+
+    fn free_range(&mut self, id: ObjectId, offset: u64, length: u64) -> Result<()> {
+        let (object, to_guid) = (id.get(), self.to_guid);
+        self.out.free_range(FreeRange { object, offset, length, to_guid })
+    }
+
+    fn send_spill(&mut self, object: &Object, pointer: &Blkptr, flags: u8) -> Result<()> {
+        let Some(content) = object.spill()? else { return Ok(()) };
+        if content.order() == Order::Big {
+            return Err(big_endian());
+        }
+        let record = Spill {
+            object: object.id().get(),
+            length: pointer.lsize().into(),
+            to_guid: self.to_guid,
+            flags,
+            ..Spill::default()
+        };
+        self.out.record(&Record::Spill(Box::new(record)), &content)
+    }
+
+    fn sends_embedded(&self, compression: Compression) -> bool {
+        let is_known = match compression {
+            Compression::Lz4 => self.has(StreamFeatures::LZ4),
+            Compression::Zstd => self.has(StreamFeatures::LZ4) && self.has(StreamFeatures::ZSTD),
+            _ => true,
+        };
+        is_known && self.has(StreamFeatures::EMBEDDED_DATA)
+    }
+
+    fn send_embedded(
+        &mut self,
+        object: &Object,
+        zbookmark: Zbookmark,
+        block: &ondisk::blkptr::Embedded,
+    ) -> Result<()> {
+        let size = object.block_size();
+        let record = WriteEmbedded {
+            object: object.id().get(),
+            offset: zbookmark.block.get().wrapping_mul(size.into()),
+            length: size.into(),
+            to_guid: self.to_guid,
+            compression: block.compression.number(),
+            embedded_type: 0,
+            logical_size: block.lsize,
+            physical_size: u32::try_from(block.payload.len()).unwrap_or(u32::MAX),
+        };
+        let mut payload = block.payload.clone();
+        payload.resize(payload.len().next_multiple_of(8), 0);
+        self.out.record(&Record::WriteEmbedded(record), &payload)
+    }
+
+    fn send_data(&mut self, object: &Object, at: Zbookmark, pointer: &Blkptr) -> Result<()> {
+        let size = object.block_size();
+        let mut record = Write {
+            object: object.id().get(),
+            kind: object.dnode().kind,
+            offset: at.block.get().wrapping_mul(size.into()),
+            logical_size: size.into(),
+            to_guid: self.to_guid,
+            checksum: Checksum::Off.number(),
+            ..Write::default()
+        };
+        if size > OLD_MAX_BLOCK_SIZE && !self.has(StreamFeatures::LARGE_BLOCKS) {
+            return self.send_pieces(object, at, &record);
+        }
+        if let Blkptr::Regular(block) = pointer {
+            if matches!(block.protection, Protection::None) {
+                describe_block(&mut record, block);
+            }
+            if self.sends_compressed(object, block) {
+                let stored = self.source.stored.read_stored(block, at)?;
+                record.compression = block.compression.number();
+                record.compressed_size = block.psize.into();
+                return self.out.record(&Record::Write(Box::new(record)), &stored);
+            }
+        }
+        let content = read_block(object, at)?;
+        self.out.record(&Record::Write(Box::new(record)), &content)
+    }
+
+    /// A block in pieces that older systems know.
+    fn send_pieces(&mut self, object: &Object, at: Zbookmark, whole: &Write) -> Result<()> {
+        let content = read_block(object, at)?;
+        let mut offset = whole.offset;
+        for piece in content.chunks(OLD_MAX_BLOCK_SIZE.try_into().unwrap_or(usize::MAX)) {
+            let length = u64::try_from(piece.len()).unwrap_or(u64::MAX);
+            let record = Write { offset, logical_size: length, ..*whole };
+            self.out.record(&Record::Write(Box::new(record)), piece)?;
+            offset = offset.wrapping_add(length);
+        }
+        Ok(())
+    }
+
+    /// Whether a block is sent as it is stored. Encrypted blocks are decrypted, and so also decompressed.
+    fn sends_compressed(&self, object: &Object, block: &Regular) -> bool {
+        self.has(StreamFeatures::COMPRESSED)
+            && block.order == Order::Little
+            && !block.compression.is_off()
+            && !object.dnode().kind.is_metadata()
+            && matches!(block.protection, Protection::None)
+    }
+
+    fn has(&self, feature: u64) -> bool {
+        self.source.features.has(feature)
+    }
+}
+
+fn read_block(object: &Object, at: Zbookmark) -> Result<zio::Block> {
+    let content = object.block_uncached(at.block)?;
+    content.ok_or(dmu::Error::OutOfTree { zbookmark: at }.into())
+}
+
+fn object_record(id: ObjectId, dnode: &Dnode, to_guid: u64) -> ObjectRecord {
+    ObjectRecord {
+        object: id.get(),
+        kind: dnode.kind,
+        bonus_kind: dnode.bonus_kind,
+        block_size: dnode.block_size,
+        bonus_length: u32::try_from(dnode.bonus.len()).unwrap_or(u32::MAX),
+        checksum: dnode.checksum,
+        compression: dnode.compression,
+        dnode_slots: dnode.slots,
+        flags: if dnode.spill.is_some() { ObjectRecord::HAS_SPILL } else { 0 },
+        to_guid,
+        ..ObjectRecord::default()
+    }
+}
+
+/// The bytes of a dnode from its bonus on.
+fn bonus_area<'a>(dnode: &Dnode, slots: &'a [u8]) -> &'a [u8] {
+    let pointers = dnode.pointers.len().saturating_mul(Blkptr::SIZE);
+    slots.get(Dnode::CORE.saturating_add(pointers)..dnode.size()).unwrap_or_default()
+}
+
+/// What the record says of the block on the sender's disks.
+fn describe_block(record: &mut Write, block: &Regular) {
+    record.checksum = block.checksum.number();
+    let is_strong = matches!(
+        block.checksum,
+        Checksum::Sha256 | Checksum::Sha512 | Checksum::Skein | Checksum::EdonR | Checksum::Blake3
+    );
+    record.flags = if is_strong { Write::DEDUP_CHECKSUM } else { 0 };
+    let sectors = |bytes: u32| u64::from((bytes >> 9).saturating_sub(1));
+    let sizes = sectors(block.lsize) | sectors(block.psize) << 16;
+    let properties = sizes | u64::from(block.compression.number()) << 32;
+    record.key = DedupKey { checksum: block.sum, properties };
+}
+
+/// The data blocks below a pointer: the first, and the one behind the last, which is 0 where that is no
+/// number. `None` if the first is no number.
+fn block_range(dnode: &Dnode, at: Zbookmark) -> Option<[u64; 2]> {
+    let shift = u32::from(at.level.get()).checked_mul(dnode.fan_out_shift())?;
+    let span = 1_u64.checked_shl(shift)?;
+    let first = span.checked_mul(at.block.get())?;
+    Some([first, first.checked_add(span).unwrap_or(0)])
+}
+
+fn slots_per_block(meta: &Object) -> u64 {
+    u64::from(meta.block_size() >> 9)
+}
+
+fn big_endian() -> Error {
+    Error::Unsupported { what: "sending attributes that a big-endian machine wrote".to_owned() }
+}

@@ -1,0 +1,125 @@
+//! Writing the records of a stream: the running checksum, and free ranges that are joined.
+
+use std::io::Write;
+
+use ondisk::Order;
+use ondisk::stream::{CHECKSUM_OFFSET, End, FreeObjects, FreeRange, Record};
+use simd::fletcher::Fletcher4;
+
+use crate::{Error, Result};
+
+/// Writes a stream. Free ranges that touch one another become one record.
+pub struct StreamWriter<'a> {
+    out: &'a mut dyn Write,
+    sum: Fletcher4,
+    bytes: u64,
+    pending: Option<PendingFree>,
+}
+
+/// A free range that may still grow.
+enum PendingFree {
+    Objects(FreeObjects),
+    Range(FreeRange),
+}
+
+impl std::fmt::Debug for StreamWriter<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "StreamWriter({} bytes)", self.bytes)
+    }
+}
+
+impl<'a> StreamWriter<'a> {
+    /// Begins a stream.
+    pub fn new(out: &'a mut dyn Write) -> Self {
+        Self { out, sum: Fletcher4::new(false), bytes: 0, pending: None }
+    }
+
+    /// Bytes written so far.
+    pub const fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    /// Writes a record and its payload, after a free range that is still pending.
+    pub fn record(&mut self, record: &Record, payload: &[u8]) -> Result<()> {
+        self.flush_pending()?;
+        self.put(record, payload)
+    }
+
+    /// Notes that no object of a range exists.
+    pub fn free_objects(&mut self, range: FreeObjects) -> Result<()> {
+        if let Some(PendingFree::Objects(pending)) = &mut self.pending
+            && pending.first.checked_add(pending.count) == Some(range.first)
+        {
+            pending.count = pending.count.wrapping_add(range.count);
+            return Ok(());
+        }
+        self.flush_pending()?;
+        self.pending = Some(PendingFree::Objects(range));
+        Ok(())
+    }
+
+    /// Notes that a range of an object is a hole.
+    pub fn free_range(&mut self, range: FreeRange) -> Result<()> {
+        let reaches_end = range.offset.checked_add(range.length).is_none();
+        if let Some(PendingFree::Range(pending)) = &mut self.pending
+            && pending.object == range.object
+            && pending.offset.wrapping_add(pending.length) == range.offset
+        {
+            let is_open = reaches_end || range.length == u64::MAX;
+            let sum = pending.length.wrapping_add(range.length);
+            pending.length = if is_open { u64::MAX } else { sum };
+            return Ok(());
+        }
+        self.flush_pending()?;
+        let length = if reaches_end { u64::MAX } else { range.length };
+        let record = FreeRange { length, ..range };
+        // a range that the caller leaves open never grows
+        if range.length == u64::MAX {
+            return self.put(&Record::Free(record), &[]);
+        }
+        self.pending = Some(PendingFree::Range(record));
+        Ok(())
+    }
+
+    /// Ends the stream.
+    pub fn end(&mut self, to_guid: u64) -> Result<()> {
+        self.flush_pending()?;
+        let checksum = self.sum.finish();
+        self.put(&Record::End(End { checksum, to_guid }), &[])?;
+        self.out.flush().map_err(Error::from)
+    }
+
+    fn flush_pending(&mut self) -> Result<()> {
+        match self.pending.take() {
+            Some(PendingFree::Objects(range)) => self.put(&Record::FreeObjects(range), &[]),
+            Some(PendingFree::Range(range)) => self.put(&Record::Free(range), &[]),
+            None => Ok(()),
+        }
+    }
+
+    fn put(&mut self, record: &Record, payload: &[u8]) -> Result<()> {
+        let begin_payload = match record {
+            Record::Begin(_) => u32::try_from(payload.len()).map_err(|_| Error::Unsupported {
+                what: "a stream header above 4 GiB".to_owned(),
+            })?,
+            _ => 0,
+        };
+        let mut bytes = record.encode(Order::Little, begin_payload);
+        let (body, checksum) = bytes.split_at_mut(CHECKSUM_OFFSET);
+        self.sum.update(body);
+        if !matches!(record, Record::Begin(_)) {
+            let words = self.sum.finish();
+            for (field, word) in checksum.chunks_exact_mut(8).zip(words) {
+                field.copy_from_slice(&word.to_le_bytes());
+            }
+        }
+        self.sum.update(checksum);
+        self.sum.update(payload);
+        self.out.write_all(&bytes)?;
+        self.out.write_all(payload)?;
+        let written = bytes.len().checked_add(payload.len());
+        let written = written.and_then(|length| u64::try_from(length).ok()).unwrap_or(u64::MAX);
+        self.bytes = self.bytes.wrapping_add(written);
+        Ok(())
+    }
+}

@@ -1,0 +1,26 @@
+//! Targets: records of send streams.
+
+use ondisk::stream::{RECORD_SIZE, RawRecord, detect_order};
+
+use crate::BYTE_ORDERS;
+
+/// The records of a send stream, one after the other.
+pub fn send_stream(data: &[u8]) {
+    let _ = detect_order(data);
+    for order in BYTE_ORDERS {
+        let mut rest = data;
+        while let Some((record, after)) = rest.split_at_checked(RECORD_SIZE) {
+            let Ok(raw) = RawRecord::parse(record, order) else { break };
+            let begin_payload = u32::try_from(raw.payload_length).unwrap_or(0);
+            let again = raw.record.encode(order, begin_payload);
+            let again = RawRecord::parse(&again, order).map(|raw| raw.record);
+            assert_eq!(
+                again.as_ref(),
+                Ok(&raw.record),
+                "a record that was read is written as it was"
+            );
+            let payload = usize::try_from(raw.payload_length).unwrap_or(usize::MAX);
+            rest = after.get(payload..).unwrap_or_default();
+        }
+    }
+}
