@@ -2,6 +2,7 @@
 
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
 
 /// An HTTP method.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -37,7 +38,7 @@ impl Method {
 }
 
 /// A request to the daemon.
-pub trait Call: Serialize + DeserializeOwned + Send + 'static {
+pub trait Call: Serialize + DeserializeOwned + ToSchema + Send + 'static {
     /// The value that the daemon answers with.
     type Answer: Serialize + DeserializeOwned + Send + 'static;
 

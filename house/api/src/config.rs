@@ -3,11 +3,12 @@
 use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
 
 use crate::{Call, Method};
 
 /// Asks which configuration is in effect. It may contain addresses and tokens of others.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct GetConfig {}
 
 impl Call for GetConfig {
@@ -34,7 +35,7 @@ pub struct ConfigReport {
 }
 
 /// Sets a field of a section in the configuration file. Comments stay, and the services follow at once.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct SetConfig {
     /// The section, as `web`.
     pub section: String,

@@ -1,11 +1,12 @@
 //! The daemon itself.
 
 use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
 
 use crate::{Call, Method};
 
 /// Asks which daemon answers.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct GetDaemon {}
 
 impl Call for GetDaemon {
@@ -25,7 +26,7 @@ pub struct DaemonInfo {
 }
 
 /// Ends the daemon. It writes all changes, and its pools stay this host's.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct StopDaemon {}
 
 impl Call for StopDaemon {

@@ -2,11 +2,12 @@
 
 use engine::dataset::{Dataset, DatasetQuery};
 use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
 
 use crate::{Call, Method, Mounting, Secret, pool_of};
 
 /// Lists datasets.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct ListDatasets {
     /// These, and what is below them; none: all of all pools.
     #[serde(default)]
@@ -44,7 +45,7 @@ impl Call for ListDatasets {
 }
 
 /// Creates a file system, and mounts it.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct CreateFilesystem {
     /// Its full name.
     pub name: String,
@@ -78,7 +79,7 @@ impl Call for CreateFilesystem {
 }
 
 /// Creates a volume.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct CreateVolume {
     /// Its full name.
     pub name: String,
@@ -116,7 +117,7 @@ impl Call for CreateVolume {
 }
 
 /// Destroys datasets, snapshots or bookmarks.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[expect(clippy::struct_excessive_bools, reason = "switches of a command")]
 pub struct DestroyDatasets {
     /// `FS`, `FS@SNAP,SNAP%SNAP` or `FS#BOOKMARK`.
@@ -163,7 +164,7 @@ pub struct DestroyedDatasets {
 }
 
 /// Sets properties of datasets.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct SetProperties {
     /// The datasets.
     pub names: Vec<String>,
@@ -190,7 +191,7 @@ impl Call for SetProperties {
 }
 
 /// Clears a property of datasets, so that they inherit it.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct InheritProperty {
     /// The datasets.
     pub names: Vec<String>,
@@ -220,7 +221,7 @@ impl Call for InheritProperty {
 }
 
 /// Promotes a clone so that it no longer depends on its origin.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct PromoteClone {
     /// The clone.
     pub name: String,
@@ -242,7 +243,7 @@ impl Call for PromoteClone {
 }
 
 /// Renames a dataset or snapshot.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct RenameDataset {
     /// Its name.
     pub name: String,

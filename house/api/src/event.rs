@@ -3,11 +3,12 @@
 use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
 
 use crate::{Call, JobState, Method, pool_of};
 
 /// Lists events, the oldest first. With `wait` the call waits for the first one (long poll).
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct ListEvents {
     /// Only events with greater sequence numbers; none: all that the daemon keeps.
     #[serde(default)]

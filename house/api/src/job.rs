@@ -1,11 +1,12 @@
 //! Jobs: work that takes long, can be watched and cancelled.
 
 use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
 
 use crate::{Call, Method};
 
 /// Lists jobs, the oldest first.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct ListJobs {}
 
 impl Call for ListJobs {
@@ -16,7 +17,7 @@ impl Call for ListJobs {
 }
 
 /// Cancels a running job. It stops where it leaves something whole.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct CancelJob {
     /// Its number.
     pub id: u64,

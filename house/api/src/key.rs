@@ -1,11 +1,12 @@
 //! Keys of encrypted datasets. Only root and the daemon's own user may make these calls.
 
 use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
 
 use crate::{Call, Method, pool_of};
 
 /// A user's key: a passphrase, hexadecimal digits or raw bytes. It is never shown.
-#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(transparent)]
 pub struct Secret(pub Vec<u8>);
 
@@ -16,7 +17,7 @@ impl std::fmt::Debug for Secret {
 }
 
 /// Loads the key of an encryption root.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct LoadKey {
     /// The encryption root.
     pub name: String,
@@ -40,7 +41,7 @@ impl Call for LoadKey {
 }
 
 /// Unloads the key of an encryption root.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct UnloadKey {
     /// The encryption root.
     pub name: String,
@@ -63,7 +64,7 @@ impl Call for UnloadKey {
 }
 
 /// Changes the user's key of a dataset, which becomes an encryption root.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct ChangeKey {
     /// The dataset.
     pub name: String,
@@ -90,7 +91,7 @@ impl Call for ChangeKey {
 }
 
 /// Makes a dataset use the key of its parent's encryption root.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct InheritKey {
     /// The dataset.
     pub name: String,

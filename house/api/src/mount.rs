@@ -3,11 +3,12 @@
 use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
 
 use crate::{Call, Method};
 
 /// Lists the mounts: datasets and directories.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct ListMounts {}
 
 impl Call for ListMounts {
@@ -18,7 +19,7 @@ impl Call for ListMounts {
 }
 
 /// Mounts file systems.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Mount {
     /// Their names; none: all with canmount=on.
     #[serde(default)]
@@ -46,7 +47,7 @@ impl Call for Mount {
 }
 
 /// Unmounts file systems, and those below them.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Unmount {
     /// Their names or directories; none: all.
     #[serde(default)]
@@ -75,7 +76,7 @@ impl Call for Unmount {
 }
 
 /// Mount options for one time that take precedence over the properties.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct MountOverrides {
     /// Words of mount(8): ro, rw, exec, noexec, suid, nosuid, dev, nodev, atime, noatime, remount.
     #[serde(default)]

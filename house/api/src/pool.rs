@@ -6,11 +6,12 @@ use engine::EncryptionRoot;
 use engine::inspect::Facts;
 use engine::pool::{PoolProperty, PoolStatus, Rewind, RewindProgress, RewindTarget};
 use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
 
 use crate::{Call, Method, MountOverrides, Mounting, Secret, VdevLayout, VdevRole};
 
 /// Lists the pools and their status.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct ListPools {
     /// Only these; none: all.
     #[serde(default)]
@@ -35,7 +36,7 @@ pub struct PoolReport {
 }
 
 /// Creates a pool, and mounts its root file system.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct CreatePool {
     /// Its name.
     pub name: String,
@@ -43,6 +44,7 @@ pub struct CreatePool {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub temporary_name: Option<String>,
     /// Layout, role and paths of each top-level vdev.
+    #[schema(value_type = Vec<(VdevLayout, VdevRole, Vec<String>)>)]
     pub vdevs: Vec<(VdevLayout, VdevRole, Vec<PathBuf>)>,
     /// log2 of the smallest write in bytes.
     #[serde(default)]
@@ -58,6 +60,7 @@ pub struct CreatePool {
     pub filesystem_properties: Vec<(String, String)>,
     /// The directory in front of all its mountpoints.
     #[serde(default)]
+    #[schema(value_type = Option<String>)]
     pub altroot: Option<PathBuf>,
     /// Use devices of other pools, and vdevs of different redundancy.
     #[serde(default)]
@@ -90,9 +93,10 @@ impl Call for CreatePool {
 }
 
 /// Searches devices for pools that could be imported. The daemon reads them with its own rights.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct FindImportablePools {
     /// Directories, image files, devices.
+    #[schema(value_type = Vec<String>)]
     pub paths: Vec<PathBuf>,
     /// Destroyed pools instead of the others.
     #[serde(default)]
@@ -131,9 +135,10 @@ pub struct ImportablePool {
 }
 
 /// Lists encryption roots of pools that could be imported. The daemon reads them with its own rights.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct FindEncryptionRoots {
     /// Directories, image files, devices.
+    #[schema(value_type = Vec<String>)]
     pub paths: Vec<PathBuf>,
     /// Name or guid of the pool; none: all.
     #[serde(default)]
@@ -143,6 +148,7 @@ pub struct FindEncryptionRoots {
     pub destroyed: bool,
     /// The rewind policy of the import.
     #[serde(default)]
+    #[schema(value_type = Object)]
     pub rewind: Rewind,
 }
 
@@ -159,10 +165,11 @@ impl Call for FindEncryptionRoots {
 }
 
 /// Imports pools, and mounts their file systems.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[expect(clippy::struct_excessive_bools, reason = "switches of a command")]
 pub struct ImportPools {
     /// Directories, image files, devices.
+    #[schema(value_type = Vec<String>)]
     pub paths: Vec<PathBuf>,
     /// Name or guid; none: all that are found.
     #[serde(default)]
@@ -196,12 +203,14 @@ pub struct ImportPools {
     pub read_only: bool,
     /// The rewind policy.
     #[serde(default)]
+    #[schema(value_type = Object)]
     pub rewind: Rewind,
     /// Import nothing; answer how far the pool would be rewound.
     #[serde(default)]
     pub dry_run: bool,
     /// The directory in front of all mountpoints.
     #[serde(default)]
+    #[schema(value_type = Option<String>)]
     pub altroot: Option<PathBuf>,
     /// Encryption roots and their keys.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -242,7 +251,7 @@ pub struct ImportResult {
 }
 
 /// Asks how far the rewind probe of a running import is.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct GetRewindProgress {}
 
 impl Call for GetRewindProgress {
@@ -253,7 +262,7 @@ impl Call for GetRewindProgress {
 }
 
 /// Stops the rewind probe of a running import; the pool stays as it is.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct StopRewindProbe {}
 
 impl Call for StopRewindProbe {
@@ -268,7 +277,7 @@ impl Call for StopRewindProbe {
 }
 
 /// Exports a pool.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct ExportPool {
     /// Its name.
     pub name: String,
@@ -294,7 +303,7 @@ impl Call for ExportPool {
 }
 
 /// Destroys a pool.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct DestroyPool {
     /// Its name.
     pub name: String,
@@ -320,7 +329,7 @@ impl Call for DestroyPool {
 }
 
 /// Lists the properties of pools.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct GetPoolProperties {
     /// The pools; none: all.
     #[serde(default)]
@@ -335,7 +344,7 @@ impl Call for GetPoolProperties {
 }
 
 /// Sets a property of a pool.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct SetPoolProperty {
     /// The pool.
     pub name: String,
@@ -361,7 +370,7 @@ impl Call for SetPoolProperty {
 }
 
 /// Writes all changes of pools to their devices.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct SyncPools {
     /// The pools; none: all.
     #[serde(default)]
@@ -377,7 +386,7 @@ impl Call for SyncPools {
 }
 
 /// Reads the history of pools.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct GetPoolHistory {
     /// The pools; none: all.
     #[serde(default)]
@@ -395,7 +404,7 @@ impl Call for GetPoolHistory {
 }
 
 /// Starts a scrub of a pool, or stops it.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct ScrubPool {
     /// The pool.
     pub name: String,
@@ -420,7 +429,7 @@ impl Call for ScrubPool {
 }
 
 /// Resets the error counters of a pool's devices, and resumes a suspended pool.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct ClearPool {
     /// The pool.
     pub name: String,

@@ -1,11 +1,12 @@
 //! Snapshots, bookmarks and clones.
 
 use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
 
 use crate::{Call, Method, Mounting, pool_of};
 
 /// Creates snapshots, all in the same txg.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct CreateSnapshots {
     /// Their names, `FS@NAME`.
     pub names: Vec<String>,
@@ -33,7 +34,7 @@ impl Call for CreateSnapshots {
 }
 
 /// Creates a bookmark of a snapshot.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct CreateBookmark {
     /// `FS@SNAPSHOT`.
     pub snapshot: String,
@@ -57,7 +58,7 @@ impl Call for CreateBookmark {
 }
 
 /// Rolls a dataset back to a snapshot.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct RollbackDataset {
     /// `FS@SNAPSHOT`.
     pub snapshot: String,
@@ -89,7 +90,7 @@ impl Call for RollbackDataset {
 }
 
 /// Creates a clone of a snapshot, and mounts it.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct CloneSnapshot {
     /// `FS@SNAPSHOT`.
     pub snapshot: String,

@@ -3,11 +3,12 @@
 use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
 
 use crate::{Call, Method};
 
 /// The layout of a top-level vdev.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum VdevLayout {
     /// One device.
@@ -28,7 +29,7 @@ pub enum VdevLayout {
 }
 
 /// The allocation class of a top-level vdev, or its auxiliary use.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum VdevRole {
     /// Normal data.
@@ -47,11 +48,12 @@ pub enum VdevRole {
 }
 
 /// Adds cache devices and spares to a pool.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct AddDevices {
     /// The pool.
     pub name: String,
     /// Layout, role and paths of each vdev.
+    #[schema(value_type = Vec<(VdevLayout, VdevRole, Vec<String>)>)]
     pub vdevs: Vec<(VdevLayout, VdevRole, Vec<PathBuf>)>,
     /// Also devices that hold data.
     #[serde(default)]
@@ -74,7 +76,7 @@ impl Call for AddDevices {
 }
 
 /// Removes cache devices and spares from a pool.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct RemoveDevices {
     /// The pool.
     pub name: String,
@@ -98,7 +100,7 @@ impl Call for RemoveDevices {
 }
 
 /// Replaces a device by another, and resilvers it.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct ReplaceDevice {
     /// The pool.
     pub name: String,
@@ -106,6 +108,7 @@ pub struct ReplaceDevice {
     pub old: String,
     /// The path of the new device; none: the old device's path.
     #[serde(default)]
+    #[schema(value_type = Option<String>)]
     pub new: Option<PathBuf>,
     /// Also a device that holds data.
     #[serde(default)]
@@ -131,13 +134,14 @@ impl Call for ReplaceDevice {
 }
 
 /// Attaches a device to a mirror or to a single device, and resilvers it.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct AttachDevice {
     /// The pool.
     pub name: String,
     /// The path or guid of a device of the pool.
     pub existing: String,
     /// The path of the new device.
+    #[schema(value_type = String)]
     pub new: PathBuf,
     /// Also a device that holds data.
     #[serde(default)]
@@ -160,7 +164,7 @@ impl Call for AttachDevice {
 }
 
 /// Detaches a device from a mirror.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct DetachDevice {
     /// The pool.
     pub name: String,

@@ -22,6 +22,7 @@ mod http;
 mod jobs;
 mod log;
 mod memory;
+mod openapi;
 mod pool_cache;
 mod pools;
 mod router;

@@ -12,12 +12,13 @@ use axum::body::Body;
 use axum::extract::{RawPathParams, Request};
 use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::response::Response;
-use axum::routing::{MethodFilter, on};
+use axum::routing::{MethodFilter, get, on};
 use serde::Serialize;
 
 use crate::auth::{Caller, Peer};
 use crate::cancel::Cancel;
 use crate::memory::Heap;
+use crate::openapi::Description;
 use crate::pools::Pools;
 use crate::{Error, Result};
 
@@ -27,6 +28,7 @@ const MAX_REQUEST_BYTES: usize = 16 << 20;
 /// The calls of all services.
 pub(crate) struct Router {
     routes: axum::Router,
+    description: Description,
     pools: Arc<Pools>,
     heap: Heap,
 }
@@ -41,7 +43,8 @@ struct Decoded<C> {
 
 impl Router {
     pub(crate) fn new(pools: Arc<Pools>, heap: Heap) -> Self {
-        Self { routes: axum::Router::new(), pools, heap }
+        let (routes, description) = Default::default();
+        Self { routes, description, pools, heap }
     }
 
     /// Adds a call. The handler may block.
@@ -99,6 +102,7 @@ impl Router {
                     }
                 }
             };
+        self.description.add::<C>();
         let routes = std::mem::take(&mut self.routes);
         let path = format!("{}{}", api::PREFIX, C::PATH);
         self.routes = routes.route(&path, on(method_filter(C::METHOD), route));
@@ -111,7 +115,10 @@ impl Router {
                 format!("{} {}: there is no such call", request.method(), request.uri().path());
             refuse(StatusCode::NOT_FOUND, &Error::usage_error(what))
         };
-        self.routes.fallback(unknown).method_not_allowed_fallback(unknown)
+        let document = self.description.document();
+        let description = get(move || async move { respond(StatusCode::OK, &document) });
+        let routes = self.routes.route(&format!("{}/openapi.json", api::PREFIX), description);
+        routes.fallback(unknown).method_not_allowed_fallback(unknown)
     }
 }
 

@@ -83,7 +83,9 @@ the background if none runs.
 
 Its place: for root /run/poolhouse and /var/lib/poolhouse, for users
 $XDG_RUNTIME_DIR/poolhouse and $XDG_STATE_HOME/poolhouse (~/.local/state), or the
-one folder that --state or POOLHOUSE_STATE names. Programs talk to it in HTTP:
+one folder that --state or POOLHOUSE_STATE names. Every local user may look; changes
+are for root and the user that runs it. Programs talk to it in HTTP, which
+/api/v1/openapi.json describes:
 
 Examples:
   poolhouse serve --state ~/nas

@@ -46,6 +46,9 @@ fn the_api_on_tcp_needs_its_token() {
     assert_eq!(status, 200);
     assert!(nas.run_ok("zpool history tank").contains("POST /api/v1/pools/tank/scrub"));
     assert_eq!(http(first, "GET /api/v1/nothing", Some(token.trim())).unwrap().0, 404);
+    let (_, body) = http(first, "GET /api/v1/openapi.json", Some(token.trim())).unwrap();
+    let body: Value = serde_json::from_str(&body).unwrap();
+    assert_eq!(body["paths"]["/api/v1/pools/{name}/scrub"]["post"]["operationId"], "ScrubPool");
 
     // another port is added, and the first stays open; then the first goes
     nas.run_ok(&format!("config set web.listen [{first},{second}]"));
