@@ -58,8 +58,8 @@ fn to_nanoseconds(time: Time) -> Option<i64> {
 }
 
 fn from_nanoseconds(all: i64) -> Time {
-    // the remainder is from 0 to 999,999,999
-    let nanoseconds = u32::try_from(all.rem_euclid(NANOSECONDS)).unwrap_or(0);
+    let nanoseconds = u32::try_from(all.rem_euclid(NANOSECONDS));
+    let nanoseconds = nanoseconds.expect("the remainder of a second");
     Time { seconds: all.div_euclid(NANOSECONDS), nanoseconds }
 }
 

@@ -1,4 +1,4 @@
-//! Why something of the tree could not be given, in the words of file protocols.
+//! Why a request failed, in the words of file protocols.
 
 use engine::files::Reason;
 use posix::Ino;
@@ -6,25 +6,26 @@ use posix::access::Denied;
 
 use crate::{RecallPending, ShareConflict};
 
-/// Why something of the tree could not be given.
+/// Why a request failed.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum Error {
-    /// There is no such thing, or no more.
-    #[error("it is not there")]
+    /// The file or the name does not exist, or no longer.
+    #[error("no such file or directory")]
     NotFound,
-    /// It was open when its file system was taken back to a snapshot that does not have it.
-    #[error("it is no more, since its file system was taken back to a snapshot")]
+    /// The file of a handle does not exist any more, or an open file is from before a rollback to a snapshot that does
+    /// not have it.
+    #[error("stale file handle: the file was removed, or a rollback has undone it")]
     Stale,
-    /// A file's number would be another file's.
-    #[error("file {ino} would be another one than the one that is in use")]
+    /// A rollback would give an inode number that is in use to another file.
+    #[error("inode {ino} is in use, and would be another file")]
     InoReused {
-        /// The number.
+        /// The inode number.
         ino: Ino,
     },
     /// The permissions of the file do not allow it to the caller.
     #[error("permission denied")]
     AccessDenied,
-    /// The open file was opened to read only, or to write only.
+    /// The file was not opened to read, or not to write.
     #[error("the file is not open for that")]
     WrongOpenMode,
     /// Another client has the file open and denies others what the request does.
@@ -33,39 +34,39 @@ pub enum Error {
     /// Another client has not given its lease of the file back yet.
     #[error(transparent)]
     RecallPending(#[from] RecallPending),
-    /// Something was asked that only a directory can answer.
-    #[error("it is no directory")]
+    /// The request needs a directory.
+    #[error("not a directory")]
     NotDirectory,
-    /// Something was asked that a directory cannot answer.
-    #[error("it is a directory")]
+    /// The request cannot be made of a directory.
+    #[error("is a directory")]
     IsDirectory,
-    /// Something was asked that only a symbolic link can answer.
-    #[error("it is no symbolic link")]
+    /// The request needs a symbolic link.
+    #[error("not a symbolic link")]
     NotSymlink,
-    /// Its dataset is locked.
+    /// The key of the dataset is not loaded.
     #[error("{why}")]
     Locked {
-        /// Which, and what to do.
+        /// The dataset, and how to load its key.
         why: String,
     },
-    /// It was to be changed, and cannot be.
-    #[error("it is refused: {reason:?}")]
+    /// The file system refuses the request.
+    #[error("the file system refuses the request: {reason:?}")]
     Refused {
         /// Why.
         reason: Reason,
     },
-    /// It cannot be read.
+    /// The file cannot be read.
     #[error("{why}")]
     Unreadable {
-        /// Why not.
+        /// What is damaged.
         why: String,
     },
-    /// Its object's number is too high for a number in the tree.
-    #[error("its number is too high to be shown")]
+    /// The object number of the file does not fit an inode number.
+    #[error("the object number is too high for an inode number")]
     InoOverflow,
 }
 
-/// What asking the tree gives.
+/// The result of a request.
 pub type Result<T> = std::result::Result<T, Error>;
 
 impl From<Denied> for Error {

@@ -1,11 +1,11 @@
 //! What a file protocol needs of a pool: one tree of all its datasets.
 //!
-//! A [`DatasetTree`] shows a dataset and those below it at their names, as OpenZFS would mount them, with
-//! `.zfs/snapshot` (and `.zfs/volume`) in the root of each. What is in it has a number
-//! (`number.rs`) and [`Attributes`]; a directory has a [`TreeDir`] that goes on where it stopped;
-//! a file or volume has a [`FileReader`] that reads ahead. A tree is never written.
+//! [`FileSystem`] is the contract between file protocols and file systems. Every call has a [`Context`]
+//! with the caller's credentials, and the file system checks permissions.
 //!
-//! [`PoolFileSystem`] is one file system of a held pool, to be read and written, with `.zfs/snapshot`.
+//! [`PoolFileSystem`] is a file system of an imported pool, to read and write, with its snapshots in
+//! `.zfs/snapshot` and the volumes below it in `.zfs/volume`. A [`DatasetTree`] shows a dataset and those
+//! below it at their names, as OpenZFS would mount them, of a pool that is only read.
 //!
 //! Nothing here knows of a protocol, a socket or the kernel.
 #![forbid(unsafe_code)]
@@ -30,6 +30,7 @@ mod reader;
 mod shares;
 mod stability;
 mod tree;
+mod tree_contract;
 mod tree_dataset;
 mod tree_dir;
 mod vnode;

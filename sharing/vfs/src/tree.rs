@@ -131,7 +131,7 @@ impl DatasetTree {
         Ok((node, self.dataset(node.dataset_index())?))
     }
 
-    fn file(&self, number: Ino) -> Result<File> {
+    pub(crate) fn file(&self, number: Ino) -> Result<File> {
         match self.vnode(number)? {
             (Vnode::File(_, object), dataset) => Ok(self.files(&dataset)?.file(object)?),
             _ => Err(Error::NotFound),

@@ -208,7 +208,7 @@ impl TreeDir {
     }
 
     /// The number for `..`; a root has itself above it.
-    fn parent_ino(&self) -> Ino {
+    pub(crate) fn parent_ino(&self) -> Ino {
         let place = self.dataset.index;
         let above = match self.vnode {
             Vnode::File(_, object) => {

@@ -6,7 +6,6 @@ use dmu::Objset;
 use ondisk::nvlist::Nvlist;
 use ondisk::objset::Kind as ObjsetKind;
 use parking_lot::RwLockReadGuard;
-use posix::acl::AclPolicy;
 use units::ObjectId;
 use zap::Zap;
 
@@ -23,8 +22,6 @@ use crate::{Error, Inode, MasterNode, Result, ZnodeAttributes};
 pub struct FsOptions {
     /// Show POSIX ACLs among the extended attributes (the dataset's property `acltype=posix`).
     pub posix_acls: bool,
-    /// How NFSv4 ACLs are inherited and changed (`acltype`, `aclinherit`, `aclmode`).
-    pub acl_policy: AclPolicy,
     /// Show extended attributes of users (the dataset's property `xattr` is not `off`).
     pub user_xattrs: bool,
     /// The dataset was received redacted (its property `redact_snaps` is set): holes in files are
@@ -36,13 +33,7 @@ pub struct FsOptions {
 
 impl Default for FsOptions {
     fn default() -> Self {
-        Self {
-            posix_acls: true,
-            acl_policy: AclPolicy::default(),
-            user_xattrs: true,
-            is_redacted: false,
-            record_size: 128 << 10,
-        }
+        Self { posix_acls: true, user_xattrs: true, is_redacted: false, record_size: 128 << 10 }
     }
 }
 

@@ -22,8 +22,8 @@ impl Default for KnownInodes {
 
 impl KnownInodes {
     fn shard(&self, ino: Ino) -> &Mutex<HashMap<Ino, u64>> {
-        let index = usize::try_from(ino.get() % SHARDS as u64).unwrap_or(0);
-        &self.0[index]
+        let index = usize::try_from(ino.get() % SHARDS as u64);
+        &self.0[index.expect("a number below the count of shards")]
     }
 
     /// A reply names an inode.

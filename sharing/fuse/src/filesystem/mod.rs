@@ -1,7 +1,8 @@
 //! The kernel's questions, answered from a file system that can be written.
 //!
-//! All changes come through the kernel, so it may keep what it was told; only what a file takes on
-//! the drives changes by itself, when its group is written. Files of a snapshot never change.
+//! The kernel caches what it was told for a day. Changes that come by the mount it knows, and those by other doors it
+//! is told of at once (`invalidation`). The space that a file takes changes when its txg is written, so attributes of
+//! files that changed lately are cached for a second. Files of a snapshot never change.
 
 mod file_handle;
 mod invalidation;
@@ -56,7 +57,7 @@ pub(crate) struct FileSystemServer {
     can_expire_names: AtomicBool,
 }
 
-/// Nobody but the kernel changes anything.
+/// Changes by other doors are sent to the kernel at once (`invalidation`).
 const LONG_TIMEOUT: Duration = Duration::from_hours(24);
 /// Until so many seconds after a change, the space that a file takes may not be known.
 const SPACE_SETTLE_SECONDS: i64 = 30;

@@ -25,7 +25,9 @@ use crate::leases::{
 };
 use crate::locks::LockTable;
 use crate::shares::{Access, OpenId, OpenTable, ShareMode};
-use crate::{BootVerifier, Context, FileSystem as _, Result, Stability, Written, change_version};
+use crate::{
+    BootVerifier, ClientId, Context, FileSystem as _, Result, Stability, Written, change_version,
+};
 
 /// A client that does not answer the recall of a lease for so long loses it, as with SMB.
 const REVOKE_AFTER: Duration = Duration::from_secs(35);
@@ -77,6 +79,14 @@ impl PoolFileSystem {
     /// The leases.
     pub fn leases(&self) -> &LeaseTable {
         &self.0.doors.leases
+    }
+
+    /// Releases the locks, open files and leases of a client that is gone. Its waits for locks end.
+    pub fn release_client(&self, client: ClientId) {
+        let Doors { locks, opens, leases, .. } = &self.0.doors;
+        locks.release_client(client);
+        opens.release_client(client);
+        leases.release_client(client);
     }
 
     /// A number that changes when writes that were not committed may have been lost.

@@ -77,7 +77,10 @@ impl Inner {
 const HEAD: DatasetIndex = DatasetIndex(0);
 
 impl PoolFileSystem {
-    /// Opens a file system of a held pool. `now` tells the time.
+    /// Opens a file system of an imported pool. `now` tells the time.
+    ///
+    /// Open each dataset once: all doors into it must use clones of one file system, or they know nothing of each
+    /// other's changes, locks and leases.
     pub fn open(
         held: &Pool,
         dataset: &str,

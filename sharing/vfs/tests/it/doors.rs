@@ -10,8 +10,8 @@ use posix::{
     XattrMode,
 };
 use vfs::{
-    Access, ChangeKind, Context, DoorId, Error, FileSystem as _, LeaseEvent, LeaseRights,
-    PoolFileSystem, Stability, Subscription, Written, change_version,
+    Access, ByteLock, ChangeKind, Context, DoorId, Error, FileSystem as _, LeaseEvent, LeaseRights,
+    LockKind, LockOwner, PoolFileSystem, Stability, Subscription, Written, change_version,
 };
 
 use crate::pool::TestPool;
@@ -187,6 +187,27 @@ fn denied_opens_fail_at_every_door() {
     assert!(fs.open(&denying, file, OpenMode::READ).is_err());
     drop((reader, writer));
     assert!(fs.open(&denying, file, OpenMode::READ).is_ok());
+    place.pool.export().unwrap();
+}
+
+#[test]
+fn gone_clients_hold_nothing() {
+    let place = TestPool::create();
+    let fs = place.open("tank");
+    let file = create(&fs, &ONE, b"a");
+    let client = Context { client: 7, deny: Access::WRITE, ..ONE };
+    let open = fs.open(&client, file, OpenMode::READ).unwrap();
+    assert!(fs.grant_lease(&client, file, LeaseRights::READ, Arc::new(|_| {})).is_some());
+    let owner = LockOwner { client: client.client_id(), owner: 1 };
+    let lock = ByteLock { owner, range: 0..10, kind: LockKind::Exclusive };
+    fs.locks().try_lock(file, &lock).unwrap();
+    let other = ByteLock { owner: LockOwner { owner: 2, ..owner }, ..lock.clone() };
+    assert_eq!(fs.locks().find_conflict(file, &other), Some(lock));
+    fs.release_client(client.client_id());
+    assert_eq!(fs.locks().find_conflict(file, &other), None);
+    assert!(fs.leases().is_empty());
+    assert!(write(&fs, &OTHER, file).is_ok());
+    drop(open);
     place.pool.export().unwrap();
 }
 

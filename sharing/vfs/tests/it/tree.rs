@@ -4,8 +4,9 @@ use std::collections::BTreeMap;
 
 use engine::RescuePool;
 use fixtures::Fixture;
-use posix::{FileType, Ino};
-use vfs::{DatasetTree, DirEntry, Error};
+use posix::access::OpenMode;
+use posix::{Credentials, FileType, Ino, SetAttributes};
+use vfs::{Context, DatasetTree, DirEntry, DoorId, Error, FileOffset, FileSystem, Reason};
 
 fn open_pool(fixture: &Fixture) -> RescuePool {
     let search = engine::search(std::slice::from_ref(&fixture.dir));
@@ -174,4 +175,38 @@ fn a_locked_dataset_is_an_empty_folder_that_says_so() {
         let open = DatasetTree::open(pool.clone(), name, Box::new(|_| {}));
         assert!(matches!(open.err(), Some(engine::Error::Locked { .. })), "{name}");
     }
+}
+
+#[test]
+fn tree_keeps_the_contract_read_only() {
+    let tree = open_tree("snapshots");
+    let nobody = Credentials::new(65534, 65534);
+    let (root, nobody) =
+        (&Context::new(&Credentials::ROOT, DoorId::new(7)), &Context::new(&nobody, DoorId::new(7)));
+    let top = FileSystem::root(&tree).expect("a root");
+    let refused = |result: Result<(), Error>| {
+        assert!(matches!(result, Err(Error::Refused { reason: Reason::ReadOnly })), "{result:?}");
+    };
+    let mut opened = 0;
+    for (path, (ino, kind)) in walk(&tree) {
+        let found = FileSystem::attributes(&tree, root, ino).expect("attributes");
+        assert_eq!((found.ino, found.kind), (ino, kind), "{path}");
+        refused(FileSystem::set_attributes(&tree, root, ino, &SetAttributes::default()).map(drop));
+        if kind != FileType::File {
+            continue;
+        }
+        refused(FileSystem::open(&tree, root, ino, OpenMode::READ_WRITE).map(drop));
+        let file = FileSystem::open(&tree, root, ino, OpenMode::READ).expect("an open file");
+        let mut bytes = vec![0; usize::try_from(found.size).expect("a small file")];
+        let from = FileOffset { file: &file, offset: 0 };
+        assert_eq!(tree.read(root, from, &mut bytes).expect("content"), bytes.len(), "{path}");
+        let others_read = found.mode & 0o004 != 0;
+        let open = FileSystem::open(&tree, nobody, ino, OpenMode::READ).map(drop);
+        assert_eq!(open.is_ok(), others_read, "{path}: {open:?}");
+        opened += 1;
+    }
+    assert!(opened > 5, "{opened}");
+    let parent = FileSystem::lookup(&tree, root, top, b"..").expect("a root");
+    assert_eq!(parent.ino, top);
+    refused(tree.unlink(root, top, b"anything"));
 }

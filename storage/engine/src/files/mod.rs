@@ -85,14 +85,8 @@ impl FileSystemReader {
         let record_size = dataset.property("recordsize").ok().flatten();
         let record_size = record_size.and_then(|found| found.value.parse().ok());
         let record_size = record_size.unwrap_or(zpl::FsOptions::default().record_size);
-        let options = zpl::FsOptions {
-            posix_acls,
-            user_xattrs,
-            is_redacted: redacted,
-            record_size,
-            // nothing is created or changed here
-            acl_policy: posix::acl::AclPolicy::default(),
-        };
+        let options =
+            zpl::FsOptions { posix_acls, user_xattrs, is_redacted: redacted, record_size };
         let mut log = intent_log_records(dataset, &objset, look);
         let (fs, replayed) = zpl::Fs::open(objset, options, log.as_mut())?;
         let mut trouble = None;

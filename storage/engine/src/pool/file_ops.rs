@@ -182,7 +182,7 @@ impl OpenFileSystem {
 
     /// Whether NFSv4 ACLs of files can be set, and are inherited (`acltype=nfsv4`).
     pub fn has_nfs4_acls(&self) -> bool {
-        self.writer().fs().options().acl_policy.has_nfs4_acls
+        self.writer().acl_policy().has_nfs4_acls
     }
 
     /// Whether files may have POSIX ACLs.

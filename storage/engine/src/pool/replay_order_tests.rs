@@ -2,6 +2,7 @@
 //! cut must be a state that makes sense all the same.
 
 use ondisk::acl;
+use posix::acl::{Ace, AceWho, nfs4};
 use posix::{
     FileFlags, FlagChange, NewInode, RenameMode, RenameRequest, SetAttributes, WriteOffset,
     XattrMode,
@@ -118,9 +119,14 @@ const NO_ID: u32 = u32::MAX;
 
 /// A pool whose files have POSIX ACLs, and whose log has begun.
 fn pool_with_acls(storm: &DiskArray, xattr: &str) -> Pool {
-    let held = create_pool(storm);
-    for (property, value) in [("acltype", "posix"), ("xattr", xattr)] {
-        held.set_property("tank", property, value).expect("set");
+    pool_with_properties(storm, &[("acltype", "posix"), ("xattr", xattr)])
+}
+
+/// A pool with these properties, whose log has begun.
+fn pool_with_properties(storm: &DiskArray, properties: &[(&str, &str)]) -> Pool {
+    let pool = create_pool(storm);
+    for (property, value) in properties {
+        pool.set_property("tank", property, value).expect("set");
     }
     held.export().expect("export");
     drop(held);
@@ -201,4 +207,31 @@ fn who_gets_the_name_of_another_has_its_content() {
         assert_eq!(broken, Vec::<String>::new());
         assert_eq!(read_content(&pool, "settings"), b"new", "{kind:?}");
     }
+}
+
+#[test]
+fn inherited_nfs4_acl_survives_replay() {
+    let storm = DiskArray::new(&[96 << 20]);
+    let pool = pool_with_properties(&storm, &[("acltype", "nfsv4"), ("aclmode", "passthrough")]);
+    let top = root_object(&filesystem(&pool));
+    let (kind, flags, mask) = (nfs4::ALLOW, nfs4::flag::FILE_INHERIT, nfs4::mask::READ_DATA);
+    let entry = Ace { who: AceWho::User(1001), kind, flags, mask, object: None };
+    let mut acl = nfs4::acl_from_mode(0o755, true);
+    acl.insert(0, entry);
+    filesystem(&pool).set_nfs4_acl(&credentials(), top, &acl).expect("ACL");
+    pool.sync().expect("txg");
+    let file = create_file(&pool, "new", &NewInode { mode: 0o640, ..NewInode::default() });
+    let chmod = SetAttributes { mode: Some(0o600), ..SetAttributes::default() };
+    set_attributes(&pool, file, &chmod);
+    filesystem(&pool).fsync(Some(file.get())).expect("fsync");
+    let file_acl = |pool: &Pool| {
+        let file = filesystem(pool).reader().find(b"new").expect("a look").expect("a file");
+        (file.stat().mode & 0o777, file.nfs4_acl().expect("ACL"))
+    };
+    let before = file_acl(&pool);
+    let inherits = |ace: &Ace| ace.who == AceWho::User(1001) && ace.mask == mask;
+    assert!(before.0 == 0o600 && before.1.iter().any(inherits), "{before:?}");
+    let (pool, broken) = replay_after_cut(&storm, pool);
+    assert_eq!(broken, Vec::<String>::new());
+    assert_eq!(file_acl(&pool), before);
 }

@@ -121,24 +121,28 @@ pub(super) fn sync_policy(dataset: &Dataset) -> SyncPolicy {
 pub(super) fn read_options(dataset: &Dataset) -> zpl::FsOptions {
     zpl::FsOptions {
         posix_acls: matches!(property_value(dataset, "acltype").as_str(), "posix" | "posixacl"),
-        acl_policy: AclPolicy {
-            has_nfs4_acls: property_value(dataset, "acltype") == "nfsv4",
-            inherit: match property_value(dataset, "aclinherit").as_str() {
-                "discard" => AclInherit::Discard,
-                "noallow" => AclInherit::NoAllow,
-                "passthrough" => AclInherit::Passthrough,
-                "passthrough-x" => AclInherit::PassthroughExecute,
-                _ => AclInherit::Restricted,
-            },
-            chmod: match property_value(dataset, "aclmode").as_str() {
-                "groupmask" => AclMode::GroupMask,
-                "passthrough" => AclMode::Passthrough,
-                "restricted" => AclMode::Restricted,
-                _ => AclMode::Discard,
-            },
-        },
         user_xattrs: property_value(dataset, "xattr") != "off",
         ..zpl::FsOptions::default()
+    }
+}
+
+/// How NFSv4 ACLs are inherited and changed.
+fn acl_policy(dataset: &Dataset) -> AclPolicy {
+    AclPolicy {
+        has_nfs4_acls: property_value(dataset, "acltype") == "nfsv4",
+        inherit: match property_value(dataset, "aclinherit").as_str() {
+            "discard" => AclInherit::Discard,
+            "noallow" => AclInherit::NoAllow,
+            "passthrough" => AclInherit::Passthrough,
+            "passthrough-x" => AclInherit::PassthroughExecute,
+            _ => AclInherit::Restricted,
+        },
+        chmod: match property_value(dataset, "aclmode").as_str() {
+            "groupmask" => AclMode::GroupMask,
+            "passthrough" => AclMode::Passthrough,
+            "restricted" => AclMode::Restricted,
+            _ => AclMode::Discard,
+        },
     }
 }
 
@@ -167,6 +171,7 @@ pub(super) fn write_settings(dataset: &Dataset, before: &zpl::WriteSettings) -> 
         xattr_sa: matches!(property_value(dataset, "xattr").as_str(), "sa" | "on"),
         has_long_names: property_value(dataset, "longname") == "on",
         atime,
+        acl_policy: acl_policy(dataset),
         ..*before
     }
 }

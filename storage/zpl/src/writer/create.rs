@@ -183,7 +183,7 @@ impl FsWriter {
         kind: FileType,
         permissions: u32,
     ) -> Result<Option<(Vec<Ace>, u32)>> {
-        let policy = self.fs.options().acl_policy;
+        let policy = self.acl_policy();
         let inherits = policy.has_nfs4_acls
             && kind != FileType::Symlink
             && !parent.sa.is_legacy()

@@ -28,6 +28,7 @@ use std::sync::Arc;
 
 use ondisk::sa::Value;
 use parking_lot::{Mutex, RwLock};
+use posix::acl::AclPolicy;
 use units::ObjectId;
 use zap::Zap;
 
@@ -69,6 +70,8 @@ pub struct WriteSettings {
     pub logs_sa_xattrs: bool,
     /// When reading a file changes its atime.
     pub atime: AtimeMode,
+    /// How NFSv4 ACLs are inherited and changed (acltype, aclinherit, aclmode).
+    pub acl_policy: AclPolicy,
 }
 
 impl Default for WriteSettings {
@@ -81,6 +84,7 @@ impl Default for WriteSettings {
             has_projects: true,
             logs_sa_xattrs: true,
             atime: AtimeMode::default(),
+            acl_policy: AclPolicy::default(),
         }
     }
 }
@@ -123,6 +127,13 @@ impl FsWriter {
     /// What steers how files are written.
     pub fn settings(&self) -> WriteSettings {
         self.settings.read().clone()
+    }
+
+    /// How NFSv4 ACLs are treated. A file system that was opened with POSIX ACLs has no others.
+    pub fn acl_policy(&self) -> AclPolicy {
+        let policy = self.settings.read().acl_policy;
+        let has_nfs4_acls = policy.has_nfs4_acls && !self.fs.options().posix_acls;
+        AclPolicy { has_nfs4_acls, ..policy }
     }
 
     /// Steers otherwise from now on.

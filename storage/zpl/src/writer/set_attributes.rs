@@ -168,7 +168,7 @@ impl FsWriter {
     /// Sets the mode. `is_chmod`: its permission bits are what the caller asked for, and the dataset's
     /// policy tells what becomes of an NFSv4 ACL; else only set-ID bits changed.
     fn apply_chmod(&self, draft: &mut PendingFile, mode: u32, is_chmod: bool) -> Result<()> {
-        let policy = self.fs.options().acl_policy;
+        let policy = self.acl_policy();
         if !policy.has_nfs4_acls || draft.sa.is_legacy() || draft.sa.has_flag(flag::ACL_TRIVIAL) {
             self.set_mode(&mut draft.sa, mode);
             return Ok(());
