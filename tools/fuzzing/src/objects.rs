@@ -61,7 +61,9 @@ pub fn sa(data: &[u8]) {
 pub fn znode(data: &[u8]) {
     for order in ORDERS {
         read_all(data, order, Znode::read);
-        read_all(data, order, |reader| read_time(reader).map(|time| time.total_nanoseconds()));
+        read_all(data, order, |reader| {
+            read_time(reader).map(|time| (time.seconds, time.nanoseconds))
+        });
     }
 }
 

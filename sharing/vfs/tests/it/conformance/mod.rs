@@ -91,6 +91,7 @@ impl Failure {
 }
 
 /// The failure of a call that must fail.
+#[expect(clippy::needless_pass_by_value, reason = "calls stand as its argument")]
 pub(crate) fn failure<T>(result: Result<T>) -> Failure {
     match result {
         Ok(_) => panic!("the call succeeds"),
