@@ -1,12 +1,10 @@
 //! A pool as a mounted file system, without the kernel's ZFS.
 //!
-//! [`mount_tree`] lays a tree ([`vfs::DatasetTree`]) over a folder, read-only; the kernel's questions come in
-//! through /dev/fuse and are answered by several threads (`server.rs`). As nothing changes while a
-//! pool is mounted, the kernel keeps whatever it was told. It needs no root: fusermount3 does what
-//! only root may.
+//! [`mount_tree`] mounts a tree of datasets ([`vfs::DatasetTree`]), read-only. Nothing changes while it is mounted,
+//! so the kernel keeps what it has read. It needs no root: fusermount3 does what only root may.
 //!
-//! [`mount_filesystem`] lays a file system of a held pool ([`vfs::PoolFileSystem`]) over a folder, to be read and
-//! written (`live/`).
+//! [`mount_filesystem`] mounts a file system of an imported pool ([`vfs::PoolFileSystem`]), to read and write.
+//! The kernel checks permissions; all else is the business of `vfs`.
 #![forbid(unsafe_code)]
 
 mod convert;

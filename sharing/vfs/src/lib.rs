@@ -1,4 +1,4 @@
-//! What a file protocol needs of a pool: one tree of all its datasets.
+//! The contract of file protocols, and the file systems that keep it.
 //!
 //! [`FileSystem`] is the contract between file protocols and file systems. Every call has a [`Context`]
 //! with the caller's credentials, and the file system checks permissions.

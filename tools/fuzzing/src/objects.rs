@@ -62,7 +62,7 @@ pub fn znode(data: &[u8]) {
     for order in BYTE_ORDERS {
         read_structures(data, order, Znode::read);
         read_structures(data, order, |reader| {
-            read_time(reader).map(|time| time.total_nanoseconds())
+            read_time(reader).map(|time| (time.seconds, time.nanoseconds))
         });
     }
 }

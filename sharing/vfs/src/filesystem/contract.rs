@@ -115,7 +115,8 @@ impl FileSystem for PoolFileSystem {
     ) -> Result<Opened<OpenFile>> {
         let is_exclusive = create == CreateMode::Exclusive || self.is_control_name(dir, name);
         self.check_dir_mask(context, dir, mask::EXECUTE)?;
-        if !is_exclusive {
+        // a file that exists opens even in a directory that the caller cannot write
+        if !is_exclusive && context.is_enforced() {
             match self.lookup_unchecked(dir, name) {
                 Ok(found) => return self.open_existing(context, found, open),
                 Err(Error::NotFound) => {}
@@ -226,11 +227,14 @@ impl FileSystem for PoolFileSystem {
     ) -> Result<()> {
         check_open_mode(context, file.mode().write || file.mode().append)?;
         let at = if context.is_enforced() && file.mode().append { WriteOffset::End } else { at };
-        self.change(context, (file.ino()?, ChangeKind::Data), || {
-            self.retry(context, || {
-                file.clear_capabilities(context.credentials)?;
-                self.write_unchecked(context.credentials, file.ino()?, at, bytes)
-            })
+        let write = || {
+            file.clear_capabilities(context.credentials)?;
+            self.write_unchecked(context.credentials, file.ino()?, at, bytes)
+        };
+        self.change(context, (file.ino()?, ChangeKind::Data), || match at {
+            WriteOffset::At(_) => self.retry(context, write),
+            // a second append would repeat the bytes
+            WriteOffset::End => self.retry_change(context, write),
         })
     }
 

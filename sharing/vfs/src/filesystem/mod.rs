@@ -1,9 +1,8 @@
-//! A file system of a held pool, to be read and written.
+//! A file system of an imported pool, to read and write.
 //!
-//! Its numbers are those of a [`crate::DatasetTree`] (`number.rs`): place 0 is the file system, whose files
-//! keep the numbers that OpenZFS shows; each snapshot that somebody looks into gets a place of its
-//! own. What is changed is so for everybody at once, and on the drives after [`PoolFileSystem::fsync`], or
-//! when the pool's next group is written.
+//! Inode numbers are those of a [`crate::DatasetTree`] (`vnode.rs`): dataset 0 is the file system, whose files
+//! keep the numbers that OpenZFS shows. Each snapshot that a caller looks into gets an index of its own. All
+//! callers see a change at once. It is on the drives after [`PoolFileSystem::fsync`] or the next txg.
 
 mod checks;
 mod contract;
@@ -41,14 +40,14 @@ use snapshots::SnapshotTable;
 use unlinked::UnlinkedInodes;
 use volumes::VolumeTable;
 
-/// A file system that can be written. Cheap to clone.
+/// A file system of an imported pool, to read and write. Cheap to clone.
 #[derive(Clone)]
 pub struct PoolFileSystem(Arc<Inner>);
 
 struct Inner {
     pool: Pool,
     dataset: String,
-    /// Others take their place when the file system is taken back to a snapshot.
+    /// A rollback replaces them.
     files: RwLock<OpenFileSystem>,
     snapshots: SnapshotTable,
     volumes: VolumeTable,
@@ -56,14 +55,14 @@ struct Inner {
     unlinked: UnlinkedInodes,
     /// Whether a door knows inodes until it forgets them: it asks for those that lost their names.
     keeps_unlinked: AtomicBool,
-    /// How often a file was given capabilities; the first time is 1.
+    /// Number of times that a file got capabilities, plus 1.
     capability_version: AtomicU64,
     prefetch_workers: PrefetchWorkers,
     clock: ChangeClock,
     doors: Doors,
     /// How often it was rolled back since it was opened.
     rollbacks: AtomicU64,
-    /// Nothing is noted of who reads.
+    /// Whether reads leave the atime alone.
     is_read_only: AtomicBool,
 }
 
@@ -73,11 +72,11 @@ impl Inner {
     }
 }
 
-/// The place of the file system itself.
+/// The index of the file system itself.
 const HEAD: DatasetIndex = DatasetIndex(0);
 
 impl PoolFileSystem {
-    /// Opens a file system of an imported pool. `now` tells the time.
+    /// Opens a file system of an imported pool. `now` is the clock of its changes.
     ///
     /// Open each dataset once: all doors into it must use clones of one file system, or they know nothing of each
     /// other's changes, locks and leases.
@@ -105,12 +104,12 @@ impl PoolFileSystem {
         })))
     }
 
-    /// Its full name.
+    /// The full name of the dataset.
     pub fn dataset(&self) -> &str {
         &self.0.dataset
     }
 
-    /// The number of its topmost directory.
+    /// The inode number of the topmost directory.
     pub fn root_ino(&self) -> Ino {
         Ino::new(self.0.files().reader().root_object())
     }
@@ -125,7 +124,7 @@ impl PoolFileSystem {
         self.0.files().has_nfs4_acls()
     }
 
-    /// Whether a name is the same only if all its bytes are.
+    /// Whether two names are the same only if all their bytes are.
     pub fn has_exact_names(&self) -> bool {
         self.0.files().has_exact_names()
     }
@@ -135,22 +134,22 @@ impl PoolFileSystem {
         self.0.files().max_name_len()
     }
 
-    /// Whether who was told that the pool is stopped is to wait and ask again (failmode).
+    /// Whether a change of a suspended pool waits until the pool resumes (failmode=wait).
     pub fn has_failmode_wait(&self) -> bool {
         self.0.pool.has_failmode_wait()
     }
 
-    /// Whether drives failed, and nothing is written until the pool is cleared.
+    /// Whether the pool is suspended: drives failed, and nothing is written until a clear.
     pub fn is_suspended(&self) -> bool {
         self.0.pool.is_suspended()
     }
 
-    /// The time, as the one who opened this tells it.
+    /// The time by the clock that the file system was opened with.
     pub fn now(&self) -> Time {
         self.0.clock.now()
     }
 
-    /// Whether who reads here leaves no trace, as where it is mounted to be read only.
+    /// Sets whether reads leave the atime alone, as on a read-only mount.
     pub fn set_read_only(&self, is_still: bool) {
         self.0.is_read_only.store(is_still, Ordering::Relaxed);
     }
@@ -159,37 +158,37 @@ impl PoolFileSystem {
         self.0.is_read_only.load(Ordering::Relaxed)
     }
 
-    /// Returns when all that was done to a file, and to names before that, will outlast a power
-    /// cut, unless the dataset does without (sync=disabled).
+    /// Commits all changes of a file, and all earlier changes of names, to stable storage, unless the
+    /// dataset has sync=disabled.
     pub fn fsync(&self, number: Ino) -> Result<()> {
         if let Some(volume) = self.find_volume(number)? {
             return Ok(volume.flush()?);
         }
-        // nothing of a snapshot waits to be written
+        // a snapshot has no changes to commit
         let Vnode::File(HEAD, object) = Self::vnode(number)? else { return Ok(()) };
         Ok(self.0.files().fsync(Some(object))?)
     }
 
-    /// The same of all files of the file system.
+    /// Commits all changes of the file system to stable storage.
     pub fn fsync_all(&self) -> Result<()> {
         Ok(self.0.files().fsync(None)?)
     }
 
-    /// Returns when all that was done to the file system and to the volumes below it that were looked at will
-    /// outlast a power cut.
+    /// Commits all changes of the file system, and of the volumes below it that have an inode, to stable
+    /// storage.
     pub(super) fn sync_unchecked(&self) -> Result<()> {
         self.flush_volumes()?;
         self.fsync_all()
     }
 
-    /// The same where the file system wants that of all that is done (sync=always): for whoever was told
-    /// that something is done, but not that it will outlast ([`Reason::NotCommitted`]).
+    /// Commits all changes if the dataset has sync=always: after a change that is done and whose commit
+    /// failed ([`Reason::NotCommitted`]).
     pub fn commit_if_sync_always(&self) -> Result<()> {
         Ok(self.0.files().commit_if_sync_always()?)
     }
 
-    /// Whether a directory is one of the file system's or of a snapshot's, so that its names are
-    /// changed by nobody but who changes them here. Those below `.zfs` come and go by themselves.
+    /// Whether a dataset stores a directory, so that only requests change its names. Names below `.zfs` come
+    /// and go with snapshots and volumes.
     pub fn is_stored_dir(number: Ino) -> bool {
         matches!(Self::vnode(number), Ok(Vnode::File(..)))
     }
@@ -198,7 +197,7 @@ impl PoolFileSystem {
         Vnode::from_ino(number).ok_or(Error::NotFound)
     }
 
-    /// Where a node is that can be changed.
+    /// The object of an inode that can be changed.
     fn writable_object(number: Ino) -> Result<ObjectId> {
         match Self::vnode(number)? {
             Vnode::File(HEAD, object) => Ok(ObjectId::new(object)),
@@ -206,7 +205,7 @@ impl PoolFileSystem {
         }
     }
 
-    /// The files of a place.
+    /// The files of the file system or of a snapshot.
     fn files(&self, place: DatasetIndex) -> Result<FileSystemReader> {
         match place {
             HEAD => Ok(self.0.files().reader().clone()),
@@ -225,7 +224,7 @@ impl PoolFileSystem {
         Ok(self.0.pool.snapshots(&self.0.dataset)?)
     }
 
-    /// What there is to know of a node.
+    /// The attributes of an inode.
     pub(super) fn attributes_unchecked(&self, number: Ino) -> Result<Attributes> {
         match Self::vnode(number)? {
             Vnode::File(place, object) => file_attributes(place, &self.files(place)?.file(object)?),
@@ -241,7 +240,7 @@ impl PoolFileSystem {
         }
     }
 
-    /// What a name in a directory names.
+    /// The attributes of the inode that a name leads to.
     pub(super) fn lookup_unchecked(&self, dir: Ino, name: &[u8]) -> Result<Attributes> {
         if name.len() > self.max_name_len() {
             return Err(Error::Refused { reason: Reason::NameTooLong });
@@ -289,12 +288,12 @@ impl PoolFileSystem {
         }
     }
 
-    /// Where a symbolic link points.
+    /// The target of a symbolic link.
     pub(super) fn read_link_unchecked(&self, number: Ino) -> Result<Vec<u8>> {
         Ok(self.file(number)?.read_link()?)
     }
 
-    /// The names of a node's extended attributes, as Linux lists them.
+    /// The names of the extended attributes of an inode, as Linux lists them.
     pub(super) fn xattr_names_unchecked(&self, number: Ino) -> Result<Vec<Vec<u8>>> {
         match Self::vnode(number)? {
             Vnode::File(..) => Ok(self.file(number)?.xattr_names()?),
@@ -338,7 +337,7 @@ impl PoolFileSystem {
         self.0.unlinked.drain()
     }
 
-    /// Opens a file. It stays although it may lose its last name, until this is dropped.
+    /// Opens a file. The open file keeps its content even without a name, until it is dropped.
     pub(super) fn open_file(&self, number: Ino) -> Result<OpenFile> {
         if let Some(in_use) = self.open_held_volume(number)? {
             return Ok(OpenFile::from_volume(self, number, in_use));
@@ -350,32 +349,32 @@ impl PoolFileSystem {
         OpenFile::new(self, number, &file)
     }
 
-    /// Keeps a file of any kind, but no directory, although it may lose its last name.
+    /// Holds a file that is not a directory, so that it keeps its content without a name.
     pub(super) fn hold_unlinked(&self, number: Ino) -> Result<UnlinkedHold> {
         UnlinkedHold::new(&self.0.files(), Self::writable_object(number)?)
     }
 
-    /// Lists a directory.
+    /// Opens a directory.
     pub(super) fn open_dir_unchecked(&self, number: Ino) -> Result<OpenDir> {
         OpenDir::open(self, number)
     }
 
-    /// Lists a directory that is no more: nothing is in it.
+    /// Opens a removed directory, which is empty.
     pub(super) fn open_removed_dir(&self, number: Ino) -> OpenDir {
         OpenDir::open_removed(self, number)
     }
 
-    /// The number of the directory above a directory; a root has itself above it.
+    /// The parent of a directory. The parent of a root is the root.
     pub fn parent_ino(&self, dir: Ino) -> Result<Ino> {
         self.open_dir_unchecked(dir)?.parent_ino()
     }
 
-    /// What the file system takes and may still take.
+    /// The space of the dataset.
     pub(super) fn space_unchecked(&self) -> DatasetSpace {
         self.0.pool.space(&self.0.dataset)
     }
 
-    /// The content of a file as it is now.
+    /// The current content of a file.
     fn content(&self, number: Ino) -> Result<Content> {
         Ok(self.file(number)?.content())
     }
@@ -385,7 +384,7 @@ fn to_ino(node: Vnode) -> Result<Ino> {
     node.ino().ok_or(Error::InoOverflow)
 }
 
-/// The attributes of a file of that place.
+/// The attributes of a file of the dataset with that index.
 fn file_attributes(place: DatasetIndex, file: &File) -> Result<Attributes> {
     crate::tree::file_attributes(place, file)
 }

@@ -1,4 +1,4 @@
-//! Changing what is in a file system, by numbers.
+//! Changes of files by inode number, without access checks: `contract.rs` makes them first.
 
 use std::ops::Range;
 use std::sync::atomic::Ordering;
@@ -12,9 +12,9 @@ use posix::{
 use super::{HEAD, OpenFile, PoolFileSystem, file_attributes, volumes};
 use crate::{Error, Reason, Result, control_dir};
 
-/// What a program may do beyond its user.
+/// The extended attribute with the file capabilities of a program.
 const CAPABILITY_XATTR: &[u8] = b"security.capability";
-/// What is copied at once from file to file.
+/// Bytes that a copy reads at a time.
 const COPY_CHUNK: usize = 1 << 20;
 
 impl PoolFileSystem {
@@ -36,7 +36,7 @@ impl PoolFileSystem {
         Ok(())
     }
 
-    /// Makes a file of any kind under a name.
+    /// Creates a file of any type.
     pub(super) fn create_unchecked(
         &self,
         by: &Credentials,
@@ -50,7 +50,7 @@ impl PoolFileSystem {
         file_attributes(HEAD, &self.0.dir_versions.bump_after(&[dir], make)?)
     }
 
-    /// Makes a file without a name, which goes when it is closed unless it was given one.
+    /// Creates a file without a name. A close frees it, unless it got a name.
     pub(super) fn create_tmpfile_unchecked(
         &self,
         by: &Credentials,
@@ -78,7 +78,7 @@ impl PoolFileSystem {
         self.attributes_unchecked(file)
     }
 
-    /// Takes a name from a file that is no directory.
+    /// Removes a name of a file that is not a directory.
     pub(super) fn unlink_unchecked(&self, by: &Credentials, dir: Ino, name: &[u8]) -> Result<()> {
         self.check_not_control(dir, name)?;
         let object = Self::writable_object(dir)?;
@@ -86,7 +86,7 @@ impl PoolFileSystem {
         Ok(self.0.dir_versions.bump_after(&[dir], unlink)?)
     }
 
-    /// Removes a directory, which must be empty.
+    /// Removes an empty directory.
     pub(super) fn rmdir_unchecked(&self, by: &Credentials, dir: Ino, name: &[u8]) -> Result<()> {
         self.check_not_control(dir, name)?;
         let object = Self::writable_object(dir)?;
@@ -111,8 +111,9 @@ impl PoolFileSystem {
     }
 
     /// Sets attributes of a file.
-    /// A volume has none that can be set; that its size is, when it is opened to be written anew,
-    /// is no matter.
+    ///
+    /// Volumes have no settable attributes. An open with `O_TRUNC` sets the size and the mtime, so these are
+    /// accepted and ignored.
     pub(super) fn set_attributes_unchecked(
         &self,
         by: &Credentials,
@@ -169,8 +170,8 @@ impl PoolFileSystem {
         )?)
     }
 
-    /// Refuses a stretch that there is no room for, with a tenth to spare, as OpenZFS does: nothing can
-    /// be kept for it, as what is written later goes elsewhere.
+    /// Fails if the dataset has no space for a range and a tenth more, as OpenZFS does. No space is reserved:
+    /// copy-on-write writes a block elsewhere each time.
     pub(super) fn check_space(&self, file: Ino, range: &Range<u64>) -> Result<()> {
         let wanted = range.end.saturating_sub(range.start);
         let has_room = wanted.saturating_add(wanted / 10) <= self.space_unchecked().available;
@@ -181,7 +182,7 @@ impl PoolFileSystem {
         }
     }
 
-    /// Sees to it that a file reaches to the end of a range at least.
+    /// Grows a file to the end of a range, unless it is longer.
     pub(super) fn extend(&self, by: &Credentials, file: Ino, range: &Range<u64>) -> Result<()> {
         if let Some(volume) = self.find_volume(file)? {
             let fits = range.end <= volume.size();
@@ -194,7 +195,7 @@ impl PoolFileSystem {
         )?)
     }
 
-    /// Shares the blocks of a stretch, as far as that goes from its beginning.
+    /// Shares blocks of a range. Returns the number of bytes shared from its start.
     pub(super) fn clone_blocks(
         &self,
         by: &Credentials,
@@ -203,7 +204,7 @@ impl PoolFileSystem {
         length: u64,
     ) -> Result<u64> {
         let (source, start) = from;
-        // files of snapshots are copied: a snapshot may go meanwhile
+        // files of snapshots are copied: a snapshot may be destroyed meanwhile
         let Ok(from) = Self::writable_object(source.ino()?) else { return Ok(0) };
         let (to, at) = (Self::writable_object(to.0)?, to.1);
         let stretch = CloneRange {
@@ -216,7 +217,7 @@ impl PoolFileSystem {
         Ok(self.0.files().clone_blocks(&self.change_context(by), &stretch)?)
     }
 
-    /// Copies bytes from file to file; gives how many, fewer than asked for at the end.
+    /// Copies bytes between files. Returns their number: fewer than `length` at the end of the source.
     pub(super) fn copy_range_unchecked(
         &self,
         by: &Credentials,
@@ -254,13 +255,13 @@ impl PoolFileSystem {
         let object = Self::writable_object(file)?;
         let set = self.0.files().set_xattr(&self.change_context(by), object, name, value, mode);
         if name == CAPABILITY_XATTR && value.is_some() {
-            // whatever is said to have come of it: it may have been done all the same
+            // also after an error: the change may be done and only its commit have failed
             self.0.capability_version.fetch_add(1, Ordering::AcqRel);
         }
         Ok(set?)
     }
 
-    /// Takes away what a program may do beyond its user (capabilities), as a change of it must.
+    /// Removes the file capabilities of a program, as every change of its content does.
     pub(super) fn clear_capabilities(&self, by: &Credentials, file: Ino) -> Result<()> {
         if self.xattr_unchecked(file, CAPABILITY_XATTR)?.is_none() {
             return Ok(());
@@ -271,8 +272,7 @@ impl PoolFileSystem {
         }
     }
 
-    /// Takes set-user and set-group away from a file whose blocks somebody arranges, even where that
-    /// changes nothing in it.
+    /// Clears the set-ID bits of a file whose blocks are allocated or freed, even if its content stays.
     pub(super) fn clear_setid(&self, by: &Credentials, file: Ino) -> Result<()> {
         let found = self.attributes_unchecked(file)?;
         if found.kind != FileType::File {
@@ -316,7 +316,7 @@ impl PoolFileSystem {
         Ok(self.0.files().set_nfs4_acl(&self.change_context(by), object, entries)?)
     }
 
-    /// Sets a file's mode, unless it is what it was.
+    /// Sets the mode of a file, if it changes.
     fn change_mode(&self, by: &Credentials, file: Ino, from: u32, to: u32) -> Result<()> {
         if from == to {
             return Ok(());
