@@ -1,7 +1,7 @@
 //! One client: the handshake, then threads that take turns at reading requests.
 
 use std::io::{self, IoSlice};
-use std::net::{Shutdown, SocketAddr, TcpStream};
+use std::net::{IpAddr, Shutdown, SocketAddr, TcpStream};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::SeqCst};
 use std::thread::Scope;
@@ -55,6 +55,11 @@ impl Client {
         self.serving.lock().clone()
     }
 
+    /// The address that the client connects from.
+    pub(crate) fn address(&self) -> IpAddr {
+        self.address.ip()
+    }
+
     /// Ends the connection after the requests that were read are answered. Does not wait.
     pub(crate) fn end(&self) {
         self.is_ended.store(true, SeqCst);
@@ -87,7 +92,7 @@ pub(crate) fn serve(shared: &Shared, client: &Client) {
         .and_then(|()| negotiate(shared, client, &mut incoming));
     if let Ok(Some(session)) = session {
         // the export may have changed before this client was known to have it
-        let is_current = shared.exports.read().serves(&session.export)
+        let is_current = shared.exports.read().serves(&session.export, client.address())
             && session.export.unit.geometry().size() >= session.size;
         if is_current {
             Transmission::new(shared, client, session, incoming).run();
@@ -126,7 +131,7 @@ fn negotiate(
         }
         let mut payload = vec![0; length];
         incoming.read_exact(&mut payload, left())?;
-        let exports = shared.exports.read().clone();
+        let exports = shared.exports.read().visible_from(client.address());
         let step = negotiation.answer(&exports, (header.code, &payload), &mut replies);
         if let Step::Transmit(session) = &step {
             *client.serving.lock() = Some((Arc::clone(&session.export), session.size));

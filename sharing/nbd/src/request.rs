@@ -159,7 +159,8 @@ impl Session {
             Command::Write => unit.write(request.offset, buffer, durability(request)),
             Command::Flush => unit.flush(),
             Command::Trim => trim(unit, request),
-            Command::Cache => for_each_piece(request, buffer, |at, piece| unit.read(at, piece)),
+            Command::Cache => checked_range(unit, request)
+                .and_then(|_| for_each_piece(request, buffer, |at, piece| unit.read(at, piece))),
             Command::WriteZeroes => return write_zeroes(unit, request, buffer),
             Command::BlockStatus => return self.block_status(unit, request),
             Command::Disconnect | Command::Unknown(_) => {

@@ -48,6 +48,24 @@ fn reload_keeps_clients_of_unchanged_exports() {
 }
 
 #[test]
+fn exports_are_there_for_their_networks() {
+    let served = ServedPool::start();
+    let mut hidden = export("hidden", &served.unit);
+    hidden.networks = vec!["192.0.2.0/24".parse().unwrap(), "::/0".parse().unwrap()];
+    let mut disk = export("disk", &served.unit);
+    disk.networks.push("192.0.2.0/24".parse().unwrap());
+    served.server.set_exports(vec![hidden, disk.clone()]).unwrap();
+    let mut client = Client::connect(served.address());
+    assert_eq!(client.option(3, &[]).len(), 2, "one export and ACK");
+    assert_eq!(client.go("hidden"), Err(1 << 31 | 6));
+    client.go("").unwrap();
+    disk.networks.remove(0);
+    served.server.set_exports(vec![disk]).unwrap();
+    assert!(client.is_closed());
+    assert_eq!(Client::connect(served.address()).go("disk"), Err(1 << 31 | 6));
+}
+
+#[test]
 fn growth_keeps_and_shrinking_ends_connections() {
     let served = ServedPool::start();
     let mut client = served.client();

@@ -10,6 +10,7 @@ use device::Device;
 use engine::pool::{
     Environment, MemoryBudget, NewDataset, NewPool, NewVdev, Pool, VdevLayout, VdevRole,
 };
+use ipnet::IpNet;
 use lun::{LunOptions, Reservations, VolumeLun};
 use nbd::{Export, Server, ServerOptions};
 use sim::Storm;
@@ -72,9 +73,18 @@ pub(crate) fn open_unit(pool: &Pool, options: LunOptions) -> VolumeLun {
     VolumeLun::open(pool, VOLUME, options, Reservations::default()).expect("a unit")
 }
 
+pub(crate) fn loopback() -> Vec<IpNet> {
+    vec!["127.0.0.0/8".parse().expect("a network")]
+}
+
 pub(crate) fn export(name: &str, unit: &VolumeLun) -> Export {
     let description = format!("volume {name}");
-    Export { name: name.to_owned(), description, unit: Arc::new(unit.clone()) }
+    Export {
+        name: name.to_owned(),
+        description,
+        networks: loopback(),
+        unit: Arc::new(unit.clone()),
+    }
 }
 
 impl ServedPool {
