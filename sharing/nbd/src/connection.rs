@@ -22,6 +22,8 @@ use crate::wire::request::{Command, Request};
 
 /// Bytes of the largest option. Larger ones are skipped and refused.
 const MAX_OPTION_BYTES: usize = 64 << 10;
+/// The time after which a request to a suspended pool is tried again.
+const RETRY_PAUSE: Duration = Duration::from_millis(100);
 /// Bytes of a buffer that a thread keeps between requests.
 const KEPT_BUFFER_BYTES: usize = 256 << 10;
 
@@ -184,7 +186,7 @@ impl<'a> Transmission<'a> {
         let mut buffer = Vec::new();
         while let Some((request, reserved)) = self.receive(&mut buffer) {
             self.start_thread_if_all_are_busy(scope);
-            let reply = self.session.execute(&request, &mut buffer);
+            let reply = self.execute(&request, &mut buffer);
             self.client.counters.add(&reply.counters);
             self.shared.totals.add(&reply.counters);
             let sent = self.send(&reply, &buffer);
@@ -195,6 +197,17 @@ impl<'a> Transmission<'a> {
             }
             buffer.truncate(KEPT_BUFFER_BYTES);
             buffer.shrink_to(KEPT_BUFFER_BYTES);
+        }
+    }
+
+    /// Carries out a request. On a suspended pool with failmode=wait the client waits, as programs do on a mounted
+    /// file system, until the pool goes on or the connection ends.
+    fn execute(&self, request: &Request, buffer: &mut [u8]) -> Reply {
+        loop {
+            let reply = self.session.execute(request, buffer);
+            if !reply.should_repeat || socket::wait_for_hangup(&self.client.stream, RETRY_PAUSE) {
+                return reply;
+            }
         }
     }
 

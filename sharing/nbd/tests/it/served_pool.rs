@@ -13,7 +13,7 @@ use engine::pool::{
 use ipnet::IpNet;
 use lun::{LunOptions, Reservations, VolumeLun};
 use nbd::{Export, Server, ServerOptions};
-use sim::Storm;
+use sim::{Fault, Storm};
 
 use crate::client::Client;
 
@@ -101,6 +101,13 @@ impl ServedPool {
 
     pub(crate) fn address(&self) -> SocketAddr {
         self.server.addresses()[0]
+    }
+
+    /// Makes the drive vanish, or come back.
+    pub(crate) fn fail_drive(&self, is_gone: bool) {
+        for disk in self.storm.disks() {
+            if is_gone { disk.add_fault(Fault::Gone) } else { disk.mend() }
+        }
     }
 
     /// The pool as it is found after a power cut now, when the drive has lost all that was not flushed.
