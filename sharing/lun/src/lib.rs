@@ -145,6 +145,10 @@ pub trait Lun: Send + Sync {
     /// Space that the unit takes and may take.
     fn space(&self) -> Result<ThinSpace>;
 
+    /// Whether a request that fails with [`Error::Suspended`] is to be repeated until the pool goes on, and the
+    /// initiator to wait meanwhile (failmode=wait).
+    fn waits_while_suspended(&self) -> bool;
+
     /// The persistent reservations. Protocols ask [`Reservations::check`] before each request.
     fn reservations(&self) -> &Reservations;
 

@@ -108,6 +108,11 @@ impl Lun for SnapshotLun {
         Ok(ThinSpace { used: self.snapshot()?.referenced(), available: 0 })
     }
 
+    fn waits_while_suspended(&self) -> bool {
+        // reads of a suspended pool fail at once or succeed
+        false
+    }
+
     fn reservations(&self) -> &Reservations {
         &self.0.reservations
     }

@@ -325,6 +325,10 @@ impl Lun for VolumeLun {
         Ok(ThinSpace { used: found.referenced, available: found.available })
     }
 
+    fn waits_while_suspended(&self) -> bool {
+        self.0.pool.has_failmode_wait()
+    }
+
     fn reservations(&self) -> &Reservations {
         &self.0.reservations
     }

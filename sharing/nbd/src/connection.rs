@@ -1,7 +1,7 @@
 //! One client: the handshake, then threads that take turns at reading requests.
 
 use std::io::{self, IoSlice};
-use std::net::{Shutdown, SocketAddr, TcpStream};
+use std::net::{IpAddr, Shutdown, SocketAddr, TcpStream};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::SeqCst};
 use std::thread::Scope;
@@ -22,6 +22,8 @@ use crate::wire::request::{Command, Request};
 
 /// Bytes of the largest option. Larger ones are skipped and refused.
 const MAX_OPTION_BYTES: usize = 64 << 10;
+/// The time after which a request to a suspended pool is tried again.
+const RETRY_PAUSE: Duration = Duration::from_millis(100);
 /// Bytes of a buffer that a thread keeps between requests.
 const KEPT_BUFFER_BYTES: usize = 256 << 10;
 
@@ -53,6 +55,11 @@ impl Client {
     /// The export that is served to the client, and its size as the client was told.
     pub(crate) fn serving(&self) -> Option<(Arc<Export>, u64)> {
         self.serving.lock().clone()
+    }
+
+    /// The address that the client connects from.
+    pub(crate) fn address(&self) -> IpAddr {
+        self.address.ip()
     }
 
     /// Ends the connection after the requests that were read are answered. Does not wait.
@@ -87,7 +94,7 @@ pub(crate) fn serve(shared: &Shared, client: &Client) {
         .and_then(|()| negotiate(shared, client, &mut incoming));
     if let Ok(Some(session)) = session {
         // the export may have changed before this client was known to have it
-        let is_current = shared.exports.read().serves(&session.export)
+        let is_current = shared.exports.read().serves(&session.export, client.address())
             && session.export.unit.geometry().size() >= session.size;
         if is_current {
             Transmission::new(shared, client, session, incoming).run();
@@ -126,7 +133,7 @@ fn negotiate(
         }
         let mut payload = vec![0; length];
         incoming.read_exact(&mut payload, left())?;
-        let exports = shared.exports.read().clone();
+        let exports = shared.exports.read().visible_from(client.address());
         let step = negotiation.answer(&exports, (header.code, &payload), &mut replies);
         if let Step::Transmit(session) = &step {
             *client.serving.lock() = Some((Arc::clone(&session.export), session.size));
@@ -179,7 +186,7 @@ impl<'a> Transmission<'a> {
         let mut buffer = Vec::new();
         while let Some((request, reserved)) = self.receive(&mut buffer) {
             self.start_thread_if_all_are_busy(scope);
-            let reply = self.session.execute(&request, &mut buffer);
+            let reply = self.execute(&request, &mut buffer);
             self.client.counters.add(&reply.counters);
             self.shared.totals.add(&reply.counters);
             let sent = self.send(&reply, &buffer);
@@ -190,6 +197,17 @@ impl<'a> Transmission<'a> {
             }
             buffer.truncate(KEPT_BUFFER_BYTES);
             buffer.shrink_to(KEPT_BUFFER_BYTES);
+        }
+    }
+
+    /// Carries out a request. On a suspended pool with failmode=wait the client waits, as programs do on a mounted
+    /// file system, until the pool goes on or the connection ends.
+    fn execute(&self, request: &Request, buffer: &mut [u8]) -> Reply {
+        loop {
+            let reply = self.session.execute(request, buffer);
+            if !reply.should_repeat || socket::wait_for_hangup(&self.client.stream, RETRY_PAUSE) {
+                return reply;
+            }
         }
     }
 

@@ -1,8 +1,10 @@
 //! Exports: logical units under the names that clients ask for.
 
 use std::collections::BTreeMap;
+use std::net::IpAddr;
 use std::sync::Arc;
 
+use ipnet::IpNet;
 use lun::{Geometry, Lun};
 
 use crate::wire::MAX_STRING;
@@ -17,6 +19,8 @@ pub struct Export {
     pub name: String,
     /// A sentence for the user who lists the exports.
     pub description: String,
+    /// The networks whose clients may use the export. For others it is not there; an empty list admits nobody.
+    pub networks: Vec<IpNet>,
     /// The unit. It is read-only if its geometry says so.
     pub unit: Arc<dyn Lun>,
 }
@@ -40,6 +44,12 @@ impl ExportTable {
         Ok(Self(table))
     }
 
+    /// The exports that a client at an address may use.
+    pub(crate) fn visible_from(&self, address: IpAddr) -> Self {
+        let visible = self.0.iter().filter(|(_, export)| export.admits(address));
+        Self(visible.map(|(name, export)| (name.clone(), Arc::clone(export))).collect())
+    }
+
     /// The export of a name; of no name, the only export.
     pub(crate) fn find(&self, name: &str) -> Option<&Arc<Export>> {
         match self.0.values().next() {
@@ -52,14 +62,20 @@ impl ExportTable {
         self.0.values()
     }
 
-    /// Whether an export is still served as it was: the same unit under the same name.
-    pub(crate) fn serves(&self, export: &Export) -> bool {
+    /// Whether an export is still served to a client as it was: the same unit under the same name.
+    pub(crate) fn serves(&self, export: &Export, address: IpAddr) -> bool {
         let now = self.0.get(&export.name);
-        now.is_some_and(|now| Arc::ptr_eq(&now.unit, &export.unit))
+        now.is_some_and(|now| Arc::ptr_eq(&now.unit, &export.unit) && now.admits(address))
     }
 }
 
 impl Export {
+    fn admits(&self, address: IpAddr) -> bool {
+        // a listener of IPv6 shows IPv4 clients by mapped addresses
+        let address = address.to_canonical();
+        self.networks.iter().any(|network| network.contains(&address))
+    }
+
     pub(crate) fn transmission_flags(&self, is_structured: bool) -> TransmissionFlags {
         type Flags = TransmissionFlags;
         let mut flags = vec![

@@ -17,6 +17,8 @@
 //! volume, and all connections share the unit. A FLUSH therefore covers the answered writes of all connections, which
 //! is what CAN_MULTI_CONN announces.
 //!
+//! While the pool is suspended, clients wait (failmode=wait) or get EIO (failmode=continue).
+//!
 //! NBD has no message for a new size. A client keeps its size while a volume grows, and learns the new one when it
 //! connects again. If a volume shrinks, is rolled back, or is gone, the server ends the connections to it.
 #![forbid(unsafe_code)]

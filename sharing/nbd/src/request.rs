@@ -23,6 +23,8 @@ pub(crate) struct Reply {
     pub(crate) parts: Vec<ReplyPart>,
     /// What the request adds to the counters.
     pub(crate) counters: Counters,
+    /// Whether the request failed as the pool is suspended, and should be repeated.
+    pub(crate) should_repeat: bool,
 }
 
 /// A range of the encoded headers, and the range of the buffer that is sent after it.
@@ -43,12 +45,13 @@ enum Success {
 struct Failure {
     code: ErrorCode,
     message: String,
+    is_suspended: bool,
 }
 
 type Outcome = Result<Success, Failure>;
 
 fn fail(code: ErrorCode, message: &str) -> Outcome {
-    Err(Failure { code, message: message.to_owned() })
+    Err(Failure { code, message: message.to_owned(), is_suspended: false })
 }
 
 impl Session {
@@ -72,7 +75,11 @@ impl Session {
             (Ok(_), Command::Read) => reply.counters.read_bytes = request.length.into(),
             (Ok(_), Command::Write) => reply.counters.written_bytes = request.length.into(),
             (Ok(_), _) => {}
-            (Err(_), _) => reply.counters.errors = 1,
+            (Err(failure), _) => {
+                reply.counters.errors = 1;
+                reply.should_repeat =
+                    failure.is_suspended && self.export.unit.waits_while_suspended();
+            }
         }
         if self.is_structured {
             self.reply_structured(request, &outcome, buffer, &mut reply);
@@ -100,7 +107,7 @@ impl Session {
             Ok(Success::Extents(extents)) => {
                 Chunk::BlockStatus { context: BASE_ALLOCATION_ID, extents }
             }
-            Err(Failure { code, message }) => Chunk::Error { code: *code, message },
+            Err(Failure { code, message, .. }) => Chunk::Error { code: *code, message },
         };
         chunk.encode(request.cookie, true, &mut reply.headers);
         reply.push_part(0, 0..0);
@@ -159,7 +166,8 @@ impl Session {
             Command::Write => unit.write(request.offset, buffer, durability(request)),
             Command::Flush => unit.flush(),
             Command::Trim => trim(unit, request),
-            Command::Cache => for_each_piece(request, buffer, |at, piece| unit.read(at, piece)),
+            Command::Cache => checked_range(unit, request)
+                .and_then(|_| for_each_piece(request, buffer, |at, piece| unit.read(at, piece))),
             Command::WriteZeroes => return write_zeroes(unit, request, buffer),
             Command::BlockStatus => return self.block_status(unit, request),
             Command::Disconnect | Command::Unknown(_) => {
@@ -317,7 +325,8 @@ fn failure(error: &lun::Error, command: Command) -> Failure {
             ErrorCode::Eio
         }
     };
-    Failure { code, message: error.to_string() }
+    let is_suspended = *error == lun::Error::Suspended;
+    Failure { code, message: error.to_string(), is_suspended }
 }
 
 #[cfg(test)]

@@ -91,8 +91,8 @@ impl Server {
         self.listeners.iter().map(|listener| listener.address).collect()
     }
 
-    /// Replaces the exports. Clients stay connected to an export whose name and unit are as before; connections to
-    /// others end after their requests are answered.
+    /// Replaces the exports. Clients stay connected to an export whose name and unit are as before and which admits
+    /// them; other connections end after their requests are answered.
     pub fn set_exports(&self, exports: Vec<Export>) -> Result<()> {
         let table = ExportTable::new(exports)?;
         let mut subscriptions = self.subscriptions.lock();
@@ -100,7 +100,7 @@ impl Server {
         *self.shared.exports.write() = table;
         *subscriptions = new;
         let table = self.shared.exports.read().clone();
-        self.shared.end_clients(|export, _| !table.serves(export));
+        self.shared.end_clients(|client, export, _| !table.serves(export, client.address()));
         Ok(())
     }
 
@@ -112,10 +112,11 @@ impl Server {
             let Some(shared) = shared.upgrade() else { return };
             let is_watched = |export: &Export| Arc::ptr_eq(&export.unit, &watched.unit);
             match event {
-                LunEvent::Resized { blocks } => shared
-                    .end_clients(|export, size| is_watched(export) && size > blocks * block_size),
+                LunEvent::Resized { blocks } => shared.end_clients(|_, export, size| {
+                    is_watched(export) && size > blocks * block_size
+                }),
                 LunEvent::Reverted | LunEvent::Gone => {
-                    shared.end_clients(|export, _| is_watched(export));
+                    shared.end_clients(|_, export, _| is_watched(export));
                 }
             }
         });
@@ -169,10 +170,10 @@ impl Shared {
         self.clients.lock().by_number.values().for_each(|client| work(client));
     }
 
-    /// Ends the clients whose export, and its size as they know it, fulfil a condition.
-    fn end_clients(&self, condition: impl Fn(&Export, u64) -> bool) {
+    /// Ends the clients that fulfil a condition, with their export and its size as they know it.
+    fn end_clients(&self, condition: impl Fn(&Client, &Export, u64) -> bool) {
         self.for_each_client(|client| {
-            if client.serving().is_some_and(|(export, size)| condition(&export, size)) {
+            if client.serving().is_some_and(|(export, size)| condition(client, &export, size)) {
                 client.end();
             }
         });

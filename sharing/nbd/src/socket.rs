@@ -9,6 +9,7 @@ use std::net::TcpStream;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::net::sockopt;
 
 /// Bytes that are read ahead: several requests without data.
@@ -140,6 +141,17 @@ pub(crate) fn send(
         }
     }
     Ok(())
+}
+
+/// Waits for a time, or until a side has closed the connection. Returns whether one has.
+pub(crate) fn wait_for_hangup(stream: &TcpStream, time: Duration) -> bool {
+    // errors and the end of both sides are always reported
+    let mut polled = [PollFd::new(stream, PollFlags::RDHUP)];
+    let limit = Timespec { tv_sec: 0, tv_nsec: i64::from(time.subsec_nanos()) };
+    match rustix::event::poll(&mut polled, Some(&limit)) {
+        Ok(count) => count > 0,
+        Err(error) => error != rustix::io::Errno::INTR,
+    }
 }
 
 fn is_timeout(error: &io::Error) -> bool {

@@ -16,10 +16,10 @@ use sim::DiskArray;
 
 const VOLUME: &str = "tank/disk";
 const BLOCK: u64 = 512;
-const VOLUME_BLOCK: u32 = 8192;
+pub(crate) const VOLUME_BLOCK: u32 = 8192;
 const SIZE: u64 = 2 << 20;
 
-fn environment() -> Environment {
+pub(crate) fn environment() -> Environment {
     let state = AtomicU64::new(0x9e37_79b9);
     Environment {
         random: Arc::new(move |bytes| {
@@ -38,7 +38,7 @@ fn environment() -> Environment {
 }
 
 /// A pool with a volume in memory.
-fn create_pool() -> (DiskArray, Pool) {
+pub(crate) fn create_pool() -> (DiskArray, Pool) {
     let storm = DiskArray::new(&[128 << 20]);
     let drives = vec![PathBuf::from("/disk")];
     let vdevs = vec![NewVdev { layout: VdevLayout::Single, drives, role: VdevRole::Data }];
@@ -51,7 +51,7 @@ fn create_pool() -> (DiskArray, Pool) {
     (storm, pool)
 }
 
-fn open(pool: &Pool) -> VolumeLun {
+pub(crate) fn open(pool: &Pool) -> VolumeLun {
     VolumeLun::open(pool, VOLUME, LunOptions::default(), Reservations::default()).expect("a unit")
 }
 

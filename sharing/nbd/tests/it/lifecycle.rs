@@ -1,12 +1,14 @@
 //! Changes of units and exports, clients that misbehave or vanish, and the end of a server.
 
 use std::io::Write;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
+use engine::pool::Pool;
 use lun::LunOptions;
 use nbd::{Error, Server, ServerOptions};
 
-use crate::client::{Client, DISCONNECT, FLUSH, READ};
+use crate::client::{Client, DISCONNECT, FLUSH, FUA, READ};
 use crate::served_pool::{self, SIZE, ServedPool, VOLUME, export, open_unit};
 
 /// Waits until a condition holds; a test that waits in vain fails.
@@ -45,6 +47,24 @@ fn reload_keeps_clients_of_unchanged_exports() {
     assert_eq!(client.request((READ, 0), 0, 512).data(0), [0; 512]);
     served.server.set_exports(Vec::new()).unwrap();
     assert!(client.is_closed());
+}
+
+#[test]
+fn exports_are_there_for_their_networks() {
+    let served = ServedPool::start();
+    let mut hidden = export("hidden", &served.unit);
+    hidden.networks = vec!["192.0.2.0/24".parse().unwrap(), "::/0".parse().unwrap()];
+    let mut disk = export("disk", &served.unit);
+    disk.networks.push("192.0.2.0/24".parse().unwrap());
+    served.server.set_exports(vec![hidden, disk.clone()]).unwrap();
+    let mut client = Client::connect(served.address());
+    assert_eq!(client.option(3, &[]).len(), 2, "one export and ACK");
+    assert_eq!(client.go("hidden"), Err(1 << 31 | 6));
+    client.go("").unwrap();
+    disk.networks.remove(0);
+    served.server.set_exports(vec![disk]).unwrap();
+    assert!(client.is_closed());
+    assert_eq!(Client::connect(served.address()).go("disk"), Err(1 << 31 | 6));
 }
 
 #[test]
@@ -182,4 +202,69 @@ fn stop_ends_connections_and_frees_the_address() {
     drop(again);
     let bad = ServerOptions { max_buffered_bytes: 1, ..served_pool::options() };
     assert!(matches!(Server::start(&bad, Vec::new()), Err(Error::Limit { .. })));
+}
+
+/// Has work done while a thread writes txgs, without which a pool is not suspended but closed.
+fn with_sync_thread(pool: &Pool, work: impl FnOnce()) {
+    struct CloseOnDrop<'a>(&'a AtomicBool, &'a Pool);
+    impl Drop for CloseOnDrop<'_> {
+        fn drop(&mut self) {
+            self.0.store(true, Ordering::Release);
+            // a suspended pool would wait for ever
+            let _ = self.1.close();
+        }
+    }
+    let stop = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| pool.run_txg_sync(Duration::from_millis(20), &stop));
+        let _close = CloseOnDrop(&stop, pool);
+        wait_until("the sync thread", || pool.has_sync_thread());
+        work();
+    });
+}
+
+fn suspend(served: &ServedPool) {
+    served.fail_drive(true);
+    assert!(served.pool.sync().is_err());
+    assert_eq!(served.pool.status().state, "SUSPENDED");
+}
+
+fn resume(served: &ServedPool) {
+    served.fail_drive(false);
+    served.pool.clear_errors(None).unwrap();
+}
+
+#[test]
+fn clients_wait_for_a_suspended_pool() {
+    let served = ServedPool::start();
+    with_sync_thread(&served.pool, || {
+        let in_flight = || -> Vec<u64> {
+            served.server.status().clients.iter().map(|client| client.in_flight).collect()
+        };
+        let mut client = served.client();
+        suspend(&served);
+        let waiting = client.send_write(FUA, 0, &[1; 8192]);
+        let mut vanishing = served.client();
+        vanishing.send_write(FUA, 8192, &[2; 8192]);
+        wait_until("two writes", || in_flight() == [1, 1]);
+        drop(vanishing);
+        wait_until("the end of a client", || in_flight() == [1]);
+        resume(&served);
+        assert_eq!(client.reply(waiting).error, 0);
+        assert_eq!(client.request((READ, 0), 0, 8192).data(0), [1; 8192]);
+        // with failmode=continue, and at the end of the server, the client is told
+        served.pool.set_pool_property("failmode", "continue").unwrap();
+        suspend(&served);
+        let refused = client.write(FUA, 0, &[3; 8192]);
+        assert_eq!(refused.error, 5, "EIO");
+        assert!(refused.message.contains("zpool clear"), "{}", refused.message);
+        resume(&served);
+        served.pool.set_pool_property("failmode", "wait").unwrap();
+        suspend(&served);
+        client.send_write(FUA, 0, &[3; 8192]);
+        wait_until("a write", || in_flight() == [1]);
+        assert_eq!(served.server.stop(), 0);
+        assert!(client.is_closed());
+        resume(&served);
+    });
 }

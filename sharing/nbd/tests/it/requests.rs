@@ -68,8 +68,9 @@ fn snapshots_are_read_only_exports() {
     served.pool.create_snapshots(std::slice::from_ref(&name)).unwrap();
     assert_eq!(writer.write(0, 8192, &[2; 8192]).error, 0);
     let past = SnapshotLun::open(&served.pool, &name, LunOptions::default()).unwrap();
-    let (description, unit) = (String::new(), Arc::new(past));
-    served.server.set_exports(vec![Export { name: "disk".to_owned(), description, unit }]).unwrap();
+    let networks = served_pool::loopback();
+    let (name, description, unit) = ("disk".to_owned(), String::new(), Arc::new(past));
+    served.server.set_exports(vec![Export { name, description, networks, unit }]).unwrap();
     let mut client = served.client();
     assert_eq!(client.flags & 2, 2, "read-only");
     assert_eq!(client.request((READ, 0), 8192, 8192).data(8192), [1; 8192]);

@@ -10,9 +10,10 @@ use device::Device;
 use engine::pool::{
     Environment, MemoryBudget, NewDataset, NewPool, NewVdev, Pool, VdevLayout, VdevRole,
 };
+use ipnet::IpNet;
 use lun::{LunOptions, Reservations, VolumeLun};
 use nbd::{Export, Server, ServerOptions};
-use sim::DiskArray;
+use sim::{DiskArray, Fault};
 
 use crate::client::Client;
 
@@ -72,9 +73,18 @@ pub(crate) fn open_unit(pool: &Pool, options: LunOptions) -> VolumeLun {
     VolumeLun::open(pool, VOLUME, options, Reservations::default()).expect("a unit")
 }
 
+pub(crate) fn loopback() -> Vec<IpNet> {
+    vec!["127.0.0.0/8".parse().expect("a network")]
+}
+
 pub(crate) fn export(name: &str, unit: &VolumeLun) -> Export {
     let description = format!("volume {name}");
-    Export { name: name.to_owned(), description, unit: Arc::new(unit.clone()) }
+    Export {
+        name: name.to_owned(),
+        description,
+        networks: loopback(),
+        unit: Arc::new(unit.clone()),
+    }
 }
 
 impl ServedPool {
@@ -91,6 +101,13 @@ impl ServedPool {
 
     pub(crate) fn address(&self) -> SocketAddr {
         self.server.addresses()[0]
+    }
+
+    /// Makes the drive vanish, or come back.
+    pub(crate) fn fail_drive(&self, is_gone: bool) {
+        for disk in self.storm.disks() {
+            if is_gone { disk.add_fault(Fault::Gone) } else { disk.mend() }
+        }
     }
 
     /// The pool as it is found after a power cut now, when the drive has lost all that was not flushed.

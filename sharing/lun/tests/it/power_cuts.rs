@@ -1,0 +1,171 @@
+//! Power cuts: each sector of a volume has a value that it may have, and no other.
+//!
+//! A sector may have the value that was last made durable (a flush, or FUA) or any value that was written to it
+//! since. Cuts are made at every kind of point: between requests and in the midst of them.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use device::Device;
+use engine::pool::Pool;
+use lun::{Durability, Lun, VolumeLun};
+use proptest::prelude::*;
+use sim::Storm;
+
+use crate::volumes::{VOLUME_BLOCK, create_pool, environment, open};
+
+const SECTOR: u64 = 512;
+/// Sectors that are written: a few blocks of the volume.
+const SECTORS: u64 = 96;
+
+#[derive(Clone, Debug)]
+enum Op {
+    Write { fill: u8, is_durable: bool },
+    Zero { is_durable: bool },
+    Unmap,
+    Flush,
+    Sync,
+}
+
+/// An operation on a range of sectors.
+#[derive(Clone, Debug)]
+struct Step {
+    op: Op,
+    first: u64,
+    count: u64,
+}
+
+fn any_step() -> impl Strategy<Value = Step> {
+    let op = prop_oneof![
+        6 => (1..=255_u8, any::<bool>()).prop_map(|(fill, is_durable)| Op::Write { fill, is_durable }),
+        2 => any::<bool>().prop_map(|is_durable| Op::Zero { is_durable }),
+        2 => Just(Op::Unmap),
+        2 => Just(Op::Flush),
+        1 => Just(Op::Sync),
+    ];
+    let range = (0..SECTORS, 1..40_u64);
+    (op, range).prop_map(|(op, (first, count))| Step {
+        op,
+        first,
+        count: count.min(SECTORS - first),
+    })
+}
+
+fn index(number: u64) -> usize {
+    usize::try_from(number).unwrap()
+}
+
+/// The values that each sector may have after a power cut, by its first byte.
+type Possible = Vec<BTreeSet<u8>>;
+
+/// The state before and after a request, by the length of the journal.
+struct Point {
+    start: usize,
+    end: usize,
+    /// In the midst of the request.
+    during: Possible,
+    /// After it.
+    after: Possible,
+}
+
+fn durability(is_durable: bool) -> Durability {
+    if is_durable { Durability::Durable } else { Durability::Cached }
+}
+
+/// Does a step. Returns the sectors that it changes, their new value, and whether that is durable.
+fn run(step: &Step, unit: &VolumeLun, pool: &Pool) -> (std::ops::Range<u64>, u8, bool) {
+    let sectors = step.first..step.first + step.count;
+    let bytes = sectors.start * SECTOR..sectors.end * SECTOR;
+    match step.op {
+        Op::Write { fill, is_durable } => {
+            let data = vec![fill; index(step.count * SECTOR)];
+            unit.write(bytes.start, &data, durability(is_durable)).unwrap();
+            (sectors, fill, is_durable)
+        }
+        Op::Zero { is_durable } => {
+            unit.write_zeroes(bytes, durability(is_durable)).unwrap();
+            (sectors, 0, is_durable)
+        }
+        Op::Unmap => {
+            unit.unmap(bytes).unwrap();
+            let per_block = u64::from(VOLUME_BLOCK) / SECTOR;
+            let start = sectors.start.div_ceil(per_block) * per_block;
+            (start..(sectors.end / per_block * per_block).max(start), 0, false)
+        }
+        Op::Flush => {
+            unit.flush().unwrap();
+            (0..0, 0, false)
+        }
+        Op::Sync => {
+            pool.sync().unwrap();
+            (0..0, 0, false)
+        }
+    }
+}
+
+/// Does all steps, and says what may be there at each point.
+fn run_all(steps: &[Step], storm: &Storm, unit: &VolumeLun, pool: &Pool) -> Vec<Point> {
+    let mut possible: Possible = vec![BTreeSet::from([0]); index(SECTORS)];
+    let mut latest = vec![0; index(SECTORS)];
+    let mut points = Vec::new();
+    for step in steps {
+        let start = storm.journal().len();
+        let (sectors, value, is_durable) = run(step, unit, pool);
+        let end = storm.journal().len();
+        for sector in sectors.clone() {
+            possible[index(sector)].insert(value);
+            latest[index(sector)] = value;
+        }
+        let during = possible.clone();
+        let is_flush = matches!(step.op, Op::Flush | Op::Sync);
+        for sector in 0..SECTORS {
+            if is_flush || is_durable && sectors.contains(&sector) {
+                possible[index(sector)] = BTreeSet::from([latest[index(sector)]]);
+            }
+        }
+        points.push(Point { start, end, during, after: possible.clone() });
+    }
+    points
+}
+
+/// Imports the pool as a cut has left it, and looks at every sector.
+fn check_cut(storm: &Storm, (at, way): (usize, u64), possible: &Possible) {
+    let drives = storm.journal().cut(at, way).into_iter();
+    let drives: Vec<Arc<dyn Device>> = drives.map(|drive| Arc::new(drive) as _).collect();
+    let pool = engine::pool::import_devices(&drives, "tank", &environment()).expect("a pool");
+    let unit = open(&pool);
+    let mut bytes = vec![0; index(SECTORS * SECTOR)];
+    unit.read(0, &mut bytes).unwrap();
+    for (sector, (bytes, possible)) in bytes.chunks(512).zip(possible).enumerate() {
+        let value = bytes[0];
+        assert!(bytes.iter().all(|byte| *byte == value), "sector {sector} is torn");
+        assert!(possible.contains(&value), "sector {sector}: {value}, and not of {possible:?}");
+    }
+    drop(unit);
+    pool.close().unwrap();
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 12, max_shrink_iters: 200, ..ProptestConfig::default() })]
+
+    #[test]
+    fn power_cuts_lose_only_unflushed_writes(
+        steps in proptest::collection::vec(any_step(), 1..25),
+        cuts in proptest::collection::vec(
+            (any::<proptest::sample::Index>(), any::<proptest::sample::Index>(), 0..6_u64),
+            4,
+        ),
+    ) {
+        let (storm, pool) = create_pool();
+        let unit = open(&pool);
+        let points = run_all(&steps, &storm, &unit, &pool);
+        for (which, place, way) in cuts {
+            let point = &points[which.index(points.len())];
+            check_cut(&storm, (point.end, way), &point.after);
+            let midst = point.start + place.index(point.end - point.start + 1);
+            check_cut(&storm, (midst, way), &point.during);
+        }
+        drop(unit);
+        pool.close().unwrap();
+    }
+}
