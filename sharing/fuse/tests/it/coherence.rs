@@ -308,7 +308,7 @@ fn mount_and_in_process_client_stay_coherent_long() {
 #[test]
 #[ignore = "a program that another test starts"]
 fn client_uses_two_mounts() {
-    let Some(words) = client::words() else { return };
+    let Some(words) = client::arguments() else { return };
     let dirs = [Path::new(&words[0]), Path::new(&words[1])];
     std::thread::scope(|threads| {
         for (seed, dir) in (1..).zip(dirs) {
