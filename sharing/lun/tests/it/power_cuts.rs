@@ -10,7 +10,7 @@ use device::Device;
 use engine::pool::Pool;
 use lun::{Durability, Lun, VolumeLun};
 use proptest::prelude::*;
-use sim::Storm;
+use sim::DiskArray;
 
 use crate::volumes::{VOLUME_BLOCK, create_pool, environment, open};
 
@@ -104,7 +104,7 @@ fn run(step: &Step, unit: &VolumeLun, pool: &Pool) -> (std::ops::Range<u64>, u8,
 }
 
 /// Does all steps, and says what may be there at each point.
-fn run_all(steps: &[Step], storm: &Storm, unit: &VolumeLun, pool: &Pool) -> Vec<Point> {
+fn run_all(steps: &[Step], storm: &DiskArray, unit: &VolumeLun, pool: &Pool) -> Vec<Point> {
     let mut possible: Possible = vec![BTreeSet::from([0]); index(SECTORS)];
     let mut latest = vec![0; index(SECTORS)];
     let mut points = Vec::new();
@@ -129,7 +129,7 @@ fn run_all(steps: &[Step], storm: &Storm, unit: &VolumeLun, pool: &Pool) -> Vec<
 }
 
 /// Imports the pool as a cut has left it, and looks at every sector.
-fn check_cut(storm: &Storm, (at, way): (usize, u64), possible: &Possible) {
+fn check_cut(storm: &DiskArray, (at, way): (usize, u64), possible: &Possible) {
     let drives = storm.journal().cut(at, way).into_iter();
     let drives: Vec<Arc<dyn Device>> = drives.map(|drive| Arc::new(drive) as _).collect();
     let pool = engine::pool::import_devices(&drives, "tank", &environment()).expect("a pool");

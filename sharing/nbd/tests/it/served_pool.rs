@@ -106,7 +106,7 @@ impl ServedPool {
     /// Makes the drive vanish, or come back.
     pub(crate) fn fail_drive(&self, is_gone: bool) {
         for disk in self.storm.disks() {
-            if is_gone { disk.add_fault(Fault::Removed) } else { disk.mend() }
+            if is_gone { disk.add_fault(Fault::Removed) } else { disk.clear_faults() }
         }
     }
 

@@ -128,16 +128,16 @@ fn pool_with_properties(storm: &DiskArray, properties: &[(&str, &str)]) -> Pool 
     for (property, value) in properties {
         pool.set_property("tank", property, value).expect("set");
     }
-    held.export().expect("export");
-    drop(held);
-    let held = import(&storm.devices());
+    pool.export().expect("export");
+    drop(pool);
+    let pool = import(&storm.devices());
     // what the log had is given up with a group, and its first promise comes with the next
     for name in ["one", "two"] {
-        create_file(&held, name, &NewInode::default());
-        filesystem(&held).fsync(None).expect("fsync");
-        held.sync().expect("group");
+        create_file(&pool, name, &NewInode::default());
+        filesystem(&pool).fsync(None).expect("fsync");
+        pool.sync().expect("group");
     }
-    held
+    pool
 }
 
 #[test]
