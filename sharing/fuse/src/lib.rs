@@ -1,12 +1,11 @@
 //! A pool as a mounted file system, without the kernel's ZFS.
 //!
-//! [`mount`] lays a tree ([`vfs::DatasetTree`]) over a folder, read-only; the kernel's questions come in
-//! through /dev/fuse and are answered by several threads (`server.rs`). As nothing changes while a
-//! pool is mounted, the kernel keeps whatever it was told. It needs no root: fusermount3 does what
-//! only root may.
+//! [`mount_tree`] mounts a tree ([`vfs::DatasetTree`]) read-only. Several threads answer the kernel's requests, which
+//! come by /dev/fuse (`tree_server`). Nothing changes while the pool is mounted, so the kernel keeps what it was told.
+//! It takes no root: fusermount3 does what only root may.
 //!
-//! [`mount_live`] lays a file system of a held pool ([`vfs::PoolFileSystem`]) over a folder, to be read and
-//! written (`live/`).
+//! [`mount_filesystem`] mounts a file system of an imported pool ([`vfs::PoolFileSystem`]) to be read and written
+//! (`filesystem`).
 #![forbid(unsafe_code)]
 
 mod convert;

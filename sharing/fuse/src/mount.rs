@@ -110,7 +110,7 @@ pub fn mount_tree(
 /// it cannot be mounted there; what is in it is hidden meanwhile. The kernel checks permissions.
 ///
 /// Unmount it before the file system is renamed or destroyed, or the pool given up. It is taken back
-/// to a snapshot by [`Beside`].
+/// to a snapshot by [`RollbackHandle`].
 pub fn mount_filesystem(
     files: &PoolFileSystem,
     dir: &Path,

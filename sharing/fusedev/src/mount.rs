@@ -37,7 +37,7 @@ pub struct KernelMountOptions {
     pub source: String,
     /// What is shown as the kind, after `fuse.` or `fuseblk.`.
     pub subtype: String,
-    /// The kernel is to send [`Ask::Syncfs`](crate::Ask::Syncfs) where it can.
+    /// The kernel is to send [`Request::Syncfs`](crate::Request::Syncfs) where it can.
     pub sends_syncfs: bool,
     pub read_only: bool,
     pub no_exec: bool,

@@ -181,7 +181,7 @@ impl Reply {
         Self(ReplyBody::Bytes(Vec::new()))
     }
 
-    /// What was given to [`crate::Out`] already.
+    /// What was given to [`crate::ReplyData`] already.
     pub fn sent() -> Self {
         Self(ReplyBody::Sent)
     }
