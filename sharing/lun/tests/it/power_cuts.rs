@@ -130,7 +130,7 @@ fn run_all(steps: &[Step], storm: &DiskArray, unit: &VolumeLun, pool: &Pool) -> 
 
 /// Imports the pool as a cut has left it, and looks at every sector.
 fn check_cut(storm: &DiskArray, (at, way): (usize, u64), possible: &Possible) {
-    let drives = storm.journal().cut(at, way).into_iter();
+    let drives = storm.journal().cut_power(at, way).into_iter();
     let drives: Vec<Arc<dyn Device>> = drives.map(|drive| Arc::new(drive) as _).collect();
     let pool = engine::pool::import_devices(&drives, "tank", &environment()).expect("a pool");
     let unit = open(&pool);
