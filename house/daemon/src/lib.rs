@@ -16,6 +16,7 @@
 mod cancel;
 mod client;
 mod daemon;
+mod descriptor;
 mod environment;
 mod error;
 mod log;
@@ -26,12 +27,15 @@ mod server;
 mod state_dir;
 
 pub use client::Client;
+pub use descriptor::OfferedDescriptor;
 pub use error::{Error, Result};
 pub use request::{
-    CreatePool, ImportPool, ListRequest, MountOverrides, Request, Secret, VdevLayout, VdevRole,
+    CreatePool, ImportPool, ListRequest, MountOverrides, ReceiveStream, Request, Secret,
+    SendStream, VdevLayout, VdevRole,
 };
 pub use response::{
-    DaemonInfo, DestroyedDatasets, ImportResult, ImportablePool, Mounting, PoolReport, Response,
+    DaemonInfo, DestroyedDatasets, ImportResult, ImportablePool, Mounting, PoolReport,
+    ReceivedStream, Response,
 };
 pub use server::{Mode, serve};
 pub use state_dir::StateDir;

@@ -358,6 +358,10 @@ pub enum Request {
         /// The clone.
         name: String,
     },
+    /// Send a snapshot through a descriptor that the client offers.
+    Send(SendStream),
+    /// Receive a stream from a descriptor that the client offers. [`crate::ReceivedStream`]
+    Receive(ReceiveStream),
     /// Give a dataset or snapshot another name.
     Rename {
         /// What it is called.
@@ -374,6 +378,47 @@ pub enum Request {
         #[serde(default)]
         force: bool,
     },
+}
+
+/// A snapshot to be sent.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[expect(clippy::struct_excessive_bools, reason = "options, each on its own")]
+pub struct SendStream {
+    /// `FS@SNAPSHOT`.
+    pub snapshot: String,
+    /// The full name of the snapshot or bookmark that the receiver has; none: a full stream.
+    #[serde(default)]
+    pub base: Option<String>,
+    /// Blocks above 128 KiB are sent whole.
+    #[serde(default)]
+    pub large_blocks: bool,
+    /// Blocks that are stored in their pointers are sent as such.
+    #[serde(default)]
+    pub embedded: bool,
+    /// Blocks are sent as they are compressed on disk.
+    #[serde(default)]
+    pub compressed: bool,
+    /// The socket at which the client offers its descriptor ([`crate::OfferedDescriptor`]).
+    pub descriptor: PathBuf,
+}
+
+/// A stream to be received.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[expect(clippy::struct_excessive_bools, reason = "options, each on its own")]
+pub struct ReceiveStream {
+    /// `FS` or `FS@SNAPSHOT`.
+    pub target: String,
+    /// Changes to the target since its newest snapshot are given up.
+    #[serde(default)]
+    pub force: bool,
+    /// A new file system is not mounted.
+    #[serde(default)]
+    pub no_mount: bool,
+    /// Only the stream's header is checked.
+    #[serde(default)]
+    pub dry_run: bool,
+    /// The socket at which the client offers its descriptor ([`crate::OfferedDescriptor`]).
+    pub descriptor: PathBuf,
 }
 
 /// A user's key: a passphrase, hexadecimal digits or raw bytes. It is never shown.
@@ -549,6 +594,7 @@ impl Request {
     pub fn changed_pool(&self) -> Option<&str> {
         let name = match self {
             Self::CreatePool(new) => new.temporary_name.as_ref().unwrap_or(&new.name),
+            Self::Receive(stream) if !stream.dry_run => &stream.target,
             Self::Set { names, .. }
             | Self::Inherit { names, .. }
             | Self::Snapshot { names, .. } => names.first()?,

@@ -45,6 +45,19 @@ pub struct ImportablePool {
     pub vdevs: Vec<(usize, String, String)>,
 }
 
+/// What was received.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ReceivedStream {
+    /// The snapshot.
+    pub snapshot: String,
+    /// The target was there before.
+    pub is_incremental: bool,
+    /// Bytes of the stream.
+    pub bytes: u64,
+    /// A sentence for each file system that could not be mounted. It was received all the same.
+    pub not_mounted: Vec<String>,
+}
+
 /// How the file systems were mounted that a command makes.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Mounting {

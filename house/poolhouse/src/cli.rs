@@ -3,7 +3,7 @@
 use clap::{CommandFactory, FromArgMatches};
 
 use crate::outcome::CommandResult;
-use crate::{bench, daemon, generate, inspect, plan, rescue, zfs, zpool};
+use crate::{bench, daemon, generate, inspect, plan, rescue, stream, zfs, zpool};
 
 /// A NAS in one program: real OpenZFS pools, in user space.
 #[derive(clap::Parser, Debug)]
@@ -32,6 +32,8 @@ enum Command {
     Rescue(rescue::Rescue),
     /// Look at the structures on disk
     Inspect(inspect::Inspect),
+    /// Look at send streams in files
+    Stream(stream::Stream),
     /// What a layout of drives gives, before they are bought
     Plan(plan::PlanArgs),
     /// Measure what is there, and compare what came out
@@ -64,6 +66,7 @@ impl Cli {
             Command::Serve(serve) => serve.run(),
             Command::Rescue(rescue) => rescue.run(),
             Command::Inspect(inspect) => inspect.run(),
+            Command::Stream(stream) => stream.run(),
             Command::Plan(plan) => plan.run(),
             Command::Bench(bench) => bench.run(),
             Command::Completions(completions) => completions.run(),

@@ -1,9 +1,10 @@
 //! What all commands that ask a daemon have in common; and `poolhouse serve`, which is one.
 
+use std::os::fd::OwnedFd;
 use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
 
-use ::daemon::{Client, Mode, Mounting, Request, StateDir};
+use ::daemon::{Client, Mode, Mounting, OfferedDescriptor, Request, StateDir};
 use serde::de::DeserializeOwned;
 
 use crate::bench::path::parse_size;
@@ -32,6 +33,15 @@ impl DaemonArgs {
             print::warning(&warning);
         }
         Ok(value)
+    }
+
+    /// Offers a descriptor of this process to the daemon, for the bytes of a stream.
+    pub(crate) fn offer_descriptor(
+        &self,
+        descriptor: OwnedFd,
+    ) -> Result<OfferedDescriptor, Failure> {
+        let place = StateDir::resolve(self.state.as_deref())?;
+        Ok(OfferedDescriptor::new(&place, descriptor)?)
     }
 
     /// Asks the daemon something by the way; none: it does not run, or does not say.

@@ -11,6 +11,7 @@ mod mounts;
 mod options;
 mod pools;
 mod rollback;
+mod streams;
 mod unavailable;
 
 use std::collections::BTreeMap;
@@ -286,6 +287,8 @@ impl Daemon {
                 let scope = DestroyScope { recursive: recursive || clones, clones, defer };
                 self.destroy(&name, scope, (force, dry_run), cancel)
             }
+            Request::Send(wanted) => self.send_stream(&wanted, cancel),
+            Request::Receive(wanted) => self.receive_stream(&wanted, cancel),
             other => self.handle_device_request(other),
         }
     }
