@@ -50,8 +50,6 @@ struct MissingSendOptions {
     properties: bool,
     #[arg(short = 'b', long = "backup", hide = true)]
     backup: bool,
-    #[arg(short = 'h', long = "holds", hide = true)]
-    holds: bool,
     #[arg(short = 'w', long = "raw", hide = true)]
     raw: bool,
     #[arg(short = 'n', long = "dryrun", hide = true)]
@@ -60,8 +58,6 @@ struct MissingSendOptions {
     verbose: bool,
     #[arg(short = 'P', long = "parsable", hide = true)]
     parsable: bool,
-    #[arg(short = 'V', long = "proctitle", hide = true)]
-    process_title: bool,
     #[arg(short = 's', long = "skip-missing", hide = true)]
     skip_missing: bool,
     #[arg(short = 'D', long = "dedup", hide = true)]
@@ -85,12 +81,10 @@ impl MissingSendOptions {
                 ("-I", self.intermediate.is_some()),
                 ("-p", self.properties),
                 ("-b", self.backup),
-                ("-h", self.holds),
                 ("-w", self.raw),
                 ("-n", self.dry_run),
                 ("-v", self.verbose),
                 ("-P", self.parsable),
-                ("-V", self.process_title),
                 ("-s", self.skip_missing),
                 ("-D", self.dedup),
                 ("-t", self.token.is_some()),
@@ -177,8 +171,6 @@ struct MissingReceiveOptions {
     drop_pool_name: bool,
     #[arg(short = 'e', hide = true)]
     last_name: bool,
-    #[arg(short = 'h', hide = true)]
-    skip_holds: bool,
     #[arg(short = 'M', hide = true)]
     force_unmount: bool,
     #[arg(short = 'c', hide = true)]
@@ -198,7 +190,6 @@ impl MissingReceiveOptions {
                 ("-A", self.abort),
                 ("-d", self.drop_pool_name),
                 ("-e", self.last_name),
-                ("-h", self.skip_holds),
                 ("-M", self.force_unmount),
                 ("-c", self.corrective),
                 ("-o", !self.properties.is_empty()),
