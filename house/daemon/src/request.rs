@@ -382,7 +382,6 @@ pub enum Request {
 
 /// A snapshot to be sent.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[expect(clippy::struct_excessive_bools, reason = "options, each on its own")]
 pub struct SendStream {
     /// `FS@SNAPSHOT`.
     pub snapshot: String,
@@ -404,7 +403,6 @@ pub struct SendStream {
 
 /// A stream to be received.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[expect(clippy::struct_excessive_bools, reason = "options, each on its own")]
 pub struct ReceiveStream {
     /// `FS` or `FS@SNAPSHOT`.
     pub target: String,

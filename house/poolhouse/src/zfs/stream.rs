@@ -140,6 +140,7 @@ Examples:
   poolhouse zfs receive tank/photos <photos.zstream
   ssh nas zfs send -i @monday tank/photos@tuesday | poolhouse zfs receive -F tank/photos"
 )]
+#[expect(clippy::struct_excessive_bools, reason = "options, each on its own")]
 pub(super) struct ReceiveArgs {
     /// Give up what was changed since the newest snapshot
     #[arg(short = 'F')]

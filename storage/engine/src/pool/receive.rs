@@ -12,7 +12,7 @@ use dmu::Objset;
 use dsl::Dataset;
 use dsl::write::{self, ReceivedSnapshot};
 use ondisk::feature::Feature;
-use ondisk::objset::Kind;
+use ondisk::objset::{Flags, Kind};
 use ondisk::stream::{Begin, BeginFlags, StreamFeatures};
 use send::{Receiver, StreamReader, check_receivable};
 use spa::{ActivePool, OpenDataset};
@@ -335,7 +335,7 @@ impl Pool {
             let set = spa.open_dataset(blank, stored);
             let tx = spa.begin_tx().map_err(|why| self.explain_error(&why))?;
             let accounting = ZplAccounting::new(spa, &self.0.environment);
-            let flags = if is_volume { Default::default() } else { accounting.objset_flags() };
+            let flags = if is_volume { Flags::default() } else { accounting.objset_flags() };
             set.edit_header(&tx, move |header| header.flags = flags);
             activate_features(&set, &tx, plan.begin.features);
             return Ok((set, None));

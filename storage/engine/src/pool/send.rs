@@ -15,7 +15,6 @@ use crate::{Error, Result};
 
 /// A snapshot to be sent.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-#[expect(clippy::struct_excessive_bools, reason = "options, each on its own")]
 pub struct SendRequest {
     /// The snapshot's full name.
     pub snapshot: String,

@@ -153,7 +153,7 @@ fn receive_refuses_what_would_lose_data() {
     assert!(refusal("tank/from", &incremental).contains("modified"));
     assert_eq!(read_file(&pool, "tank/from", "mine"), b"written here");
     let force =
-        ReceiveRequest { target: "tank/from".to_owned(), force: true, ..Default::default() };
+        ReceiveRequest { target: "tank/from".to_owned(), force: true, ..ReceiveRequest::default() };
     pool.receive(&force, &mut &*incremental).unwrap();
     assert!(refusal("tank/from", &incremental).contains("newer snapshots"));
     assert!(refusal("tank/other", &recorded("properties.zstream")).contains("properties"));
