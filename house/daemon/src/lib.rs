@@ -25,13 +25,13 @@ mod request;
 mod response;
 mod server;
 mod state_dir;
+mod stream_request;
 
 pub use client::Client;
 pub use descriptor::OfferedDescriptor;
 pub use error::{Error, Result};
 pub use request::{
-    CreatePool, ImportPool, ListRequest, MountOverrides, ReceiveStream, Request, Secret,
-    SendStream, VdevLayout, VdevRole,
+    CreatePool, ImportPool, ListRequest, MountOverrides, Request, Secret, VdevLayout, VdevRole,
 };
 pub use response::{
     DaemonInfo, DestroyedDatasets, ImportResult, ImportablePool, Mounting, PoolReport,
@@ -39,3 +39,4 @@ pub use response::{
 };
 pub use server::{Mode, serve};
 pub use state_dir::StateDir;
+pub use stream_request::{ReceiveStream, SendStream};
