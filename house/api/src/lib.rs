@@ -25,6 +25,7 @@ mod key;
 mod mount;
 mod pool;
 mod snapshot;
+mod stream;
 mod vdev;
 mod wire;
 
@@ -45,6 +46,7 @@ pub use pool::{
     ImportablePool, ListPools, PoolReport, ScrubPool, SetPoolProperty, StopRewindProbe, SyncPools,
 };
 pub use snapshot::{CloneSnapshot, CreateBookmark, CreateSnapshots, RollbackDataset};
+pub use stream::{ReceiveStream, ReceivedStream, SendStream};
 pub use vdev::{
     AddDevices, AttachDevice, DetachDevice, RemoveDevices, ReplaceDevice, VdevLayout, VdevRole,
 };

@@ -15,6 +15,7 @@ mod cancel;
 mod client;
 mod config;
 mod context;
+mod descriptor;
 mod environment;
 mod error;
 mod events;
@@ -33,6 +34,7 @@ mod state_file;
 
 pub use client::Client;
 pub use config::{ConfigProblem, check_config};
+pub use descriptor::OfferedDescriptor;
 pub use error::{Error, Result};
 pub use server::{Mode, serve};
 pub use state_dir::StateDir;

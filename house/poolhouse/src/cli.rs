@@ -3,7 +3,9 @@
 use clap::{CommandFactory, FromArgMatches};
 
 use crate::outcome::CommandResult;
-use crate::{bench, config, daemon, events, generate, inspect, jobs, plan, rescue, zfs, zpool};
+use crate::{
+    bench, config, daemon, events, generate, inspect, jobs, plan, rescue, stream, zfs, zpool,
+};
 
 /// A NAS in one program: real OpenZFS pools, in user space.
 #[derive(clap::Parser, Debug)]
@@ -38,6 +40,8 @@ enum Command {
     Rescue(rescue::Rescue),
     /// Look at the structures on disk
     Inspect(inspect::Inspect),
+    /// Look at send streams in files
+    Stream(stream::Stream),
     /// What a layout of drives gives, before they are bought
     Plan(plan::PlanArgs),
     /// Measure what is there, and compare what came out
@@ -73,6 +77,7 @@ impl Cli {
             Command::Events(events) => events.run(),
             Command::Rescue(rescue) => rescue.run(),
             Command::Inspect(inspect) => inspect.run(),
+            Command::Stream(stream) => stream.run(),
             Command::Plan(plan) => plan.run(),
             Command::Bench(bench) => bench.run(),
             Command::Completions(completions) => completions.run(),

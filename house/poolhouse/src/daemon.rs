@@ -1,8 +1,9 @@
 //! The options of all commands that call a daemon; and `poolhouse serve`, which is one.
 
+use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 
-use ::daemon::{Client, Mode, StateDir};
+use ::daemon::{Client, Mode, OfferedDescriptor, StateDir};
 use api::{Call, Mounting, Reply, StopDaemon};
 
 use crate::bench::path::parse_size;
@@ -31,6 +32,14 @@ impl DaemonArgs {
             print::warning(&warning);
         }
         Ok(value)
+    }
+
+    /// Offers a descriptor of this process to the daemon, for the bytes of a stream.
+    pub(crate) fn offer_descriptor(
+        &self,
+        descriptor: OwnedFd,
+    ) -> Result<OfferedDescriptor, Failure> {
+        Ok(OfferedDescriptor::new(&self.state_dir()?, descriptor)?)
     }
 
     /// Makes a call whose failure does not matter; nothing: the daemon does not run or refuses.

@@ -31,6 +31,11 @@ fn print_message(word: &str, colour: &str, what: &dyn Display) {
     };
 }
 
+/// Prints a line.
+pub(crate) fn line(text: &str) -> io::Result<()> {
+    writeln!(io::stdout().lock(), "{text}")
+}
+
 /// Prints facts as JSON.
 pub(crate) fn json(facts: &impl Serialize) -> io::Result<()> {
     let mut out = io::BufWriter::new(io::stdout().lock());

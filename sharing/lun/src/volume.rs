@@ -6,7 +6,7 @@
 use std::ops::Range;
 use std::sync::{Arc, Weak};
 
-use engine::pool::{OpenVolume, Pool, VolumeHold};
+use engine::pool::{DatasetHold, OpenVolume, Pool};
 use parking_lot::{Mutex, RwLock};
 
 use crate::range_locks::RangeLocks;
@@ -64,7 +64,7 @@ type Subscriber = Weak<dyn Fn(LunEvent) + Send + Sync>;
 struct Current {
     volume: OpenVolume,
     /// Keeps the volume from being destroyed.
-    _hold: VolumeHold,
+    _hold: DatasetHold,
     /// Bytes of it when initiators were last told.
     size: u64,
     is_gone: bool,
@@ -168,7 +168,7 @@ impl Inner {
         }
     }
 
-    fn reopen(&self) -> Option<(OpenVolume, VolumeHold)> {
+    fn reopen(&self) -> Option<(OpenVolume, DatasetHold)> {
         let name = self.pool.dataset_name_by_guid(self.guid).ok()??;
         let (volume, hold) = self.pool.open_volume(&name).ok()?;
         (volume.guid() == self.guid && !volume.is_retired()).then_some((volume, hold))

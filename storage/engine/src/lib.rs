@@ -19,6 +19,7 @@ mod owner_properties;
 pub mod pool;
 mod rescue;
 mod search;
+pub mod stream;
 pub mod summary;
 
 pub use cachefile::read_cachefile_drives;

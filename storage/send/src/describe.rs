@@ -1,7 +1,7 @@
 //! A record in a line of text, as `zstream dump -v` prints it.
 
 use ondisk::ObjectType;
-use ondisk::stream::{Begin, Record, StreamKind};
+use ondisk::stream::{Begin, ObjectRecord, Record, StreamKind};
 
 use crate::VerifiedRecord;
 
@@ -10,22 +10,7 @@ pub fn describe_record(found: &VerifiedRecord) -> String {
     let name = found.record.name();
     match &found.record {
         Record::Begin(begin) => describe_begin(begin, found.payload.len()),
-        Record::Object(it) => format!(
-            "{name} object = {} type = {} bonustype = {} blksz = {} bonuslen = {} dn_slots = {} \
-             raw_bonuslen = {} flags = {} maxblkid = {} indblkshift = {} nlevels = {} nblkptr = {}",
-            it.object,
-            it.kind.0,
-            it.bonus_kind.0,
-            it.block_size,
-            it.bonus_length,
-            it.dnode_slots,
-            it.raw_bonus_length,
-            it.flags,
-            it.max_block,
-            it.indirect_shift,
-            it.levels,
-            it.pointer_count,
-        ),
+        Record::Object(it) => describe_object(it),
         Record::FreeObjects(it) => format!("{name} firstobj = {} numobjs = {}", it.first, it.count),
         Record::Write(it) => format!(
             "{name} object = {} type = {} checksum type = {} compression type = {} flags = {} \
@@ -77,6 +62,25 @@ pub fn describe_record(found: &VerifiedRecord) -> String {
             format!("{name} firstobj = {} numslots = {} flags = {}", it.first, it.count, it.flags)
         }
     }
+}
+
+fn describe_object(it: &ObjectRecord) -> String {
+    format!(
+        "OBJECT object = {} type = {} bonustype = {} blksz = {} bonuslen = {} dn_slots = {} \
+             raw_bonuslen = {} flags = {} maxblkid = {} indblkshift = {} nlevels = {} nblkptr = {}",
+        it.object,
+        it.kind.0,
+        it.bonus_kind.0,
+        it.block_size,
+        it.bonus_length,
+        it.dnode_slots,
+        it.raw_bonus_length,
+        it.flags,
+        it.max_block,
+        it.indirect_shift,
+        it.levels,
+        it.pointer_count,
+    )
 }
 
 fn describe_begin(begin: &Begin, payload: usize) -> String {

@@ -106,7 +106,10 @@ fn bonus_room(record: &ObjectRecord, pointers: usize) -> usize {
 /// sender freed it and made another of the same number, all of whose blocks follow.
 pub(crate) fn keeps_blocks(there: &Object, record: &ObjectRecord, payload: &[u8]) -> bool {
     let dnode = there.dnode();
-    let same_shape = dnode.slots == slots(record)
+    // block pointers name the types of object and bonus
+    let same_shape = dnode.kind == record.kind
+        && dnode.bonus_kind == record.bonus_kind
+        && dnode.slots == slots(record)
         && dnode.pointers.len() <= pointer_count(record)
         && usize::try_from(record.bonus_length)
             .is_ok_and(|bonus| bonus <= bonus_room(record, dnode.pointers.len()));

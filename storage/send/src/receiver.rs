@@ -176,9 +176,6 @@ impl<'a> Receiver<'a> {
         payload: &[u8],
     ) -> Result<Object> {
         let tx = (self.begin_tx)(u64::from(slots(record)).saturating_mul(512))?;
-        if there.dnode().kind != record.kind {
-            there.set_kind(&tx, record.kind)?;
-        }
         // a dnode without a spill block has more room for its bonus
         if self.begin.flags.has(BeginFlags::SPILL_BLOCK)
             && !record.has_spill()

@@ -5,6 +5,9 @@ use ondisk::stream::{RECORD_SIZE, RawRecord, detect_order};
 use crate::BYTE_ORDERS;
 
 /// The records of a send stream, one after the other.
+///
+/// # Panics
+/// If a record that was read is not written as it was.
 pub fn send_stream(data: &[u8]) {
     let _ = detect_order(data);
     for order in BYTE_ORDERS {

@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use api::{
     CloneSnapshot, CreateBookmark, CreateFilesystem, CreateSnapshots, CreateVolume,
-    DestroyDatasets, InheritProperty, ListDatasets, PromoteClone, RenameDataset, Reply,
-    RollbackDataset, SetProperties,
+    DestroyDatasets, InheritProperty, ListDatasets, PromoteClone, ReceiveStream, RenameDataset,
+    Reply, RollbackDataset, SendStream, SetProperties,
 };
 
 use super::Service;
@@ -59,5 +59,9 @@ impl Service for DatasetService {
         router.add(move |call: &PromoteClone, _| pools.promote_clone(&call.name));
         let pools = Arc::clone(&self.pools);
         router.add(move |call: &RenameDataset, _| pools.rename_dataset(call));
+        let pools = Arc::clone(&self.pools);
+        router.add(move |call: &SendStream, caller| pools.send_stream(call, caller));
+        let pools = Arc::clone(&self.pools);
+        router.add(move |call: &ReceiveStream, caller| pools.receive_stream(call, caller));
     }
 }

@@ -10,6 +10,7 @@ mod mount;
 mod owner_property;
 mod select;
 mod sort_keys;
+mod stream;
 
 pub(crate) use select::canonical_properties;
 
@@ -66,6 +67,11 @@ enum Command {
     Promote(modify::PromoteArgs),
     /// Give a dataset or snapshot another name
     Rename(modify::RenameArgs),
+    /// Send a snapshot as a stream to standard output
+    Send(stream::SendArgs),
+    /// Receive a stream from standard input
+    #[command(visible_alias = "recv")]
+    Receive(stream::ReceiveArgs),
     /// Unlock encrypted datasets
     LoadKey(key::LoadKeyArgs),
     /// Lock encrypted datasets
@@ -93,6 +99,8 @@ impl Zfs {
             Command::Clone(args) => args.run(asking),
             Command::Promote(args) => args.run(asking),
             Command::Rename(args) => args.run(asking),
+            Command::Send(args) => args.run(asking),
+            Command::Receive(args) => args.run(asking),
             Command::LoadKey(args) => args.run(asking),
             Command::UnloadKey(args) => args.run(asking),
             Command::ChangeKey(args) => args.run(asking),

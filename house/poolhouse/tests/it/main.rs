@@ -21,6 +21,7 @@ mod rescue_manifest;
 mod rescue_scan;
 mod rewind;
 mod status;
+mod streams;
 mod syncing;
 mod test_nas;
 mod users;

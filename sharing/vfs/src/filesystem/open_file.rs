@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 
 use engine::files::{Content, File};
-use engine::pool::{OpenFileSystem, OpenVolume, VolumeHold};
+use engine::pool::{DatasetHold, OpenFileSystem, OpenVolume};
 use parking_lot::Mutex;
 use posix::access::OpenMode;
 use posix::{Credentials, Ino};
@@ -42,7 +42,7 @@ enum Backing {
     Snapshot(Arc<FileReader>),
     /// A volume, looked up anew each time: it may have been taken back to a snapshot, or be called
     /// otherwise by now.
-    Volume(#[expect(dead_code, reason = "its end tells that the volume is closed")] VolumeHold),
+    Volume(#[expect(dead_code, reason = "its end tells that the volume is closed")] DatasetHold),
     /// A file that is no more, as its file system was taken back to a snapshot.
     Stale,
 }
@@ -86,7 +86,7 @@ impl OpenFile {
         Self::with_backing(live, Ino::new(facts.ino), Backing::Writable(hold))
     }
 
-    pub(super) fn from_volume(live: &PoolFileSystem, number: Ino, in_use: VolumeHold) -> Self {
+    pub(super) fn from_volume(live: &PoolFileSystem, number: Ino, in_use: DatasetHold) -> Self {
         Self::with_backing(live, number, Backing::Volume(in_use))
     }
 

@@ -1,7 +1,7 @@
 //! The volumes just below a file system, each shown as a file that can be written, and whose size
 //! stays.
 
-use engine::pool::{OpenVolume, Pool, VolumeHold};
+use engine::pool::{DatasetHold, OpenVolume, Pool};
 use parking_lot::RwLock;
 use posix::{Attributes, FileType, Ino};
 
@@ -41,7 +41,7 @@ impl VolumeTable {
     }
 
     /// The same, which is not destroyed meanwhile.
-    fn open_held(&self, held: &Pool, above: &str, place: DatasetIndex) -> Result<VolumeHold> {
+    fn open_held(&self, held: &Pool, above: &str, place: DatasetIndex) -> Result<DatasetHold> {
         let (name, guid) = self.key_of(place)?;
         let (volume, in_use) = held.open_volume(&format!("{above}/{name}"))?;
         if volume.guid() == guid { Ok(in_use) } else { Err(Error::NotFound) }
@@ -89,7 +89,7 @@ impl PoolFileSystem {
 
     /// Keeps the volume that a number stands for from being destroyed; none: it stands for something
     /// else.
-    pub(super) fn open_held_volume(&self, number: Ino) -> Result<Option<VolumeHold>> {
+    pub(super) fn open_held_volume(&self, number: Ino) -> Result<Option<DatasetHold>> {
         let Vnode::Volume(place) = Self::vnode(number)? else { return Ok(None) };
         self.0.volumes.open_held(&self.0.pool, &self.0.dataset, place).map(Some)
     }

@@ -17,7 +17,7 @@ use super::names::HeadIds;
 use crate::Result;
 
 /// What is received into a head that is there already.
-const RECV_CLONE: &str = "%recv";
+pub(super) const RECV_CLONE: &str = "%recv";
 /// Holds that last as long as a process.
 pub const TMP_USERREFS: &str = "tmp_userrefs";
 

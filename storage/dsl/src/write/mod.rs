@@ -25,6 +25,7 @@ mod old_deadlist;
 pub mod pool;
 mod pool_property;
 mod promote;
+mod receive;
 mod remap_deadlist;
 mod rename;
 mod rollback;
@@ -49,6 +50,10 @@ pub use limits::{SpaceLimit, available_space, space_limit};
 pub use names::{dataset_id, head_id};
 pub use pool_property::{pool_property_u64, set_pool_property, unset_pool_property};
 pub use promote::promote;
+pub use receive::{
+    ReceivedSnapshot, begin_clone_receive, begin_full_receive, begin_incremental_receive,
+    end_full_receive, end_incremental_receive,
+};
 pub use rename::{rename, rename_snapshot};
 pub use rollback::rollback;
 pub use set_property::{SetSource, effective_value, inherit_property, set_property};

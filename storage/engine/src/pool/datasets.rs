@@ -353,7 +353,7 @@ impl Pool {
 }
 
 /// What a head has of the intent log of the snapshot that it follows is not its own.
-fn reset_intent_log(
+pub(super) fn reset_intent_log(
     active: &spa::ActivePool,
     change: &write::SyncTaskContext<'_>,
     name: &str,

@@ -12,7 +12,7 @@ use units::ObjsetId;
 
 use super::Pool;
 use super::history::{dataset_id, record_event_with_id};
-use super::open_volumes::VolumeHolds;
+use super::open_volumes::DatasetHolds;
 use crate::{Error, Result};
 
 /// Datasets that are destroyed with one txg.
@@ -82,7 +82,7 @@ impl Pool {
     pub fn destroy_batch(&self, plan: &mut DestroyPlan) -> Result<()> {
         let batch = plan.next_names().to_vec();
         let (names, known, later) = (Arc::clone(&plan.names), plan.snapshots.clone(), plan.later);
-        let (first, count, used) = (plan.done, batch.len(), self.0.volume_holds.clone());
+        let (first, count, used) = (plan.done, batch.len(), self.0.dataset_holds.clone());
         let found = self.run_retiring_task(&batch, move |active, change| {
             let snapshots = match known {
                 Some(known) => known,
@@ -119,7 +119,7 @@ fn check_all(
     change: &SyncTaskContext<'_>,
     names: &[String],
     later: bool,
-    used: &VolumeHolds,
+    used: &DatasetHolds,
 ) -> Result<Vec<ObjsetId>> {
     let mut found = Vec::with_capacity(names.len());
     for siblings in names.chunk_by(|one, other| are_siblings(one, other)) {
@@ -157,7 +157,7 @@ fn destroy_now(
     change: &SyncTaskContext<'_>,
     batch: &[(&str, ObjsetId)],
     later: bool,
-    used: &VolumeHolds,
+    used: &DatasetHolds,
 ) -> Result<()> {
     for (name, _) in batch.iter().filter(|(name, _)| is_head(name)) {
         let failed = |error: dsl::Error| Error::from_dsl_error(name, &error);

@@ -272,7 +272,7 @@ impl Pool {
                 && head.key_info().map_err(failed)?.map(|facts| facts.encryption_root) == root
             {
                 names.push(head.name());
-                if head.id().is_some_and(|id| self.0.volume_holds.is_held(id)) {
+                if head.id().is_some_and(|id| self.0.dataset_holds.is_held(id)) {
                     let what = format!("'{}' is busy, as a program has it open", head.name());
                     return Err(Error::Refused { what });
                 }

@@ -28,6 +28,7 @@ mod open_volumes;
 mod owner_quotas;
 mod pool_name;
 mod properties;
+mod receive;
 mod refreservation;
 mod rekey;
 mod replay_failures;
@@ -38,6 +39,7 @@ mod replay_tests;
 mod retire;
 mod rewind;
 mod scan;
+mod send;
 mod settings;
 mod snapshots;
 mod space;
@@ -74,11 +76,13 @@ pub use drive::{Drive, open_drive};
 pub use environment::{Environment, FillRandom};
 pub use filesystems::OpenFileSystem;
 pub use key_probe::{KeyProbe, encryption_roots, try_keys};
-pub use open_volumes::VolumeHold;
+pub use open_volumes::DatasetHold;
 pub use properties::{CreateOptions, PoolProperty};
+pub use receive::{ReceiveRequest, Received};
 pub use replay_failures::ReplayFailure;
 pub use rewind::{Rewind, RewindProbe, RewindProgress, RewindTarget};
 pub use scan::{ScanKind, ScanProgress, ScanResult, ScanStatus};
+pub use send::SendRequest;
 pub use snapshots::Snapshot;
 pub use spa::auxiliary::AuxiliaryRole;
 pub use spa::vdev_layout::{DraidLayout, VdevLayout, VdevRole};
@@ -105,8 +109,8 @@ struct Inner {
     environment: Environment,
     filesystems: Mutex<HashMap<String, OpenFileSystem>>,
     volumes: Mutex<HashMap<String, OpenVolume>>,
-    /// The volumes that somebody has open.
-    volume_holds: open_volumes::VolumeHolds,
+    /// The datasets that are in use.
+    dataset_holds: open_volumes::DatasetHolds,
     /// The keys that were given.
     keys: Arc<dsl::Keyring>,
     /// Whoever wants to change something of a pool that stands still is told so at once, instead
@@ -164,7 +168,7 @@ impl Pool {
             import_nonce,
             filesystems: files,
             volumes,
-            volume_holds: open_volumes::VolumeHolds::default(),
+            dataset_holds: open_volumes::DatasetHolds::default(),
             keys,
             is_failmode_continue: goes_on,
             scan_control: scans,

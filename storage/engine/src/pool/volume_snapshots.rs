@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use spa::ActivePool;
 
-use super::open_volumes::VolumeHold;
+use super::open_volumes::DatasetHold;
 use super::{Pool, settings};
 use crate::{Error, Result, files};
 
@@ -17,7 +17,7 @@ pub struct VolumeSnapshot {
     referenced: u64,
     spa: Arc<ActivePool>,
     /// On the snapshot and on its volume.
-    _holds: [VolumeHold; 2],
+    _holds: [DatasetHold; 2],
 }
 
 impl VolumeSnapshot {
@@ -95,7 +95,7 @@ impl Pool {
             guid: dataset.guid().get(),
             referenced: dataset.phys().map_or(0, |phys| phys.referenced),
             spa: Arc::clone(&self.0.spa),
-            _holds: [id, head_id].map(|id| self.0.volume_holds.hold_volume(id)),
+            _holds: [id, head_id].map(|id| self.0.dataset_holds.hold(id)),
         })
     }
 }

@@ -1,3 +1,5 @@
+//! Records read and written in both byte orders.
+
 use proptest::prelude::*;
 
 use super::{

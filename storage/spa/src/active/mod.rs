@@ -390,6 +390,11 @@ impl ActivePool {
         self.cache.hit_counts()
     }
 
+    /// Reads its blocks from the drives, past the cache.
+    pub fn reader(&self) -> &Arc<Reader> {
+        &self.reader
+    }
+
     /// What writes its blocks.
     pub fn writer(&self) -> &Arc<Writer> {
         &self.writer

@@ -1,0 +1,147 @@
+//! Beginning and ending a receive.
+//!
+//! A full stream is received into a new head, a stream of a clone into a new clone of its origin, and
+//! an incremental stream into a hidden clone `%recv` of the head's newest snapshot. The dataset that
+//! is received into is marked as inconsistent until the stream has ended: nobody opens it, and an
+//! import destroys it after a crash. The end exchanges the hidden clone with the head, takes the
+//! snapshot and gives it the guid and time of the sender's, all in one txg.
+
+use ondisk::dsl::Dataset as DatasetPhys;
+use units::{Guid, ObjectId, ObjsetId};
+
+use super::context::{SyncTaskContext, free_log};
+use super::interrupted::RECV_CLONE;
+use super::names::{self, HeadIds};
+use super::rollback::swap_heads;
+use super::{create, destroy, snapshot};
+use crate::{Error, Result};
+
+/// The sender's snapshot, which the received one equals.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ReceivedSnapshot {
+    /// Its name behind the `@`.
+    pub name: String,
+    /// Its guid.
+    pub guid: Guid,
+    /// When it was taken, seconds since 1970.
+    pub creation_time: u64,
+}
+
+/// Creates the head for a full stream. Its content is received by the floors above.
+pub fn begin_full_receive(change: &SyncTaskContext<'_>, name: &str) -> Result<ObjsetId> {
+    let id = create::create_dataset(change, name)?;
+    mark_inconsistent(change, id)?;
+    Ok(id)
+}
+
+/// Creates the clone for a stream of a clone.
+pub fn begin_clone_receive(
+    change: &SyncTaskContext<'_>,
+    name: &str,
+    origin: &str,
+) -> Result<ObjsetId> {
+    let id = create::create_clone(change, name, origin)?;
+    mark_inconsistent(change, id)?;
+    Ok(id)
+}
+
+/// Creates the hidden clone for an incremental stream into a head. `base` is the guid of the head's
+/// newest snapshot, `part` the name that the received snapshot is to have.
+pub fn begin_incremental_receive(
+    change: &SyncTaskContext<'_>,
+    head_name: &str,
+    base: Guid,
+    part: &str,
+) -> Result<ObjsetId> {
+    names::check_snapshot_name(head_name, part)?;
+    let head = change.find_head(head_name)?;
+    let record = change.dataset_phys(head.dataset)?;
+    if record.is_inconsistent() {
+        return Err(Error::Inconsistent { name: head_name.to_owned() });
+    }
+    let newest = own_newest_snapshot(change, head, &record)?;
+    let Some((newest, _)) = newest.filter(|(_, snapshot)| snapshot.guid == base) else {
+        let why = "its newest snapshot is not the one that the stream is based on";
+        return Err(Error::Busy { name: head_name.to_owned(), why });
+    };
+    if change.find_snapshot_id(head.dataset, part)?.is_some() {
+        return Err(Error::Exists { name: format!("{head_name}@{part}") });
+    }
+    let children = change.dir_phys(head.dir)?.children;
+    if change.lookup_u64(children, RECV_CLONE)?.is_some() {
+        let why = "another stream is being received into it";
+        return Err(Error::Busy { name: head_name.to_owned(), why });
+    }
+    if change.dataset_phys(newest)?.creation_txg >= change.txg() {
+        return Err(Error::SnapshotInSameTxg { name: head_name.to_owned() });
+    }
+    let clone = create::create_head(change, head.dir, RECV_CLONE, Some(newest))?;
+    let id = ObjsetId::new(clone.dataset.get());
+    mark_inconsistent(change, id)?;
+    Ok(id)
+}
+
+/// Makes a head that was received whole a consistent one, and takes its snapshot.
+pub fn end_full_receive(
+    change: &SyncTaskContext<'_>,
+    name: &str,
+    received: &ReceivedSnapshot,
+) -> Result<()> {
+    names::check_snapshot_name(name, &received.name)?;
+    let head = change.find_head(name)?;
+    change.update_dataset(head.dataset, |head| head.flags &= !DatasetPhys::INCONSISTENT)?;
+    take_snapshot(change, head, received)
+}
+
+/// Exchanges a head with the hidden clone that was received whole, and takes the head's snapshot.
+/// Whoever has the head's content open must open it again. What was written to the head since its
+/// newest snapshot is lost: the caller checks whether that is wanted.
+pub fn end_incremental_receive(
+    change: &SyncTaskContext<'_>,
+    head_name: &str,
+    received: &ReceivedSnapshot,
+) -> Result<()> {
+    names::check_snapshot_name(head_name, &received.name)?;
+    let head = change.find_head(head_name)?;
+    let clone = change.find_head(&format!("{head_name}/{RECV_CLONE}"))?;
+    let (old, new) = (change.dataset_phys(head.dataset)?, change.dataset_phys(clone.dataset)?);
+    if old.previous != new.previous {
+        let why = "a snapshot was taken or destroyed while it was being received into";
+        return Err(Error::Busy { name: head_name.to_owned(), why });
+    }
+    if change.find_snapshot_id(head.dataset, &received.name)?.is_some() {
+        return Err(Error::Exists { name: format!("{head_name}@{}", received.name) });
+    }
+    free_log(change, head.dataset)?;
+    swap_heads(change, clone, head)?;
+    destroy::destroy_head(change, clone)?;
+    take_snapshot(change, head, received)
+}
+
+fn take_snapshot(
+    change: &SyncTaskContext<'_>,
+    head: HeadIds,
+    received: &ReceivedSnapshot,
+) -> Result<()> {
+    let id = snapshot::create_snapshot(change, head.dataset, &received.name)?;
+    change.update_dataset(id, |snapshot| {
+        snapshot.guid = received.guid;
+        snapshot.creation_time = received.creation_time;
+        snapshot.flags &= !DatasetPhys::INCONSISTENT;
+    })
+}
+
+fn mark_inconsistent(change: &SyncTaskContext<'_>, id: ObjsetId) -> Result<()> {
+    let id = ObjectId::new(id.get());
+    change.update_dataset(id, |dataset| dataset.flags |= DatasetPhys::INCONSISTENT)
+}
+
+/// A head's newest snapshot; a clone's origin is none of its own.
+fn own_newest_snapshot(
+    change: &SyncTaskContext<'_>,
+    head: HeadIds,
+    record: &DatasetPhys,
+) -> Result<Option<(ObjectId, DatasetPhys)>> {
+    let newest = change.previous_snapshot(record)?;
+    Ok(newest.filter(|(_, snapshot)| snapshot.next == head.dataset))
+}

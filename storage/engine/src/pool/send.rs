@@ -1,0 +1,157 @@
+//! Sending snapshots of an imported pool.
+
+use std::io::Write;
+
+use dsl::Dataset;
+use dsl::write::features;
+use ondisk::blkptr::Regular;
+use ondisk::dsl::Dataset as DatasetPhys;
+use ondisk::feature::Feature;
+use send::{FeatureFacts, SendBase, SendOptions, SendSource, StoredBlocks, StreamWriter};
+use units::Zbookmark;
+
+use super::Pool;
+use crate::{Error, Result};
+
+/// A snapshot to be sent.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct SendRequest {
+    /// The snapshot's full name.
+    pub snapshot: String,
+    /// The snapshot or bookmark on which the stream is based, by its full name; none: a full stream.
+    pub base: Option<String>,
+    /// Blocks above 128 KiB are sent whole (-L).
+    pub large_blocks: bool,
+    /// Blocks that are stored in their pointers are sent as such (-e).
+    pub embedded: bool,
+    /// Blocks are sent as they are compressed on disk (-c).
+    pub compressed: bool,
+}
+
+impl Pool {
+    /// Sends a snapshot. Returns the bytes of the stream. The snapshot is not destroyed meanwhile.
+    pub fn send(&self, request: &SendRequest, out: &mut dyn Write) -> Result<u64> {
+        let name = &request.snapshot;
+        let pin = self.pin();
+        let dataset = self.find_dataset(name)?;
+        let (Some(id), true) = (dataset.id(), dataset.is_snapshot()) else {
+            let what = format!("cannot send '{name}': it is not a snapshot (FILESYSTEM@NAME)");
+            return Err(Error::Usage { what });
+        };
+        let _hold = self.0.dataset_holds.hold(id);
+        drop(pin);
+        super::incomplete::check_complete(&dataset)?;
+        let base =
+            request.base.as_deref().map(|base| self.send_base(&dataset, base)).transpose()?;
+        let dsl_failed = |error: dsl::Error| match error {
+            dsl::Error::KeyNotLoaded { .. } => crate::keys::locked_error(&dataset),
+            error => Error::from_dsl_error(name, &error),
+        };
+        let objset = dataset.open_objset().map_err(dsl_failed)?;
+        let options = SendOptions {
+            large_blocks: request.large_blocks,
+            embedded: request.embedded,
+            compressed: request.compressed,
+        };
+        let failed = |error: send::Error| send_error(name, &error);
+        let facts = self.feature_facts(&dataset)?;
+        let features = send::stream_features(&objset, options, facts).map_err(failed)?;
+        let phys = dataset.phys();
+        let source = SendSource {
+            objset: &objset,
+            name,
+            guid: dataset.guid().get(),
+            creation_time: phys.map_or(0, |phys| phys.creation_time),
+            case_insensitive: phys.is_some_and(|phys| phys.flags & DatasetPhys::CASELESS != 0),
+            base,
+            features,
+            stored: &BlockReader(self),
+        };
+        let mut writer = StreamWriter::new(out);
+        send::send(&source, &mut writer).map_err(failed)?;
+        Ok(writer.bytes())
+    }
+
+    /// The base of an incremental stream: an older snapshot or bookmark of the same file system or
+    /// volume, or of one that it is a clone of.
+    fn send_base(&self, dataset: &Dataset, base: &str) -> Result<SendBase> {
+        let found = self.find_dataset(base)?;
+        let refused = |why: &str| Error::Refused {
+            what: format!("cannot send '{}' from '{base}': {why}", dataset.name()),
+        };
+        let snapshot_txg = found.phys().filter(|_| found.is_snapshot()).map(|it| it.creation_txg);
+        let bookmark = found.bookmark_record();
+        if bookmark.is_some_and(|it| it.redaction.exists()) {
+            return Err(refused("sending from a redaction bookmark is not supported"));
+        }
+        let txg = snapshot_txg.or_else(|| bookmark.map(|it| it.creation_txg));
+        let txg = txg.ok_or_else(|| refused("it is neither a snapshot nor a bookmark"))?;
+        let failed = |error: dsl::Error| Error::from_dsl_error(base, &error);
+        if !is_ancestor(dataset, &found, bookmark.is_none()).map_err(failed)? {
+            return Err(refused("it is not an earlier snapshot of the same file system or volume"));
+        }
+        let is_origin = found.dir().path() != dataset.dir().path();
+        Ok(SendBase { guid: found.guid().get(), txg, is_origin })
+    }
+
+    fn feature_facts(&self, dataset: &Dataset) -> Result<FeatureFacts> {
+        let mos = self.0.spa.synced_mos();
+        let is_active = |name: &str| {
+            let uses = |feature| features::refcount(&mos, feature).ok().flatten();
+            Feature::by_name(name).and_then(uses).is_some_and(|count| count > 0)
+        };
+        let failed = |error: dsl::Error| Error::from_dsl_error(&dataset.name(), &error);
+        let uses = |name: &str| match Feature::by_name(name) {
+            Some(feature) => Ok(dataset.zap_field(feature.guid).map_err(failed)?.is_some()),
+            None => Ok(false),
+        };
+        Ok(FeatureFacts {
+            pool_embedded_data: is_active("embedded_data"),
+            pool_lz4: is_active("lz4_compress"),
+            large_blocks: uses("large_blocks")?,
+            large_dnode: uses("large_dnode")?,
+            zstd: uses("zstd_compress")?,
+            long_name: uses("longname")?,
+            large_microzap: uses("large_microzap")?,
+            encrypted: dataset.key_object().map_err(failed)?.is_some(),
+        })
+    }
+}
+
+/// Whether `base` precedes a snapshot: in its own file system, or as an origin of that, or before one.
+/// The snapshot of a bookmark may be destroyed, so only its file system and age count.
+fn is_ancestor(dataset: &Dataset, base: &Dataset, is_snapshot: bool) -> dsl::Result<bool> {
+    let birth = |of: &Dataset| {
+        of.phys()
+            .map(|phys| phys.creation_txg)
+            .or_else(|| of.bookmark_record().map(|mark| mark.creation_txg))
+    };
+    let mut at = dataset.clone();
+    loop {
+        if at.dir().path() == base.dir().path() {
+            let is_same = is_snapshot && at.id() == base.id() && at.id() != dataset.id();
+            return Ok(is_same || birth(base) < birth(&at));
+        }
+        // an origin is older than its clone, so that this ends
+        let Some(origin) = Dataset::clone_origin(&head_of(&at)?)? else { return Ok(false) };
+        at = origin;
+    }
+}
+
+/// The file system or volume of a snapshot.
+fn head_of(snapshot: &Dataset) -> dsl::Result<Dataset> {
+    snapshot.tree().find(snapshot.dir().path())
+}
+
+/// Reads blocks of a pool as they are stored.
+struct BlockReader<'a>(&'a Pool);
+
+impl StoredBlocks for BlockReader<'_> {
+    fn read_stored(&self, block: &Regular, zbookmark: Zbookmark) -> send::Result<Vec<u8>> {
+        Ok(self.0.0.spa.reader().read_stored(block, zbookmark)?)
+    }
+}
+
+fn send_error(name: &str, error: &send::Error) -> Error {
+    Error::Refused { what: format!("cannot send '{name}': {error}") }
+}
