@@ -282,7 +282,10 @@ impl<'a> Receiver<'a> {
         }
         let stored = payload.get(..stored).unwrap_or(payload);
         let size = (write.compression, write.logical_size.into());
-        let plain = decompress("WRITE_EMBEDDED", write.object, size, stored)?;
+        let mut plain = decompress("WRITE_EMBEDDED", write.object, size, stored)?;
+        // what the payload lacks of the block is zeros
+        let length = usize::try_from(write.length).ok().filter(|length| *length <= 16 << 20);
+        plain.resize(length.ok_or_else(|| broken("its block is above 16 MiB"))?, 0);
         self.write_bytes("WRITE_EMBEDDED", write.object, write.offset, &plain)
     }
 
