@@ -46,8 +46,10 @@ EOF
 
 { cat "$work/common"; cat <<'EOF'
 bring original; zpool import -N -d /ram/original tank
-truncate -s 1G /ram/got.img; zpool create -O mountpoint=none got /ram/got.img
+truncate -s 1G /ram/got.img; zpool create -O mountpoint=none -O acltype=posix got /ram/got.img
 mkdir -p /share/theirs
+# ACLs are listed where the dataset shows them
+zfs list -Ho name -t filesystem -r tank | while read -r name; do zfs set acltype=posix "$name"; done
 zfs snapshot -r tank@later
 number=0
 while read -r name; do
@@ -93,7 +95,7 @@ round() { # FIXTURE.tar.zst
   "$poolhouse" zpool export tank
   "$vm" run --share "$share" --mem 4G --timeout 500 -- "$work/first"
   truncate -s 1G "$share/mine/d0.img"
-  "$poolhouse" zpool create -O mountpoint=none mine "$share/mine/d0.img"
+  "$poolhouse" zpool create -O mountpoint=none -O acltype=posix mine "$share/mine/d0.img"
   for ((name = 1; name <= number; name++)); do
     "$poolhouse" zfs receive -u "mine/fs$name" <"$share/theirs/full$name"
     "$poolhouse" zfs receive -u "mine/fs$name" <"$share/theirs/next$name"

@@ -282,7 +282,16 @@ impl<'a> Receiver<'a> {
         }
         let stored = payload.get(..stored).unwrap_or(payload);
         let size = (write.compression, write.logical_size.into());
-        let plain = decompress("WRITE_EMBEDDED", write.object, size, stored)?;
+        let mut plain = decompress("WRITE_EMBEDDED", write.object, size, stored)?;
+        // what the payload lacks of the block is zeros
+        let length = usize::try_from(write.length).ok().filter(|length| *length <= 16 << 20);
+        plain.resize(length.ok_or_else(|| broken("its block is above 16 MiB"))?, 0);
+        // OpenZFS sends a spill block that is embedded so, at the offset of the spill's block number
+        if write.offset == dmu::SPILL_BLOCK.get().wrapping_mul(write.length) {
+            let (object, length, to_guid) = (write.object, write.length, write.to_guid);
+            let spill = Spill { object, length, to_guid, ..Spill::default() };
+            return self.receive_spill(&spill, &plain);
+        }
         self.write_bytes("WRITE_EMBEDDED", write.object, write.offset, &plain)
     }
 
