@@ -76,8 +76,9 @@ impl Pool {
     }
 
     /// Destroys the next batch of a plan, all with one txg. Before the first batch all of the plan is
-    /// checked: nothing is destroyed if a dataset is missing, a snapshot is held, or a volume or snapshot open
-    /// ([`Pool::open_volume`], [`Pool::open_volume_snapshot`]). The batch ends at the first dataset on which something depends that is
+    /// checked: nothing is destroyed if a dataset is missing, a snapshot is held, or a volume or snapshot is open
+    /// ([`Pool::open_volume`], [`Pool::open_volume_snapshot`]). The batch ends at the first dataset on which something
+    /// depends that is
     /// not destroyed before it.
     pub fn destroy_batch(&self, plan: &mut DestroyPlan) -> Result<()> {
         let batch = plan.next_names().to_vec();
