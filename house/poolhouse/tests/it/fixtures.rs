@@ -70,6 +70,7 @@ fixture_tests! {
     removed_snapshots = "removed-snapshots",
     removed_twice = "removed-twice",
     resilver_midway = "resilver-midway",
+    sent = "sent",
     snapshots = "snapshots",
     stripe_copies = "stripe-copies",
     swept = "swept",
