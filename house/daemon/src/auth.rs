@@ -1,4 +1,4 @@
-//! Who makes a call, and whether that user may make it.
+//! Authentication of callers, and the check whether a caller may make a call.
 //!
 //! The kernel tells the user at the other end of a Unix socket (`SO_PEERCRED`). As with OpenZFS every local
 //! user may list pools and datasets and read their status; changes and secrets are for root and for the user

@@ -1,4 +1,4 @@
-//! What every service works with.
+//! The context that the daemon gives to each service.
 
 use std::sync::{Arc, OnceLock};
 
@@ -12,7 +12,7 @@ use crate::log::Log;
 use crate::pools::Pools;
 use crate::{Result, StateDir};
 
-/// What every service works with.
+/// The parts of the daemon that all services use.
 pub(crate) struct Context {
     pub(crate) state_dir: StateDir,
     pub(crate) pools: Arc<Pools>,

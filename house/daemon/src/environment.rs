@@ -1,4 +1,4 @@
-//! What the engine gets from the operating system: time, random numbers, memory, the host's identity.
+//! The engine's environment, taken from the operating system: time, random numbers, memory, the host's identity.
 
 use std::path::Path;
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! What can go wrong around a daemon. The engine words what goes wrong in a pool.
+//! Errors of the daemon and its client. The engine words the errors of a pool.
 
 use std::path::Path;
 

@@ -1,4 +1,4 @@
-//! The daemon's life: it opens its pools again, starts its services, answers until it is told to end, and
+//! The daemon's life: it opens its pools again, starts its services, answers calls until a client or a signal ends it, and
 //! leaves its pools in order.
 
 use std::sync::Arc;
@@ -59,7 +59,7 @@ pub fn serve(
     started
 }
 
-/// Answers calls until the daemon is told to end.
+/// Answers calls until a client or a signal ends the daemon.
 fn run(
     context: &Arc<Context>,
     services: &[Arc<dyn Service>],

@@ -67,7 +67,7 @@ pub(crate) struct Config {
 pub struct ConfigProblem {
     /// The line, counted from 1.
     pub line: Option<usize>,
-    /// What is wrong, and what to do.
+    /// A sentence: the mistake, and how to correct it.
     pub sentence: String,
 }
 

@@ -9,7 +9,7 @@ use crate::{Error, Result};
 /// The option of mount(8) that changes the options of a mounted file system.
 const REMOUNT: &str = "remount";
 
-/// What mounts do with options that hold for one time.
+/// Options that hold for one mount only.
 pub(super) trait Overrides: Sized {
     /// Whether they change a mounted file system.
     fn is_remount(&self) -> bool;

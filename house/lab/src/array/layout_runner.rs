@@ -27,7 +27,7 @@ const SMALL_RECORD: u64 = 4 << 10;
 /// Their file is that part of the large one.
 const SMALL_FILE_DIVISOR: u64 = 8;
 
-/// What all turns share.
+/// The state that all runs share.
 pub(super) struct LayoutRunner<'a> {
     pub(super) drives: &'a [Arc<Drive>],
     pub(super) options: &'a Options,

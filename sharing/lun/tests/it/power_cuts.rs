@@ -12,7 +12,8 @@ use lun::{Durability, Lun, VolumeLun};
 use proptest::prelude::*;
 use sim::DiskArray;
 
-use crate::volumes::{VOLUME_BLOCK, create_pool, environment, open};
+use crate::volume_pool::{VOLUME_BLOCK, create_pool, environment};
+use crate::volumes::open;
 
 const SECTOR: u64 = 512;
 /// Sectors that are written: a few blocks of the volume.

@@ -1,55 +1,17 @@
 //! Volumes served as logical units: content compared with a model under concurrent requests, and events.
 
-use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 
-use engine::pool::{
-    Environment, MemoryBudget, NewDataset, NewPool, NewVdev, Pool, VdevLayout, VdevRole,
-};
+use engine::pool::Pool;
 use lun::{
     Compared, Durability, Error, EventCallback, Lun, LunEvent, LunOptions, Reservations,
     SnapshotLun, VolumeLun,
 };
 use proptest::prelude::*;
-use sim::DiskArray;
 
-const VOLUME: &str = "tank/disk";
+use crate::volume_pool::{SIZE, VOLUME, VOLUME_BLOCK, create_pool, environment};
+
 const BLOCK: u64 = 512;
-pub(crate) const VOLUME_BLOCK: u32 = 8192;
-const SIZE: u64 = 2 << 20;
-
-pub(crate) fn environment() -> Environment {
-    let state = AtomicU64::new(0x9e37_79b9);
-    Environment {
-        random: Arc::new(move |bytes| {
-            for byte in bytes {
-                let next = state.load(Ordering::Relaxed).wrapping_mul(0x5851_f42d_4c95_7f2d);
-                state.store(next.wrapping_add(0x1405), Ordering::Relaxed);
-                *byte = next.to_be_bytes()[0];
-            }
-        }),
-        now: Arc::new(|| (1_700_000_000, 0)),
-        workers: 2,
-        max_dirty: 64 << 20,
-        cache: MemoryBudget::default(),
-        host: (0x1234, "here".to_owned()),
-    }
-}
-
-/// A pool with a volume in memory.
-pub(crate) fn create_pool() -> (DiskArray, Pool) {
-    let storm = DiskArray::new(&[128 << 20]);
-    let drives = vec![PathBuf::from("/disk")];
-    let vdevs = vec![NewVdev { layout: VdevLayout::Single, drives, role: VdevRole::Data }];
-    let (name, properties) = ("tank".to_owned(), Vec::new());
-    let new = NewPool { name, vdevs, ashift: None, properties, force: false };
-    let pool =
-        engine::pool::create_on_devices(&new, &storm.devices(), &environment()).expect("a pool");
-    let new = NewDataset { name: VOLUME.to_owned(), properties: Vec::new() };
-    pool.create_volume(&new, SIZE, VOLUME_BLOCK, true).expect("a volume");
-    (storm, pool)
-}
 
 pub(crate) fn open(pool: &Pool) -> VolumeLun {
     VolumeLun::open(pool, VOLUME, LunOptions::default(), Reservations::default()).expect("a unit")

@@ -6,7 +6,8 @@ use proptest::prelude::*;
 use crate::client::{
     BLOCK_STATUS, CACHE, Client, FAST_ZERO, FLUSH, FUA, NO_HOLE, READ, REQ_ONE, TRIM, WRITE_ZEROES,
 };
-use crate::served_pool::{SIZE, ServedPool, VOLUME_BLOCK};
+use crate::served_pool::ServedPool;
+use crate::volume_pool::{SIZE, VOLUME_BLOCK};
 
 const BLOCK: u64 = 512;
 const ENOTSUP: u32 = 95;

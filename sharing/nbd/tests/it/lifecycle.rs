@@ -9,7 +9,8 @@ use lun::LunOptions;
 use nbd::{Error, Server, ServerOptions};
 
 use crate::client::{Client, DISCONNECT, FLUSH, FUA, READ};
-use crate::served_pool::{self, SIZE, ServedPool, VOLUME, export, open_unit};
+use crate::served_pool::{self, ServedPool, export, open_unit};
+use crate::volume_pool::{SIZE, VOLUME};
 
 /// Waits until a condition holds; a test that waits in vain fails.
 fn wait_until(what: &str, condition: impl Fn() -> bool) {

@@ -8,4 +8,6 @@ mod negotiation;
 mod programs;
 mod requests;
 mod served_pool;
+#[path = "../../../lun/tests/it/volume_pool.rs"]
+mod volume_pool;
 mod wire;

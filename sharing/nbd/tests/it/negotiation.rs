@@ -5,7 +5,8 @@ use std::io::Write;
 use lun::LunOptions;
 
 use crate::client::{BLOCK_STATUS, Client, READ, text};
-use crate::served_pool::{self, SIZE, ServedPool, VOLUME_BLOCK, export, open_unit};
+use crate::served_pool::{self, ServedPool, export, open_unit};
+use crate::volume_pool::{SIZE, VOLUME_BLOCK};
 
 const UNSUPPORTED: u32 = 1 << 31 | 1;
 const INVALID: u32 = 1 << 31 | 3;

@@ -4,7 +4,8 @@ use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use crate::served_pool::{SIZE, ServedPool};
+use crate::served_pool::ServedPool;
+use crate::volume_pool::SIZE;
 
 /// A program that runs longer than this hangs.
 const LIMIT: Duration = Duration::from_mins(1);

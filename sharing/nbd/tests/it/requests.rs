@@ -8,7 +8,8 @@ use nbd::Export;
 use crate::client::{
     BLOCK_STATUS, CACHE, DF, FAST_ZERO, FLUSH, FUA, NO_HOLE, READ, REQ_ONE, TRIM, WRITE_ZEROES,
 };
-use crate::served_pool::{self, SIZE, ServedPool, VOLUME};
+use crate::served_pool::{self, ServedPool};
+use crate::volume_pool::{SIZE, VOLUME};
 
 const EPERM: u32 = 1;
 const EINVAL: u32 = 22;

@@ -1,26 +1,18 @@
 //! A pool in memory with a volume, and a server of it.
 
 use std::net::SocketAddr;
-use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use device::Device;
-use engine::pool::{
-    Environment, MemoryBudget, NewDataset, NewPool, NewVdev, Pool, VdevLayout, VdevRole,
-};
+use engine::pool::Pool;
 use ipnet::IpNet;
 use lun::{LunOptions, Reservations, VolumeLun};
 use nbd::{Export, Server, ServerOptions};
 use sim::{DiskArray, Fault};
 
 use crate::client::Client;
-
-pub(crate) const VOLUME: &str = "tank/disk";
-pub(crate) const VOLUME_BLOCK: u32 = 8192;
-/// Bytes of the volume.
-pub(crate) const SIZE: u64 = 2 << 20;
+use crate::volume_pool::{VOLUME, create_pool, environment};
 
 /// A pool in memory with a volume, and a server that exports it as "disk".
 pub(crate) struct ServedPool {
@@ -28,37 +20,6 @@ pub(crate) struct ServedPool {
     pub(crate) unit: VolumeLun,
     pub(crate) pool: Pool,
     storm: DiskArray,
-}
-
-fn environment() -> Environment {
-    let state = AtomicU64::new(0x9e37_79b9);
-    Environment {
-        random: Arc::new(move |bytes| {
-            for byte in bytes {
-                let next = state.load(Ordering::Relaxed).wrapping_mul(0x5851_f42d_4c95_7f2d);
-                state.store(next.wrapping_add(0x1405), Ordering::Relaxed);
-                *byte = next.to_be_bytes()[0];
-            }
-        }),
-        now: Arc::new(|| (1_700_000_000, 0)),
-        workers: 2,
-        max_dirty: 64 << 20,
-        cache: MemoryBudget::default(),
-        host: (0x1234, "here".to_owned()),
-    }
-}
-
-fn create_pool() -> (DiskArray, Pool) {
-    let storm = DiskArray::new(&[128 << 20]);
-    let drives = vec![PathBuf::from("/disk")];
-    let vdevs = vec![NewVdev { layout: VdevLayout::Single, drives, role: VdevRole::Data }];
-    let (name, properties) = ("tank".to_owned(), Vec::new());
-    let new = NewPool { name, vdevs, ashift: None, properties, force: false };
-    let pool =
-        engine::pool::create_on_devices(&new, &storm.devices(), &environment()).expect("a pool");
-    let new = NewDataset { name: VOLUME.to_owned(), properties: Vec::new() };
-    pool.create_volume(&new, SIZE, VOLUME_BLOCK, true).expect("a volume");
-    (storm, pool)
 }
 
 pub(crate) fn options() -> ServerOptions {

@@ -301,14 +301,8 @@ impl FileSystem for PoolFileSystem {
         to: FileOffset<'_, OpenFile>,
         length: u64,
     ) -> Result<u64> {
-        check_copy_modes(context, &from, &to)?;
-        let (source, target) = ((from.file, from.offset), (to.file.ino()?, to.offset));
-        let _operation = self.begin(context, from.file.ino()?, LeaseAction::Read)?;
-        self.change(context, (target.0, ChangeKind::Data), || {
-            self.retry(context, || {
-                to.file.clear_capabilities(context.credentials)?;
-                self.clone_blocks(context.credentials, source, target, length)
-            })
+        self.copy_between(context, &from, &to, |source, target| {
+            self.clone_blocks(context.credentials, source, target, length)
         })
     }
 
@@ -319,14 +313,8 @@ impl FileSystem for PoolFileSystem {
         to: FileOffset<'_, OpenFile>,
         length: u64,
     ) -> Result<u64> {
-        check_copy_modes(context, &from, &to)?;
-        let (source, target) = ((from.file, from.offset), (to.file.ino()?, to.offset));
-        let _operation = self.begin(context, from.file.ino()?, LeaseAction::Read)?;
-        self.change(context, (target.0, ChangeKind::Data), || {
-            self.retry(context, || {
-                to.file.clear_capabilities(context.credentials)?;
-                self.copy_range_unchecked(context.credentials, source, target, length)
-            })
+        self.copy_between(context, &from, &to, |source, target| {
+            self.copy_range_unchecked(context.credentials, source, target, length)
         })
     }
 
@@ -526,11 +514,24 @@ impl PoolFileSystem {
     }
 }
 
-fn check_copy_modes(
-    context: &Context<'_>,
-    from: &FileOffset<'_, OpenFile>,
-    to: &FileOffset<'_, OpenFile>,
-) -> Result<()> {
-    check_open_mode(context, from.file.mode().read)?;
-    check_open_mode(context, to.file.mode().write && !to.file.mode().append)
+impl PoolFileSystem {
+    /// Checks the files of a copy, then copies: `copy` takes the source and the target with their offsets.
+    fn copy_between(
+        &self,
+        context: &Context<'_>,
+        from: &FileOffset<'_, OpenFile>,
+        to: &FileOffset<'_, OpenFile>,
+        copy: impl Fn((&OpenFile, u64), (Ino, u64)) -> Result<u64>,
+    ) -> Result<u64> {
+        check_open_mode(context, from.file.mode().read)?;
+        check_open_mode(context, to.file.mode().write && !to.file.mode().append)?;
+        let (source, target) = ((from.file, from.offset), (to.file.ino()?, to.offset));
+        let _operation = self.begin(context, from.file.ino()?, LeaseAction::Read)?;
+        self.change(context, (target.0, ChangeKind::Data), || {
+            self.retry(context, || {
+                to.file.clear_capabilities(context.credentials)?;
+                copy(source, target)
+            })
+        })
+    }
 }
