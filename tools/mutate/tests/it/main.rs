@@ -1,6 +1,6 @@
 //! Mutants of pools that real OpenZFS made: 500 in every run of the tests, 20,000 in the long one.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use mutate::Family;
@@ -11,6 +11,13 @@ use serde_json::Value;
 /// No mutant of these small pools takes a tenth of it, on a busy machine either.
 const RUN_OPTIONS: RunOptions = RunOptions { workers: 2, timeout: Duration::from_mins(1) };
 
+/// Held by a test that looks at the peak of memory: the allocator counts for the whole process, so two
+/// such tests at once would see each other's.
+fn lock_memory_peak() -> MutexGuard<'static, ()> {
+    static LOCK: Mutex<()> = Mutex::new(());
+    LOCK.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
 fn load_subject(name: &str) -> Arc<Subject> {
     let other = fixtures::load(if name == "mirror-3" { "stripe-copies" } else { "mirror-3" });
     Arc::new(Subject::new(&fixtures::load(name), Some(&other)))
@@ -18,6 +25,7 @@ fn load_subject(name: &str) -> Arc<Subject> {
 
 /// Examines `count` mutants of each family of each pool; the numbers begin at `MUTATE_FIRST`.
 fn assert_mutants_harmless(names: &[&str], count: u64) {
+    let _peak = lock_memory_peak();
     let first = std::env::var("MUTATE_FIRST").ok().and_then(|text| text.parse().ok()).unwrap_or(0);
     let mut failures = Vec::new();
     for name in names {
@@ -102,6 +110,7 @@ fn mutants_differ_and_stay_mostly_readable() {
 
 #[test]
 fn panics_hangs_memory_and_corruption_are_detected() {
+    let _peak = lock_memory_peak();
     let watch = |work: fn() -> Vec<String>| run_watched("a trial", Duration::from_secs(5), work);
     assert_eq!(watch(Vec::new), None);
     assert_eq!(watch(|| panic!("at the disk")).as_deref(), Some("panics: at the disk"));
