@@ -1,5 +1,8 @@
 //! The command line's definition: all commands, from which completions and man pages are made.
 
+use std::ffi::OsString;
+use std::path::Path;
+
 use clap::{CommandFactory, FromArgMatches};
 
 use crate::outcome::CommandResult;
@@ -59,10 +62,22 @@ fn allow_repeated_flags(command: clap::Command) -> clap::Command {
     command.args_override_self(true).mut_subcommands(allow_repeated_flags)
 }
 
+/// The arguments, with the command in front where the program was started by the name `zpool` or `zfs`:
+/// scripts find links of those names in their PATH.
+fn insert_linked_command(mut args: Vec<OsString>) -> Vec<OsString> {
+    let program = args.first().and_then(|program| Path::new(program).file_name());
+    let linked = program.filter(|name| *name == "zpool" || *name == "zfs").map(OsString::from);
+    if let Some(command) = linked {
+        args.insert(1, command);
+    }
+    args
+}
+
 impl Cli {
-    /// What this process was called with; ends it where that cannot be understood.
+    /// Parses the arguments of this process. Ends the process where they cannot be understood.
     pub(crate) fn from_args() -> Self {
-        let matches = allow_repeated_flags(Self::command()).get_matches();
+        let args = insert_linked_command(std::env::args_os().collect());
+        let matches = allow_repeated_flags(Self::command()).get_matches_from(args);
         Self::from_arg_matches(&matches).unwrap_or_else(|why| why.exit())
     }
 

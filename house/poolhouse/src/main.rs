@@ -9,6 +9,8 @@
 mod bench;
 mod cli;
 mod config;
+#[cfg(test)]
+mod coverage;
 mod daemon;
 mod events;
 mod generate;

@@ -292,3 +292,18 @@ fn the_words_for_vdevs_are_looked_at_before_anything_is_made() {
     let status = nas.run_ok("zpool status tank");
     assert!(status.contains("mirror-1") && status.contains("AVAIL"), "{status}");
 }
+
+#[test]
+fn links_named_zpool_and_zfs_are_the_commands() {
+    let nas = create_unmounted("links", 1);
+    for (link, words, expected) in
+        [("zpool", "list -H -o name", "tank\n"), ("zfs", "list -H -o name -r tank", "tank\n")]
+    {
+        let path = nas.0.join(link);
+        std::os::unix::fs::symlink(env!("CARGO_BIN_EXE_poolhouse"), &path).unwrap();
+        let mut command = std::process::Command::new(&path);
+        command.args(words.split(' ')).env("POOLHOUSE_STATE", nas.state_dir());
+        let output = command.output().unwrap();
+        assert_eq!(String::from_utf8_lossy(&output.stdout), expected, "{output:?}");
+    }
+}
