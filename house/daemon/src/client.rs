@@ -3,7 +3,7 @@
 use std::fs::OpenOptions;
 use std::io::ErrorKind;
 use std::os::unix::fs::OpenOptionsExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
@@ -22,6 +22,15 @@ const POLL_INTERVAL: Duration = Duration::from_millis(20);
 const MAX_SILENT_RETRIES: usize = 250;
 /// The bytes at the end of the log that an error shows if the daemon does not start.
 const LOG_TAIL_BYTES: usize = 2000;
+
+/// A directory that is there while systemd runs, below the root.
+const SYSTEMD_RUNS: &str = "run/systemd/system";
+/// The files of the unit of the system's daemon, below the root: of a package, and of an administrator.
+const UNIT_PATHS: [&str; 3] = [
+    "etc/systemd/system/poolhouse.service",
+    "usr/lib/systemd/system/poolhouse.service",
+    "lib/systemd/system/poolhouse.service",
+];
 
 /// A client of the daemon of a state directory.
 #[derive(Clone, Debug)]
@@ -150,11 +159,7 @@ impl Client {
         let log = log.map_err(|why| Error::file_error(&path, &why))?;
         let begins = log.metadata().map_or(0, |facts| facts.len());
         let same = log.try_clone().map_err(|why| Error::file_error(&path, &why))?;
-        let mut command = Command::new(program);
-        command.args(["serve", "--background"]);
-        if let Some(folder) = self.state_dir.named_dir() {
-            command.arg("--state").arg(folder);
-        }
+        let mut command = self.start_command(program, Path::new("/"));
         command.stdin(Stdio::null()).stdout(same).stderr(log).current_dir("/");
         let mut child = command.spawn().map_err(|why| Error::file_error(program, &why))?;
         loop {
@@ -166,6 +171,23 @@ impl Client {
             }
             std::thread::sleep(POLL_INTERVAL);
         }
+    }
+
+    /// The command that starts the daemon. Where systemd has the unit of the system's daemon, systemd
+    /// starts it: a daemon in a user's session would end with that session. `root`: `/`, but in tests.
+    fn start_command(&self, program: &Path, root: &Path) -> Command {
+        let has_unit = || UNIT_PATHS.iter().any(|path| root.join(path).exists());
+        if self.state_dir.is_system() && root.join(SYSTEMD_RUNS).exists() && has_unit() {
+            let mut command = Command::new("systemctl");
+            command.args(["start", "poolhouse.service"]);
+            return command;
+        }
+        let mut command = Command::new(program);
+        command.args(["serve", "--background"]);
+        if let Some(folder) = self.state_dir.named_dir() {
+            command.arg("--state").arg(folder);
+        }
+        command
     }
 
     /// Whether the daemon ended and no other answers: of two that start at once, one ends.
@@ -210,4 +232,26 @@ async fn exchange(
     let ok = response.status().is_success();
     let body = response.into_body().collect().await.map_err(said)?.to_bytes();
     Ok((ok, body))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn systemd_starts_the_daemon_of_the_system() {
+        let root = std::env::temp_dir().join(format!("poolhouse-unit-{}", std::process::id()));
+        let started = |state_dir: StateDir| {
+            let command = Client::new(state_dir).start_command(Path::new("/bin/poolhouse"), &root);
+            command.get_program().to_owned()
+        };
+        std::fs::create_dir_all(root.join(SYSTEMD_RUNS)).expect("a directory");
+        assert_eq!(started(StateDir::system_dirs()), "/bin/poolhouse", "there is no unit");
+        std::fs::create_dir_all(root.join("etc/systemd/system")).expect("a directory");
+        std::fs::write(root.join(UNIT_PATHS[0]), "").expect("a file");
+        assert_eq!(started(StateDir::system_dirs()), "systemctl");
+        let named = StateDir::from_dir(Path::new("/nas")).expect("a short path");
+        assert_eq!(started(named), "/bin/poolhouse", "systemd knows nothing of a named directory");
+        std::fs::remove_dir_all(&root).expect("the directory goes");
+    }
 }

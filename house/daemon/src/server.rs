@@ -83,7 +83,9 @@ fn run(
             }
         }
         context.log.write_line(&format!("listening on {}", socket.display()));
+        notify_init(sd_notify::NotifyState::Ready);
         let done = accept(context, listener, routes).await;
+        notify_init(sd_notify::NotifyState::Stopping);
         for service in services.iter().rev() {
             service.stop();
         }
@@ -91,6 +93,13 @@ fn run(
     });
     runtime.shutdown_timeout(SHUTDOWN_TIMEOUT);
     done
+}
+
+/// Tells systemd, if it started the daemon. Units that are ordered after the daemon start once it is
+/// ready: its pools are imported and mounted then.
+fn notify_init(state: sd_notify::NotifyState<'_>) {
+    // without systemd nobody listens
+    let _ = sd_notify::notify(&[state]);
 }
 
 /// Raises the limit of open files as far as this process may: each mount has one.

@@ -75,7 +75,8 @@ impl StateDir {
         if !is_in_use && UnixStream::connect(system.socket()).is_ok() { system } else { self }
     }
 
-    fn system_dirs() -> Self {
+    /// Those of root's usual daemon.
+    pub(crate) fn system_dirs() -> Self {
         let [run, keep] = SYSTEM_DIRS.map(PathBuf::from);
         Self { runtime_dir: run, persistent_dir: keep, is_named: false }
     }
@@ -105,6 +106,11 @@ impl StateDir {
             )));
         }
         Ok(self)
+    }
+
+    /// Whether it is the usual one of root's daemon.
+    pub(crate) fn is_system(&self) -> bool {
+        *self == Self::system_dirs()
     }
 
     /// The directory that the user named, if so.
