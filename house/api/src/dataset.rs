@@ -1,6 +1,6 @@
 //! File systems and volumes, and the properties of all datasets.
 
-use engine::dataset::{Dataset, DatasetQuery};
+use engine::dataset::{Dataset, DatasetQuery, OwnerSpace};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
@@ -41,6 +41,44 @@ impl Call for ListDatasets {
     type Answer = Vec<Dataset>;
     const METHOD: Method = Method::Get;
     const PATH: &'static str = "/datasets";
+    const CHANGES: bool = false;
+}
+
+/// A kind of owners of files.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum OwnerKind {
+    /// Users.
+    User,
+    /// Groups.
+    Group,
+    /// Projects.
+    Project,
+}
+
+impl From<OwnerKind> for engine::dataset::OwnerKind {
+    fn from(kind: OwnerKind) -> Self {
+        match kind {
+            OwnerKind::User => Self::User,
+            OwnerKind::Group => Self::Group,
+            OwnerKind::Project => Self::Project,
+        }
+    }
+}
+
+/// Lists the space and the quotas of all owners of a kind in a file system or snapshot.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct ListOwnerSpace {
+    /// The file system or snapshot.
+    pub dataset: String,
+    /// The kind of owners.
+    pub kind: OwnerKind,
+}
+
+impl Call for ListOwnerSpace {
+    type Answer = Vec<OwnerSpace>;
+    const METHOD: Method = Method::Get;
+    const PATH: &'static str = "/owner-space";
     const CHANGES: bool = false;
 }
 

@@ -34,7 +34,7 @@ pub use config::{ConfigReport, GetConfig, SetConfig};
 pub use daemon::{DaemonInfo, GetDaemon, StopDaemon};
 pub use dataset::{
     CreateFilesystem, CreateVolume, DestroyDatasets, DestroyedDatasets, InheritProperty,
-    ListDatasets, PromoteClone, RenameDataset, SetProperties,
+    ListDatasets, ListOwnerSpace, OwnerKind, PromoteClone, RenameDataset, SetProperties,
 };
 pub use event::{Event, EventPage, EventRecord, ListEvents};
 pub use job::{CancelJob, Job, JobProgress, JobState, ListJobs};

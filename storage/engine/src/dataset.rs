@@ -2,6 +2,8 @@
 
 use dsl::DatasetKind;
 
+pub use crate::owner_properties::{OwnerKind, OwnerSpace};
+
 use crate::keys::{KeyState, key_state};
 use crate::{Error, Event, RescuePool, Result, owner_properties};
 

@@ -2,6 +2,7 @@
 //! `groupobjquota@100`. Owners go by their numbers here.
 
 use dsl::DatasetKind;
+pub use zpl::OwnerKind;
 use zpl::QuotaOwner;
 
 use crate::dataset::Property;
@@ -15,6 +16,21 @@ pub(crate) struct OwnerProperty {
     pub(crate) is_objects: bool,
     /// What may be used, and not what is.
     pub(crate) is_quota: bool,
+}
+
+/// The space of one owner of files in a file system.
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+pub struct OwnerSpace {
+    /// The number of the user, group or project.
+    pub id: u64,
+    /// Bytes of the owner's files.
+    pub used: Option<u64>,
+    /// Bytes that the owner may use.
+    pub quota: Option<u64>,
+    /// Objects of the owner; none: the file system does not count them.
+    pub objects_used: Option<u64>,
+    /// Objects that the owner may have.
+    pub object_quota: Option<u64>,
 }
 
 /// What a property of that name tells; `None`: it is no such property.
@@ -45,14 +61,7 @@ pub(crate) fn read_owner_property(
     name: &str,
     fact: OwnerProperty,
 ) -> Result<Option<Property>> {
-    let failed = |error: dsl::Error| Error::from_dsl_error(&dataset.name(), &error);
-    let locked = dataset.key_status().map_err(failed)? == Some(dsl::KeyStatus::Unavailable);
-    let has_files = dataset.kind().map_err(failed)? != DatasetKind::Bookmark
-        && dataset.objset_kind().map_err(failed)? == ondisk::objset::Kind::Filesystem;
-    if locked || !has_files {
-        return Ok(None);
-    }
-    let objset = dataset.open_objset().map_err(failed)?;
+    let Some(objset) = open_files(dataset)? else { return Ok(None) };
     let OwnerProperty { owner, is_objects: objects, is_quota: limit } = fact;
     let read = if limit { zpl::read_quota } else { zpl::read_usage };
     let number = read(&objset, owner, objects).map_err(|why| Error::Unreadable {
@@ -61,6 +70,35 @@ pub(crate) fn read_owner_property(
     })?;
     let source = "local".to_owned();
     Ok(Some(Property { name: name.to_owned(), value: number.to_string(), source }))
+}
+
+/// The object set of a file system or of a snapshot of one; `None`: it is of another kind, or locked.
+fn open_files(dataset: &dsl::Dataset) -> Result<Option<dmu::Objset>> {
+    let failed = |error: dsl::Error| Error::from_dsl_error(&dataset.name(), &error);
+    let locked = dataset.key_status().map_err(failed)? == Some(dsl::KeyStatus::Unavailable);
+    let has_files = dataset.kind().map_err(failed)? != DatasetKind::Bookmark
+        && dataset.objset_kind().map_err(failed)? == ondisk::objset::Kind::Filesystem;
+    if locked || !has_files { Ok(None) } else { dataset.open_objset().map(Some).map_err(failed) }
+}
+
+/// Lists the space of all owners of a kind, as of the last txg that was synced.
+pub(crate) fn list_owner_space(dataset: &dsl::Dataset, kind: OwnerKind) -> Result<Vec<OwnerSpace>> {
+    let name = dataset.name();
+    let objset = open_files(dataset)?.ok_or_else(|| Error::Refused {
+        what: format!(
+            "cannot get used/quota for {name}: it is no file system, or its key is not loaded"
+        ),
+    })?;
+    let owners = zpl::list_owner_space(&objset, kind)
+        .map_err(|why| Error::Unreadable { subject: format!("'{name}'"), why: why.to_string() })?;
+    let space = |(id, space): (u64, zpl::OwnerSpace)| OwnerSpace {
+        id,
+        used: space.used,
+        quota: space.quota,
+        objects_used: space.objects_used,
+        object_quota: space.object_quota,
+    };
+    Ok(owners.into_iter().map(space).collect())
 }
 
 #[cfg(test)]

@@ -2,9 +2,10 @@
 
 use api::{
     CloneSnapshot, CreateBookmark, CreateFilesystem, CreateSnapshots, CreateVolume, Event,
-    InheritProperty, ListDatasets, Mounting, RenameDataset, Reply, SetProperties, pool_of,
+    InheritProperty, ListDatasets, ListOwnerSpace, Mounting, RenameDataset, Reply, SetProperties,
+    pool_of,
 };
-use engine::dataset::{Dataset, DatasetQuery, is_settable};
+use engine::dataset::{Dataset, DatasetQuery, OwnerSpace, is_settable};
 use engine::files::IncompleteKind;
 use engine::pool::{NewDataset, Pool};
 
@@ -44,6 +45,11 @@ impl Pools {
             found.append(&mut more);
         }
         Ok(Reply { value: found, warnings })
+    }
+
+    pub(crate) fn list_owner_space(&self, call: &ListOwnerSpace) -> Result<Vec<OwnerSpace>> {
+        let pool = self.pool_of_dataset(&call.dataset)?;
+        Ok(pool.handle.list_owner_space(&call.dataset, call.kind.into())?)
     }
 
     pub(crate) fn create_filesystem(&self, call: &CreateFilesystem) -> Result<Mounting> {

@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use api::{
     CloneSnapshot, CreateBookmark, CreateFilesystem, CreateSnapshots, CreateVolume,
-    DestroyDatasets, InheritProperty, ListDatasets, PromoteClone, ReceiveStream, RenameDataset,
-    Reply, RollbackDataset, SendStream, SetProperties,
+    DestroyDatasets, InheritProperty, ListDatasets, ListOwnerSpace, PromoteClone, ReceiveStream,
+    RenameDataset, Reply, RollbackDataset, SendStream, SetProperties,
 };
 
 use super::Service;
@@ -46,6 +46,8 @@ impl Service for DatasetService {
         self.add_creations(router);
         let pools = Arc::clone(&self.pools);
         router.add(move |call: &ListDatasets, _| pools.list_datasets(call));
+        let pools = Arc::clone(&self.pools);
+        router.add(move |call: &ListOwnerSpace, _| pools.list_owner_space(call));
         let pools = Arc::clone(&self.pools);
         router.add(move |call: &DestroyDatasets, caller| pools.destroy(call, caller));
         let pools = Arc::clone(&self.pools);

@@ -10,9 +10,12 @@ mod mount;
 mod owner_property;
 mod select;
 mod sort_keys;
+mod space;
 mod stream;
 
 pub(crate) use select::canonical_properties;
+
+use api::OwnerKind;
 
 use crate::daemon::DaemonArgs;
 use crate::outcome::CommandResult;
@@ -72,6 +75,12 @@ enum Command {
     /// Receive a stream from standard input
     #[command(visible_alias = "recv")]
     Receive(stream::ReceiveArgs),
+    /// Show the space and quotas of each user in a file system or snapshot
+    Userspace(space::NamedSpaceArgs),
+    /// Show the space and quotas of each group in a file system or snapshot
+    Groupspace(space::NamedSpaceArgs),
+    /// Show the space and quotas of each project in a file system or snapshot
+    Projectspace(space::SpaceArgs),
     /// Unlock encrypted datasets
     LoadKey(key::LoadKeyArgs),
     /// Lock encrypted datasets
@@ -101,6 +110,9 @@ impl Zfs {
             Command::Rename(args) => args.run(asking),
             Command::Send(args) => args.run(asking),
             Command::Receive(args) => args.run(asking),
+            Command::Userspace(args) => args.run(OwnerKind::User, asking),
+            Command::Groupspace(args) => args.run(OwnerKind::Group, asking),
+            Command::Projectspace(args) => args.run_for_projects(asking),
             Command::LoadKey(args) => args.run(asking),
             Command::UnloadKey(args) => args.run(asking),
             Command::ChangeKey(args) => args.run(asking),

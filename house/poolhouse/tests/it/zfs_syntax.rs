@@ -101,6 +101,30 @@ fn owners_go_by_name_and_number() {
 }
 
 #[test]
+fn space_is_listed_for_each_owner() {
+    let nas = create_unmounted("owner-space", 1);
+    nas.run_ok("zfs set userquota@4711=1G groupobjquota@0=10 projectquota@7=1M tank");
+    nas.run_ok("zpool sync tank");
+    let told = nas.run_ok("zfs userspace -H -o type,name,quota,objquota tank");
+    assert_eq!(told, "POSIX User\t4711\t1G\tnone\nPOSIX User\troot\tnone\tnone\n");
+    let used = nas.run_ok("zfs userspace -Hpn -S used -o name,used,objused tank");
+    let fields: Vec<&str> = used.lines().next().unwrap().split('\t').collect();
+    assert!(
+        fields[0] == "0" && fields[1].parse::<u64>().unwrap() > 0 && fields[2] != "-",
+        "{used}"
+    );
+    let told = nas.run_ok("zfs groupspace tank");
+    assert!(told.starts_with("TYPE") && told.contains("POSIX Group  root"), "{told}");
+    assert_eq!(nas.run_ok("zfs projectspace -H -o name,quota tank"), "0\tnone\n7\t1M\n");
+    nas.run_ok("zfs snapshot tank@one");
+    nas.run_ok("zfs userspace -t all tank@one");
+    nas.run_ok("zfs create -V 8M tank/volume");
+    nas.run_failing("zfs userspace tank/volume", 1);
+    nas.run_failing("zfs userspace -o size tank", 2);
+    nas.run_failing("zfs userspace -t nobody tank", 2);
+}
+
+#[test]
 fn a_pool_keeps_what_sectors_it_was_made_for() {
     let nas = TestNas::new("ashift", 2);
     nas.create_pool("-o ashift=13 -O canmount=off tank", 1);

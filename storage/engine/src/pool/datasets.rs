@@ -17,7 +17,7 @@ use super::name_rules::NameRules;
 use super::owner_quotas::OwnerQuotas;
 use super::volumes::check_volume_size;
 use super::{Pool, filesystems, owner_quotas};
-use crate::dataset::{Dataset, DatasetQuery};
+use crate::dataset::{Dataset, DatasetQuery, OwnerKind, OwnerSpace};
 use crate::{Error, Event, Result};
 
 /// A dataset that is to be made.
@@ -349,6 +349,13 @@ impl Pool {
     ) -> Result<()> {
         let _pin = self.pin();
         crate::dataset::list_datasets(&self.tree()?, target, wanted, show, trouble)
+    }
+
+    /// Lists the space of all users, groups or projects in a file system or snapshot, as of the last txg
+    /// that was synced.
+    pub fn list_owner_space(&self, name: &str, kind: OwnerKind) -> Result<Vec<OwnerSpace>> {
+        let _pin = self.pin();
+        crate::owner_properties::list_owner_space(&self.find_dataset(name)?, kind)
     }
 }
 
