@@ -59,6 +59,12 @@ pub trait Call: Serialize + DeserializeOwned + ToSchema + Send + 'static {
         format!("{} {}", Self::METHOD.as_str(), Self::PATH)
     }
 
+    /// The answer where no daemon runs that the caller could ask or start: no pool is imported then. None: the
+    /// call fails.
+    fn answer_without_daemon(&self) -> Option<Self::Answer> {
+        None
+    }
+
     /// The pool that the call takes away. The daemon records the command in its history first.
     fn removed_pool(&self) -> Option<&str> {
         None

@@ -23,6 +23,10 @@ impl Call for ListPools {
     const METHOD: Method = Method::Get;
     const PATH: &'static str = "/pools";
     const CHANGES: bool = false;
+
+    fn answer_without_daemon(&self) -> Option<Vec<PoolReport>> {
+        self.names.is_empty().then(Vec::new)
+    }
 }
 
 /// The status of a pool.

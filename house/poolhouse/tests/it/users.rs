@@ -97,7 +97,22 @@ fn state_files_are_closed_to_other_users() {
     }
     // nobody's command starts no daemon in a folder of root
     nas.run_ok("serve --stop");
-    let run = run_as_nobody(&nas, "zfs list");
+    let run = run_as_nobody(&nas, "zfs list tank");
     assert_eq!(run.status, 1, "{}", run.stdout);
     assert!(run.stderr.contains("no daemon runs"), "{}", run.stderr);
+}
+
+#[test]
+fn without_a_daemon_other_users_see_no_pools() {
+    if cannot_switch_user() {
+        return;
+    }
+    let nas = TestNas::new("users-alone", 1);
+    nas.run_ok("zpool list");
+    crate::test_nas::kill_daemon(&nas.state_dir());
+    let listed = run_as_nobody(&nas, "zfs list");
+    assert_eq!((listed.status, listed.stdout.as_str()), (0, "no datasets available\n"));
+    assert_eq!(run_as_nobody(&nas, "zpool status").stdout, "no pools available\n");
+    let named = run_as_nobody(&nas, "zpool list tank");
+    assert!(named.status == 1 && named.stderr.contains("no daemon runs"), "{}", named.stderr);
 }
