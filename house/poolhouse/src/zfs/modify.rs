@@ -71,7 +71,7 @@ impl InheritArgs {
         let property = canonical_name(&self.property);
         asking.execute(&InheritProperty {
             names: self.names.clone(),
-            property: check_property(&property)?,
+            property: check_property(&property)?.unwrap_or(property),
             recursive: self.recursive,
             received: self.received,
         })

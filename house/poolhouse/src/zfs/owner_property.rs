@@ -2,11 +2,18 @@
 
 use crate::outcome::Failure;
 
+/// The properties of owners: `user`, `group` and `project`, with `obj` or without, `used` or `quota`.
+pub(super) fn is_owner_property(property: &str) -> bool {
+    let Some((kind, _)) = property.split_once('@') else { return false };
+    let kind = kind.strip_suffix("used").or_else(|| kind.strip_suffix("quota"));
+    let kind = kind.map(|kind| kind.strip_suffix("obj").unwrap_or(kind));
+    matches!(kind, Some("user" | "group" | "project"))
+}
+
 /// A property with its owner's number in place of a name; others as they are.
 pub(super) fn with_owner_id(property: &str) -> Result<String, Failure> {
     let Some((kind, owner)) = property.split_once('@') else { return Ok(property.to_owned()) };
-    let known = ["used", "quota"].iter().any(|end| kind.ends_with(end));
-    if !known || owner.parse::<u64>().is_ok() {
+    if !is_owner_property(property) || owner.parse::<u64>().is_ok() {
         return Ok(property.to_owned());
     }
     let failed = |what: &str| Failure::usage(format!("{property}: {what}"));

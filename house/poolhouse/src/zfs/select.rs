@@ -3,7 +3,7 @@
 use api::ListDatasets;
 use engine::dataset::{Dataset, DatasetQuery};
 
-use super::owner_property::with_owner_id;
+use super::owner_property::{is_owner_property, with_owner_id};
 use crate::daemon::DaemonArgs;
 use crate::outcome::{Failure, Outcome};
 use crate::property_values::{check_unique, parse_types};
@@ -49,15 +49,25 @@ impl SelectArgs {
             (true, true) => Vec::new(),
             (true, false) => usual.iter().map(|kind| (*kind).to_owned()).collect(),
         };
-        let numbered: Vec<String> =
-            properties.iter().map(|name| check_property(name)).collect::<Result<_, _>>()?;
-        let wanted = DatasetQuery { kinds, depth, properties: numbered.clone() };
+        let mut numbered = Vec::new();
+        for name in properties {
+            // no dataset has a property of an owner that the system does not know
+            if let Some(with_id) = check_property(name)? {
+                numbered.push((with_id, name));
+            }
+        }
+        let mut wanted = DatasetQuery { kinds, depth, properties: Vec::new() };
+        wanted.properties.extend(numbered.iter().map(|(with_id, _)| with_id.clone()));
+        if numbered.is_empty() && !properties.is_empty() {
+            // none at all would mean all
+            wanted.properties.push("type".to_owned());
+        }
         let (mut found, outcome) = query_each(names, wanted, asking)?;
-        // owners go by the names that they were asked for by
+        // the answer names an owner as the question did
         for dataset in &mut found {
-            let mut asked: Vec<_> = numbered.iter().zip(properties).collect();
+            let mut asked = numbered.clone();
             for property in &mut dataset.properties {
-                if let Some(at) = asked.iter().position(|(id, _)| **id == property.name) {
+                if let Some(at) = asked.iter().position(|(id, _)| *id == property.name) {
                     property.name.clone_from(asked.remove(at).1);
                 }
             }
@@ -125,11 +135,13 @@ fn sort_and_dedup(found: &mut Vec<Dataset>) {
     found.dedup_by(|one, other| one.name == other.name);
 }
 
-/// A property that there is, with its owner's number.
-pub(super) fn check_property(name: &str) -> Result<String, Failure> {
-    let numbered = with_owner_id(name)?;
-    if engine::dataset::is_property(&numbered) {
-        return Ok(numbered);
+/// A property that there is, with its owner's number; none: the system does not know the owner.
+pub(super) fn check_property(name: &str) -> Result<Option<String>, Failure> {
+    if is_owner_property(name) {
+        return Ok(with_owner_id(name).ok());
+    }
+    if engine::dataset::is_property(name) {
+        return Ok(Some(name.to_owned()));
     }
     Err(Failure::usage(format!("{name}: datasets have no such property")))
 }
@@ -146,8 +158,10 @@ pub(super) fn canonical_name(name: &str) -> String {
 pub(crate) fn canonical_properties(
     properties: &[(String, String)],
 ) -> Result<Vec<(String, String)>, Failure> {
-    let full = |(name, value): &(String, String)| (canonical_name(name), value.clone());
-    let all: Vec<_> = properties.iter().map(full).collect();
+    let full = |(name, value): &(String, String)| {
+        Ok((with_owner_id(&canonical_name(name))?, value.clone()))
+    };
+    let all: Vec<_> = properties.iter().map(full).collect::<Result<_, Failure>>()?;
     check_unique(&all)?;
     Ok(all)
 }

@@ -98,6 +98,13 @@ fn owners_go_by_name_and_number() {
     assert!(used[0] > 0 && used[1] > 0, "{used:?}");
     let column = nas.run_ok("zfs list -H -o userquota@root tank");
     assert_eq!(column, "1G\n");
+    // nobody has that name, so no dataset has the property
+    for property in ["userquota@no-such-user", "groupused@"] {
+        assert_eq!(nas.run_ok(&format!("zfs get -H -o value {property} tank")), "-\n");
+    }
+    nas.run_ok("zfs create -o canmount=off -o userquota@root=5M tank/fs");
+    assert_eq!(nas.run_ok("zfs get -H -o value userquota@0 tank/fs"), "5M\n");
+    nas.run_failing("zfs create -o userquota@no-such-user=5M tank/other", 2);
 }
 
 #[test]
