@@ -36,7 +36,10 @@ pub(super) fn doomed_all(
     let view = DestroyPlanner { dependents: map_dependents(all), scope: doom, targets: known };
     let mut order = DestroyOrder::default();
     for target in targets {
-        view.visit(target, &mut order)?;
+        view.visit(target, &mut order);
+        if !order.blockers.is_empty() {
+            return Err(blocked_error(all, target, &order));
+        }
     }
     let own = order.names.iter().position(|doomed| !doomed.contains(['/', '@', '#']));
     if let Some(at) = own {
@@ -137,6 +140,8 @@ struct DestroyPlanner<'a> {
 struct DestroyOrder {
     visited: HashSet<String>,
     names: Vec<String>,
+    /// Dependents that are not to be destroyed, and whether each is a clone.
+    blockers: Vec<(String, bool)>,
 }
 
 impl DestroyPlanner<'_> {
@@ -146,10 +151,10 @@ impl DestroyPlanner<'_> {
         above.any(|above| self.targets.contains(above))
     }
 
-    /// Adds what depends on `name`, then `name`.
-    fn visit(&self, name: &str, order: &mut DestroyOrder) -> Result<()> {
+    /// Adds what depends on `name`, then `name`. Notes dependents that the scope leaves out.
+    fn visit(&self, name: &str, order: &mut DestroyOrder) {
         if !order.visited.insert(name.to_owned()) {
-            return Ok(());
+            return;
         }
         for dependent in self.dependents.get(name).into_iter().flatten() {
             let is_clone = name.contains('@');
@@ -162,17 +167,29 @@ impl DestroyPlanner<'_> {
                 || (if is_clone { self.scope.clones } else { self.scope.recursive })
                 || dependent.contains('#');
             let implied = is_clone && self.scope.recursive && self.is_below_target(dependent);
-            if !goes && !implied {
-                let (what, switch) = if is_clone { ("clone", "-R") } else { ("dependent", "-r") };
-                return Err(Error::refused_error(format!(
-                    "'{name}' has the {what} '{dependent}': use {switch} to destroy it as well"
-                )));
+            if goes || implied {
+                self.visit(dependent, order);
+            } else {
+                order.blockers.push(((*dependent).to_owned(), is_clone));
             }
-            self.visit(dependent, order)?;
         }
         order.names.push(name.to_owned());
-        Ok(())
     }
+}
+
+/// The refusal to destroy `target`, in the words of zfs(8), with all datasets that keep it.
+fn blocked_error(all: &[Dataset], target: &str, order: &DestroyOrder) -> Error {
+    let kind = all.iter().find(|dataset| dataset.name == target);
+    let kind = kind.map_or("dataset", |dataset| dataset.kind.as_str());
+    // children are told first: -R covers them as well
+    let has_children = order.blockers.iter().any(|(_, is_clone)| !is_clone);
+    let (what, option) = if has_children { ("children", "-r") } else { ("dependent clones", "-R") };
+    let listed = order.blockers.iter().filter(|(_, is_clone)| *is_clone != has_children);
+    let listed: Vec<&str> = listed.map(|(name, _)| name.as_str()).collect();
+    Error::refused_error(format!(
+        "cannot destroy '{target}': {kind} has {what}\nuse '{option}' to destroy the following datasets:\n{}",
+        listed.join("\n")
+    ))
 }
 
 #[cfg(test)]
@@ -197,7 +214,7 @@ mod tests {
         ]
         .map(|(name, origin)| Dataset {
             name: name.to_owned(),
-            kind: String::new(),
+            kind: if name.contains('@') { "snapshot" } else { "filesystem" }.to_owned(),
             key: KeyState::None,
             properties: origin
                 .map(|origin: &str| Property {
@@ -217,9 +234,17 @@ mod tests {
     }
 
     #[test]
-    fn what_depends_goes_first_or_is_named() {
-        assert!(plan("tank/x", false, false).unwrap_err().contains("use -r"));
-        assert!(plan("tank/x", true, false).unwrap_err().contains("use -R"));
+    fn dependents_go_first_or_are_named() {
+        assert_eq!(
+            plan("tank/x", false, false).unwrap_err(),
+            "cannot destroy 'tank/x': filesystem has children\n\
+             use '-r' to destroy the following datasets:\ntank/x@a\ntank/x/deep"
+        );
+        assert_eq!(
+            plan("tank/x", true, false).unwrap_err(),
+            "cannot destroy 'tank/x': filesystem has dependent clones\n\
+             use '-R' to destroy the following datasets:\ntank/heir"
+        );
         assert_eq!(
             plan("tank/x", true, true).unwrap(),
             ["tank/heir@z", "tank/heir", "tank/x@a", "tank/x#m", "tank/x/deep", "tank/x"]

@@ -294,7 +294,7 @@ impl Pool {
     pub(super) fn check_key_location(&self, name: &str, location: &str) -> Result<()> {
         match self.encryption_root(name)? {
             Some(root) if root == name => check_location_format(name, location),
-            _ if location == "none" => Ok(()),
+            None if location == "none" => Ok(()),
             _ => Err(encryption_error(name, "it has no key of its own, so that has no location")),
         }
     }
