@@ -249,12 +249,12 @@ impl LeaseTable {
         self.downgrade(ino, id, LeaseRights::NONE);
     }
 
-    /// Removes all leases of a client that is gone.
-    pub fn release_client(&self, client: ClientId) {
+    /// Removes all leases of clients that are gone.
+    pub fn release_where(&self, is_gone: impl Fn(ClientId) -> bool) {
         let mut leases = self.leases.lock();
         let inos: Vec<Ino> = leases.files.keys().copied().collect();
         for ino in inos {
-            self.remove_where(&mut leases, ino, |lease| lease.holder.client == client);
+            self.remove_where(&mut leases, ino, |lease| is_gone(lease.holder.client));
         }
         self.changed.notify_all();
     }

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use fusedev::Notifier;
 use posix::Ino;
-use vfs::{DoorId, Error, Invalidation};
+use vfs::{DoorId, Error, Invalidation, SharedFileSystem as _};
 
 use super::FileSystemServer;
 use super::file_handle::FileHandle;

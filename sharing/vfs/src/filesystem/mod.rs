@@ -12,6 +12,7 @@ mod handles;
 mod open_dir;
 mod open_file;
 mod rollback;
+mod shared;
 mod snapshots;
 mod suspend_retry;
 mod unlinked;

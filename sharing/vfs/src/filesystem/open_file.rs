@@ -14,7 +14,7 @@ use super::doors::RegisteredOpen;
 use super::{HEAD, PoolFileSystem};
 use crate::readahead::Readahead;
 use crate::vnode::Vnode;
-use crate::{Error, FileReader, Result};
+use crate::{Context, Error, FileReader, Result};
 
 /// An open file. It stays although it may lose its last name, until this is dropped.
 pub struct OpenFile {
@@ -121,6 +121,19 @@ impl OpenFile {
     #[must_use]
     pub(super) fn with_registration(self, registered: Arc<RegisteredOpen>) -> Self {
         Self { registered: Some(registered), ..self }
+    }
+
+    /// Changes how the file is open, and what its entry in the table of opens says.
+    pub(super) fn change_registration(
+        &mut self,
+        context: &Context<'_>,
+        open: OpenMode,
+    ) -> Result<()> {
+        if let Some(registered) = &self.registered {
+            registered.change(context, open)?;
+        }
+        self.mode = open;
+        Ok(())
     }
 
     /// How the file was opened.
