@@ -13,6 +13,7 @@ mod mounts;
 mod nbd;
 mod pools;
 mod shares;
+mod smb;
 mod web;
 
 use std::sync::Arc;
@@ -106,6 +107,9 @@ const SERVICES: &[Registration] = &[
     }),
     Registration::with_section::<nbd::NbdConfig>("nbd", |context| {
         Arc::new(nbd::NbdService::new(context))
+    }),
+    Registration::with_section::<smb::SmbConfig>("smb", |context| {
+        Arc::new(smb::SmbService::new(context))
     }),
     // after the services of all protocols
     Registration {
