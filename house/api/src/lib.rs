@@ -24,8 +24,10 @@ mod job;
 mod key;
 mod mount;
 mod pool;
+mod share;
 mod snapshot;
 mod stream;
+mod user;
 mod vdev;
 mod wire;
 
@@ -45,8 +47,13 @@ pub use pool::{
     GetPoolHistory, GetPoolProperties, GetRewindProgress, ImportPools, ImportResult,
     ImportablePool, ListPools, PoolReport, ScrubPool, SetPoolProperty, StopRewindProbe, SyncPools,
 };
+pub use share::{
+    AddShare, GetShares, Protocol, RemoveShare, ShareClient, ShareFilesystems, ShareState,
+    ShareStatus, UnshareFilesystems,
+};
 pub use snapshot::{CloneSnapshot, CreateBookmark, CreateSnapshots, RollbackDataset};
 pub use stream::{ReceiveStream, ReceivedStream, SendStream};
+pub use user::{AddUser, ListUsers, RemoveUser, SetUserPassword, ShareUser};
 pub use vdev::{
     AddDevices, AttachDevice, DetachDevice, RemoveDevices, ReplaceDevice, VdevLayout, VdevRole,
 };

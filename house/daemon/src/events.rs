@@ -66,10 +66,11 @@ impl Events {
 
     /// Tells the services which events are about to happen. If one refuses, none happens.
     pub(crate) fn prepare(&self, coming: &[Event], options: &ChangeOptions) -> Result<()> {
+        // a service uses what the services before it have: shares are ended before their mounts
         let services = self.services();
-        for (at, service) in services.iter().enumerate() {
+        for (at, service) in services.iter().enumerate().rev() {
             if let Err(why) = service.prepare(coming, options) {
-                for prepared in services.iter().take(at) {
+                for prepared in services.iter().skip(at + 1) {
                     prepared.abandon(coming);
                 }
                 return Err(why);
@@ -89,6 +90,12 @@ impl Events {
     /// could not do.
     pub(crate) fn publish(&self, events: &[Event], options: &ChangeOptions) -> Vec<String> {
         self.record(events);
+        self.follow(events, options)
+    }
+
+    /// Has the services follow events that are recorded already. Returns a sentence for each thing that a service
+    /// could not do.
+    pub(crate) fn follow(&self, events: &[Event], options: &ChangeOptions) -> Vec<String> {
         self.services().iter().flat_map(|service| service.on_events(events, options)).collect()
     }
 

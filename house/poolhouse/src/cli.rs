@@ -7,7 +7,8 @@ use clap::{CommandFactory, FromArgMatches};
 
 use crate::outcome::CommandResult;
 use crate::{
-    bench, config, daemon, events, generate, inspect, jobs, plan, rescue, stream, zfs, zpool,
+    bench, config, daemon, events, generate, inspect, jobs, plan, rescue, share, stream, user, zfs,
+    zpool,
 };
 
 /// A NAS in one program: real OpenZFS pools, in user space.
@@ -35,6 +36,10 @@ enum Command {
     Serve(daemon::Serve),
     /// Show, check and change the configuration of the daemon
     Config(config::Config),
+    /// Share datasets over the network, and see who uses them
+    Share(share::Share),
+    /// Manage the users of SMB shares and their passwords
+    User(user::User),
     /// List the jobs of the daemon, or cancel one
     Jobs(jobs::Jobs),
     /// Show what happened to pools, datasets, mounts and devices
@@ -88,6 +93,8 @@ impl Cli {
             Command::Zfs(zfs) => zfs.run(),
             Command::Serve(serve) => serve.run(),
             Command::Config(config) => config.run(),
+            Command::Share(share) => share.run(),
+            Command::User(user) => user.run(),
             Command::Jobs(jobs) => jobs.run(),
             Command::Events(events) => events.run(),
             Command::Rescue(rescue) => rescue.run(),

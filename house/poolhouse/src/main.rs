@@ -27,9 +27,11 @@ mod print;
 mod progress;
 mod property_values;
 mod rescue;
+mod share;
 mod stream;
 mod table;
 mod time;
+mod user;
 mod zfs;
 mod zpool;
 

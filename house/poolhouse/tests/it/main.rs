@@ -21,6 +21,8 @@ mod rescue_get;
 mod rescue_manifest;
 mod rescue_scan;
 mod rewind;
+mod shares;
+mod smb;
 mod status;
 mod streams;
 mod syncing;
