@@ -22,7 +22,7 @@ use nfs::{ClientRule, Export, Secret, Server, ServerOptions, Squash};
 use posix::Time;
 use vfs::{DynFileSystem, PoolFileSystem};
 
-const DRIVE_BYTES: usize = 1 << 30;
+const DRIVE_BYTES: u64 = 1 << 30;
 const DATASETS: [&str; 2] = ["tank", "tank/child"];
 
 fn now() -> Time {
