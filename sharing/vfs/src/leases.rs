@@ -259,6 +259,21 @@ impl LeaseTable {
         self.changed.notify_all();
     }
 
+    /// Takes all leases back at once: everything that clients cache is void.
+    pub fn revoke_all(&self) {
+        let mut leases = self.leases.lock();
+        let files = std::mem::take(&mut leases.files);
+        self.count.store(0, SeqCst);
+        drop(leases);
+        self.changed.notify_all();
+        for (ino, of_file) in files {
+            for lease in of_file {
+                let event = LeaseEvent::Revoked { ino, lease: lease.id, keep: LeaseRights::NONE };
+                (lease.callback)(event);
+            }
+        }
+    }
+
     /// The rights that a lease has now; none after it is gone.
     pub fn rights(&self, ino: Ino, id: LeaseId) -> LeaseRights {
         let leases = self.leases.lock();

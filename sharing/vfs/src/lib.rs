@@ -44,7 +44,9 @@ pub use context::{AccessChecks, Context, DoorId, Waiter};
 pub use contract::{AllocateMode, CreateMode, FileOffset, FileSystem, Limits, Opened};
 pub use engine::files::{DatasetSpace, Reason};
 pub use error::{Error, Result};
-pub use filesystem::{Invalidation, OpenDir, OpenFile, PoolFileSystem, UnlinkedHold};
+pub use filesystem::{
+    Invalidation, OpenDir, OpenFile, PoolFileSystem, RequestsPending, UnlinkedHold, UnlinkedKeeper,
+};
 pub use handle::{FileHandle, HandleError, HandleKey, HandleKind};
 pub use leases::{
     LeaseAction, LeaseCallback, LeaseEvent, LeaseHolder, LeaseId, LeaseRights, LeaseTable,

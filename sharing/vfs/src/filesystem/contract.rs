@@ -38,7 +38,7 @@ impl FileSystem for PoolFileSystem {
             has_exact_names: self.has_exact_names(),
             has_posix_acls: self.has_posix_acls(),
             has_nfs4_acls: self.has_nfs4_acls(),
-            is_read_only: self.is_read_only(),
+            is_read_only: self.0.files().is_read_only(),
         }
     }
 
@@ -528,7 +528,7 @@ impl PoolFileSystem {
         is_replaced: bool,
         work: impl FnOnce() -> Result<()>,
     ) -> Result<()> {
-        if !self.0.keeps_unlinked.load(Ordering::Relaxed) {
+        if self.0.unlinked_keepers.load(Ordering::Relaxed) == 0 {
             return work();
         }
         let is_dir = |before: &Attributes| before.kind == FileType::Directory;

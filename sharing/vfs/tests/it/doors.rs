@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 use std::sync::{Arc, mpsc};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use posix::access::OpenMode;
 use posix::{
@@ -235,8 +235,9 @@ fn stable_writes_survive_and_verifiers_change() {
     assert_eq!(fs.attributes(&ONE, ino).unwrap().size, 15);
     let verifier = fs.boot_verifier();
     place.pool.create_snapshots(&["tank@now".to_owned()]).unwrap();
-    place.pool.rollback_dataset("tank").unwrap();
-    assert!(fs.reopen_after_rollback().unwrap());
+    let rollback = || place.pool.rollback_dataset("tank").unwrap();
+    let replaced = fs.replace_content(ONE.door, Duration::from_secs(20), rollback);
+    assert!(matches!(replaced, Ok(((), Ok(true)))));
     assert_ne!(fs.boot_verifier(), verifier);
     place.pool.export().unwrap();
 }
@@ -334,5 +335,50 @@ fn open_files_change_their_share_mode() {
     let exclusive = Context { deny: Access::READ, ..OTHER };
     drop(other);
     assert!(fs.open(&exclusive, ino, OpenMode::READ).is_ok());
+    place.pool.export().unwrap();
+}
+
+#[test]
+fn open_files_follow_a_rollback() {
+    let place = TestPool::create();
+    let fs = place.open("tank");
+    let stays = create(&fs, &ONE, b"stays");
+    let open = fs.open(&ONE, stays, OpenMode::READ_WRITE).unwrap();
+    fs.write(&ONE, &open, WriteOffset::At(0), b"before").unwrap();
+    place.pool.create_snapshots(&["tank@now".to_owned()]).unwrap();
+    fs.write(&ONE, &open, WriteOffset::At(0), b"behind").unwrap();
+    let new = create(&fs, &ONE, b"new");
+    let (gone, dir) = (fs.open(&ONE, new, OpenMode::READ_WRITE).unwrap(), fs.root_ino());
+    let heard = fs.changes().subscribe(OTHER.door, 100, || {});
+    let (sender, events) = mpsc::channel();
+    let callback: vfs::LeaseCallback = Arc::new(move |event| sender.send(event).unwrap());
+    let lease = fs.grant_lease(&ONE, stays, LeaseRights::READ, callback).unwrap();
+    let names = |open| {
+        let mut names = Vec::new();
+        let mut visit = |entry: &vfs::DirEntry| {
+            names.push(entry.name.clone());
+            true
+        };
+        fs.read_dir(&ONE, open, 2, &mut visit).unwrap();
+        names
+    };
+    let listing = fs.open_dir(&ONE, dir).unwrap();
+    assert_eq!(names(&listing).len(), 2);
+    let rollback = || place.pool.rollback_dataset("tank").unwrap();
+    let replaced = fs.replace_content(ONE.door, Duration::from_secs(20), rollback);
+    assert!(matches!(replaced, Ok(((), Ok(true)))));
+    assert!(heard.take_waiting().is_overflow);
+    let keep = LeaseRights::NONE;
+    assert_eq!(events.try_recv(), Ok(LeaseEvent::Revoked { ino: stays, lease, keep }));
+    let mut bytes = [0; 10];
+    let from = vfs::FileOffset { file: &open, offset: 0 };
+    assert_eq!(fs.read(&ONE, from, &mut bytes).unwrap(), 6);
+    assert_eq!(&bytes[..6], b"before");
+    fs.write(&ONE, &open, WriteOffset::At(0), b"after!").unwrap();
+    let from = vfs::FileOffset { file: &gone, offset: 0 };
+    assert!(matches!(fs.read(&ONE, from, &mut bytes), Err(Error::Stale)));
+    let refused = fs.write(&ONE, &gone, WriteOffset::At(0), b"lost");
+    assert!(matches!(refused, Err(Error::Stale)), "{refused:?}");
+    assert_eq!(names(&listing), [b"stays".to_vec()]);
     place.pool.export().unwrap();
 }
