@@ -20,7 +20,7 @@ use engine::pool::{
 };
 use nfs::{ClientRule, Export, Secret, Server, ServerOptions, Squash};
 use posix::Time;
-use vfs::{DynFileSystem, PoolFileSystem};
+use vfs::{DoorId, DynFileSystem, PoolFileSystem};
 
 const DRIVE_BYTES: u64 = 1 << 30;
 const DATASETS: [&str; 2] = ["tank", "tank/child"];
@@ -72,7 +72,8 @@ fn serve(pool: &Pool, listen: SocketAddr, clients: &std::path::Path) -> Server {
         let filesystem: Arc<DynFileSystem> = Arc::new(filesystem);
         let network = "0.0.0.0/0".parse().expect("a network");
         let rule = ClientRule { squash: Squash::Nobody, ..ClientRule::new(network) };
-        Export { path: format!("/{dataset}"), filesystem, rules: vec![rule] }
+        let (path, door) = (format!("/{dataset}"), DoorId::new_unique());
+        Export { path, filesystem, door, rules: vec![rule] }
     });
     Server::start(&options, exports.to_vec()).expect("a server")
 }

@@ -12,6 +12,7 @@ use vfs::Waiter;
 
 use crate::budget::{ConnectionShare, Reserved};
 use crate::dispatch::{self, Answer, Origin};
+use crate::request::ExportUsage;
 use crate::server::Shared;
 use crate::socket::{self, Incoming, MARK_LEN};
 use crate::status::{ConnectionStatus, Counters, SharedCounters};
@@ -33,6 +34,7 @@ pub(crate) struct Connection {
     version: AtomicU32,
     in_flight: AtomicU64,
     counters: SharedCounters,
+    usage: ExportUsage,
 }
 
 impl Connection {
@@ -45,6 +47,7 @@ impl Connection {
             version: AtomicU32::new(0),
             in_flight: AtomicU64::new(0),
             counters: SharedCounters::default(),
+            usage: ExportUsage::default(),
         }
     }
 
@@ -66,6 +69,7 @@ impl Connection {
             address: self.address,
             connected: self.since.elapsed(),
             version: Some(self.version.load(SeqCst)).filter(|version| *version > 0),
+            exports: self.usage.paths(),
             in_flight: self.in_flight.load(SeqCst),
             counters: self.counters.load(),
         }
@@ -145,7 +149,8 @@ impl Service<'_> {
         let mark = writer.placeholder();
         let mut counters = Counters::default();
         let connection = self.connection;
-        let origin = Origin { address: connection.address, waiter: connection };
+        let (address, usage) = (connection.address, &connection.usage);
+        let origin = Origin { address, waiter: connection, usage };
         let answer =
             dispatch::execute(self.shared, &origin, record, &mut writer, &mut counters);
         connection.counters.add(&counters);

@@ -2,10 +2,11 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Instant;
 
 use parking_lot::RwLock;
 use posix::Time;
-use vfs::{DoorId, HandleKey};
+use vfs::HandleKey;
 
 use crate::ServerOptions;
 use crate::clock;
@@ -13,11 +14,11 @@ use crate::export::ExportTable;
 use crate::log_wait::LogWait;
 use crate::open_cache::OpenCache;
 use crate::status::SharedCounters;
+use crate::wire::status::Status;
 
 /// The state that all requests of a server share.
 pub(crate) struct Core {
     pub(crate) options: ServerOptions,
-    pub(crate) door: DoorId,
     pub(crate) handle_key: HandleKey,
     /// The identity of the server: clients that see it at two addresses know that it is one server.
     pub(crate) server_id: [u8; 16],
@@ -25,6 +26,7 @@ pub(crate) struct Core {
     pub(crate) boot_id: u64,
     /// The time of the start.
     pub(crate) started: Time,
+    started_at: Instant,
     pub(crate) table: RwLock<Arc<ExportTable>>,
     table_version: AtomicU64,
     pub(crate) opens: OpenCache,
@@ -40,11 +42,11 @@ impl Core {
         let boot_id = clock::nanoseconds(started);
         Self {
             options: options.clone(),
-            door: DoorId::new_unique(),
             handle_key: HandleKey::new(options.secret.derive("Poolhouse NFS 2026 file handles")),
             server_id: *id.first_chunk().expect("a key has 32 bytes"),
             boot_id,
             started,
+            started_at: Instant::now(),
             table: RwLock::default(),
             table_version: AtomicU64::new(boot_id),
             opens: OpenCache::default(),
@@ -57,6 +59,13 @@ impl Core {
     /// A number for the next table of exports.
     pub(crate) fn next_table_version(&self) -> u64 {
         self.table_version.fetch_add(1, Ordering::Relaxed)
+    }
+
+    /// The status of a handle whose file system is not exported. Pools are imported one after the other when the
+    /// server starts: a client must not take a file for gone whose pool comes a little later.
+    pub(crate) fn unexported_status(&self) -> Status {
+        let is_starting = self.started_at.elapsed() < self.options.lease;
+        if is_starting { Status::DELAY } else { Status::STALE }
     }
 
     pub(crate) fn is_stopping(&self) -> bool {

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use vfs::Waiter;
 
 use crate::export::Caller;
-use crate::request::Request;
+use crate::request::{ExportUsage, Request};
 use crate::server::Shared;
 use crate::status::Counters;
 use crate::v3::{self, ReplayKey, Turn};
@@ -30,6 +30,7 @@ pub(crate) enum Answer {
 pub(crate) struct Origin<'a> {
     pub(crate) address: SocketAddr,
     pub(crate) waiter: &'a dyn Waiter,
+    pub(crate) usage: &'a ExportUsage,
 }
 
 /// Carries out a call, and writes its answer.
@@ -46,8 +47,9 @@ pub(crate) fn execute(
     let caller =
         Caller { address: origin.address, credentials: call.credentials.clone() };
     let table = Arc::clone(&shared.core.table.read());
-    let request =
-        Request { core: &shared.core, caller: &caller, table, client: 0, waiter: origin.waiter };
+    let (core, caller) = (&shared.core, &caller);
+    let Origin { waiter, usage, .. } = *origin;
+    let request = Request { core, caller, table, client: 0, waiter, usage };
     let result = match error {
         Some(error) => Err(error),
         None => {

@@ -16,7 +16,7 @@ use std::sync::Arc;
 use ipnet::IpNet;
 use posix::{Credentials, Ino};
 use units::Guid;
-use vfs::{DynFileSystem, FileHandle};
+use vfs::{ClientId, DoorId, DynFileSystem, FileHandle};
 
 use crate::wire::rpc;
 use crate::{Error, Result};
@@ -28,6 +28,8 @@ pub struct Export {
     pub path: String,
     /// The file system. All doors into a dataset share one.
     pub filesystem: Arc<DynFileSystem>,
+    /// The server's door into the file system.
+    pub door: DoorId,
     /// The clients that may use it, and how: the first rule that fits counts. A client that no rule fits is refused.
     pub rules: Vec<ClientRule>,
 }
@@ -110,6 +112,7 @@ pub(crate) struct Admission {
 pub(crate) struct ServedExport {
     pub(crate) path: String,
     pub(crate) filesystem: Arc<DynFileSystem>,
+    pub(crate) door: DoorId,
     pub(crate) rules: Vec<ClientRule>,
     pub(crate) root: Ino,
     pub(crate) root_handle: FileHandle,
@@ -125,6 +128,11 @@ impl ServedExport {
 
     pub(crate) fn admits(&self, address: SocketAddr) -> bool {
         self.rules.iter().any(|rule| rule.admits(address))
+    }
+
+    /// An NFSv4 client, as the file system knows it.
+    pub(crate) fn client_id(&self, client: u64) -> ClientId {
+        ClientId { door: self.door, client }
     }
 }
 
@@ -189,7 +197,7 @@ impl ExportTable {
         let mut table = Self { version, ..Self::default() };
         table.add_pseudo("/");
         for export in exports {
-            let Export { path, filesystem, rules } = export;
+            let Export { path, filesystem, door, rules } = export;
             if !is_valid_path(&path) {
                 return Err(Error::BadPath { path });
             }
@@ -201,9 +209,14 @@ impl ExportTable {
             let (root, root_handle) =
                 root.map_err(|why| Error::BadRoot { path: path.clone(), why })?;
             let guids = (root_handle.pool_guid, root_handle.filesystem_guid);
-            let served =
-                ServedExport { path: path.clone(), filesystem, rules, root, root_handle };
-            let served = Arc::new(served);
+            let served = Arc::new(ServedExport {
+                path: path.clone(),
+                filesystem,
+                door,
+                rules,
+                root,
+                root_handle,
+            });
             table.add_ancestors(&path);
             table.by_filesystem.insert(guids, Arc::clone(&served));
             table.exports.insert(path, served);

@@ -53,4 +53,6 @@ pub use error::{Error, Result};
 pub use export::{ClientRule, Export, Squash};
 pub use options::{Secret, ServerOptions};
 pub use server::Server;
-pub use status::{ClientStatus, ConnectionStatus, Counters, LogWaitStatus, ServerStatus};
+pub use status::{
+    ClientStatus, ConnectionStatus, Counters, ExportStatus, LogWaitStatus, ServerStatus,
+};

@@ -1,7 +1,9 @@
 //! What the procedures of all versions do with files: handles to files, names to files, attributes, content.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use parking_lot::Mutex;
 use posix::acl::nfs4::mask;
 use posix::{Attributes, FileFlags, FileType, Ino, SetAttributes, WriteOffset};
 use vfs::{
@@ -27,6 +29,25 @@ pub(crate) struct Request<'a> {
     pub(crate) client: u64,
     /// Tells when the client has gone.
     pub(crate) waiter: &'a dyn Waiter,
+    /// The exports that the connection uses.
+    pub(crate) usage: &'a ExportUsage,
+}
+
+/// The paths of the exports that a connection has used.
+#[derive(Default)]
+pub(crate) struct ExportUsage(Mutex<BTreeSet<String>>);
+
+impl ExportUsage {
+    fn note(&self, path: &str) {
+        let mut paths = self.0.lock();
+        if !paths.contains(path) {
+            paths.insert(path.to_owned());
+        }
+    }
+
+    pub(crate) fn paths(&self) -> Vec<String> {
+        self.0.lock().iter().cloned().collect()
+    }
 }
 
 /// The bits of ACCESS.
@@ -63,7 +84,7 @@ const PSEUDO_FSID: u64 = 0x7073_6575_646f;
 impl<'a> Request<'a> {
     /// The circumstances of a call into the file system of a file.
     pub(crate) fn context<'b>(&'b self, node: &'b FileNode) -> Context<'b> {
-        let context = Context::new(&node.admission.credentials, self.core.door);
+        let context = Context::new(&node.admission.credentials, node.export.door);
         Context { client: self.client, waiter: Some(self.waiter), ..context }
     }
 
@@ -92,16 +113,20 @@ impl<'a> Request<'a> {
     /// The node of a handle.
     pub(crate) fn resolve(&self, handle: &[u8]) -> Result<Node> {
         if let Some(id) = parse_pseudo_handle(handle) {
-            let path = self.table.pseudo_path(&id).ok_or(Status::STALE)?;
-            return Ok(match self.table.find(path, self.caller.address) {
-                Some(PathNode::Pseudo(path)) => Node::Pseudo(path),
+            let path = self.table.pseudo_path(&id);
+            let found = path.and_then(|path| self.table.find(path, self.caller.address));
+            return match found {
+                Some(PathNode::Pseudo(path)) => Ok(Node::Pseudo(path)),
                 // the path was exported since: the client mounts it when it looks the name up again
-                _ => return Err(Status::STALE),
-            });
+                Some(PathNode::Export(_)) => Err(Status::STALE),
+                None => Err(self.core.unexported_status()),
+            };
         }
         let handle = FileHandle::decode(&self.core.handle_key, handle)?;
-        let export = Arc::clone(self.table.by_handle(&handle).ok_or(Status::STALE)?);
+        let export = self.table.by_handle(&handle);
+        let export = Arc::clone(export.ok_or_else(|| self.core.unexported_status())?);
         let admission = export.admit(self.caller).ok_or(Status::ACCESS)?;
+        self.usage.note(&export.path);
         let ino = export.filesystem.resolve_handle(&handle)?;
         Ok(Node::File(FileNode { export, ino, handle, admission }))
     }

@@ -127,7 +127,7 @@ impl Server {
         let (clients, grace) = v4.status();
         ServerStatus {
             listening: self.addresses(),
-            exports: table.exports().map(|export| export.path.clone()).collect(),
+            exports: table.exports().map(|export| v4.export_status(export)).collect(),
             connections: connections.lock().by_number.values().map(|each| each.status()).collect(),
             clients,
             grace,

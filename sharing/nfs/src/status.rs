@@ -9,8 +9,8 @@ use std::time::Duration;
 pub struct ServerStatus {
     /// The addresses that it listens on.
     pub listening: Vec<SocketAddr>,
-    /// The paths of the exports, sorted.
-    pub exports: Vec<String>,
+    /// The exports, by path.
+    pub exports: Vec<ExportStatus>,
     /// The open connections, the longest connected first.
     pub connections: Vec<ConnectionStatus>,
     /// The NFSv4 clients.
@@ -32,10 +32,21 @@ pub struct ConnectionStatus {
     pub connected: Duration,
     /// The version of the protocol that its last request had; none: it has sent none.
     pub version: Option<u32>,
+    /// The paths of the exports that it has used.
+    pub exports: Vec<String>,
     /// Requests that are being carried out.
     pub in_flight: u64,
     /// Sums since it connected.
     pub counters: Counters,
+}
+
+/// One export.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct ExportStatus {
+    /// The path that clients mount.
+    pub path: String,
+    /// Files that NFSv4 clients have open.
+    pub opens: usize,
 }
 
 /// One NFSv4 client.

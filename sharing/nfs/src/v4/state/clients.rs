@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Instant;
 
-use vfs::{ClientId, FileHandle};
+use vfs::FileHandle;
 
 use super::{Removed, Session, StateTable, Tables};
 use crate::export::Caller;
@@ -89,7 +89,7 @@ impl StateTable {
                 (true, _, false) => return Err(Status::NOT_SAME),
                 (true, false, true) => return Err(Status::PERM),
                 (false, false, _) if known.has_state() => return Err(Status::CLID_INUSE),
-                (false, false, _) => tables.remove_client(self.client_id(number), &mut removed),
+                (false, false, _) => tables.remove_client(number, &mut removed),
                 (_, true, true) => {
                     known.renew(caller.address);
                     let sequence = known.next_sequence;
@@ -103,7 +103,7 @@ impl StateTable {
         }
         let unconfirmed = tables.by_owner.get(&owner).and_then(|records| records.unconfirmed);
         if let Some(number) = unconfirmed {
-            tables.remove_client(self.client_id(number), &mut removed);
+            tables.remove_client(number, &mut removed);
         }
         if tables.clients.len() >= self.limits.clients {
             return Err(Status::DELAY);
@@ -140,7 +140,7 @@ impl StateTable {
         if client.sessions.len() >= self.limits.sessions {
             return Err(Status::RESOURCE);
         }
-        tables.confirm(self, number, &mut removed)?;
+        tables.confirm(number, &mut removed)?;
         let mut id = [0; 16];
         let (first, second) = id.split_at_mut(8);
         first.copy_from_slice(&number.to_be_bytes());
@@ -186,7 +186,7 @@ impl StateTable {
         if client.has_state() || !client.sessions.is_empty() {
             return Err(Status::CLIENTID_BUSY);
         }
-        tables.remove_client(self.client_id(number), &mut removed);
+        tables.remove_client(number, &mut removed);
         Ok(())
     }
 
@@ -243,7 +243,7 @@ impl Client {
 
 impl Tables {
     /// A client creates its first session: it takes the place of its predecessor, and its name goes to the list.
-    fn confirm(&mut self, table: &StateTable, number: u64, removed: &mut Removed) -> Result<()> {
+    fn confirm(&mut self, number: u64, removed: &mut Removed) -> Result<()> {
         let client = self.client(number)?;
         if client.is_confirmed {
             return Ok(());
@@ -251,7 +251,7 @@ impl Tables {
         let owner = client.owner.clone();
         let previous = self.by_owner.get(&owner).and_then(|records| records.confirmed);
         if let Some(previous) = previous {
-            self.remove_client(table.client_id(previous), removed);
+            self.remove_client(previous, removed);
         }
         // a client that is not in the list could not reclaim its locks, and others would get them
         self.list.add(&owner).map_err(|_| Status::SERVERFAULT)?;
@@ -262,24 +262,27 @@ impl Tables {
     }
 
     /// Removes a client with its sessions, opens and locks.
-    pub(super) fn remove_client(&mut self, id: ClientId, removed: &mut Removed) {
-        let Some(client) = self.clients.remove(&id.client) else { return };
+    pub(super) fn remove_client(&mut self, number: u64, removed: &mut Removed) {
+        let Some(client) = self.clients.remove(&number) else { return };
         for session in &client.sessions {
             self.sessions.remove(session);
         }
-        for number in client.locks.values() {
-            let lock = self.locks.remove(number);
-            removed.exports.extend(lock.map(|lock| lock.target.export));
+        for lock in client.locks.values() {
+            self.locks.remove(lock);
         }
-        for number in client.opens.values() {
-            let open = self.opens.remove(number);
-            removed.exports.extend(open.iter().map(|open| Arc::clone(&open.node.export)));
-            removed.opens.extend(open);
+        // there are no locks without an open
+        for open in client.opens.values() {
+            let Some(open) = self.opens.remove(open) else { continue };
+            let export = &open.node.export;
+            let is_known = |(of, known): &(u64, Arc<_>)| *of == number && Arc::ptr_eq(known, export);
+            if !removed.clients.iter().any(is_known) {
+                removed.clients.push((number, Arc::clone(export)));
+            }
+            removed.opens.push(open);
         }
-        removed.clients.push(id);
         if let Some(records) = self.by_owner.get_mut(&client.owner) {
             for record in [&mut records.confirmed, &mut records.unconfirmed] {
-                record.take_if(|number| *number == id.client);
+                record.take_if(|known| *known == number);
             }
             if records.confirmed.is_none() && records.unconfirmed.is_none() {
                 self.by_owner.remove(&client.owner);

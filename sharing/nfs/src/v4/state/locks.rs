@@ -7,7 +7,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use posix::Ino;
-use vfs::{ByteLock, DoorId, FileHandle, LockError, LockKind, LockOwner};
+use vfs::{ByteLock, FileHandle, LockError, LockKind, LockOwner};
 
 use super::opens::{check_seqid, next_seqid};
 use super::{StateTable, Tables};
@@ -69,6 +69,13 @@ impl LockTarget {
     }
 }
 
+impl LockTarget {
+    /// A lock owner of a client, as the file system knows it.
+    fn owner(&self, client: u64, owner: u64) -> LockOwner {
+        LockOwner { client: self.export.client_id(client), owner }
+    }
+}
+
 impl StateTable {
     /// LOCK.
     pub(crate) fn lock_bytes(
@@ -92,7 +99,7 @@ impl StateTable {
         };
         let lock = tables.lock_state(request, number)?;
         let access = tables.open_access(lock.open)?;
-        let owner = LockOwner { client: self.client_id(request.client), owner: lock.owner_number };
+        let owner = lock.target.owner(request.client, lock.owner_number);
         let byte_lock = ByteLock { owner, range: request.range.clone(), kind: request.kind };
         let table = request.node.export.filesystem.locks();
         let locked = if access & needed_access(request.kind) == 0 {
@@ -106,10 +113,10 @@ impl StateTable {
             }
         };
         if is_new && !matches!(locked, Ok(None)) {
-            tables.remove_lock(self.door, number);
+            tables.remove_lock(number);
         }
         match locked? {
-            Some(held) => Ok(self.denied(&tables, &held)),
+            Some(held) => Ok(Self::denied(&tables, request, &held)),
             None => {
                 let lock = tables.locks.get_mut(&number).ok_or(Status::SERVERFAULT)?;
                 lock.seqid = next_seqid(lock.seqid);
@@ -159,11 +166,11 @@ impl StateTable {
         let known = tables.client(request.client)?.lock_owners.get(owner);
         // numbers begin at 1: an owner without locks is nobody else
         let number = known.map_or(0, |(number, _)| *number);
-        let owner = LockOwner { client: self.client_id(request.client), owner: number };
+        let owner = LockTarget::new(request.node).owner(request.client, number);
         let lock = ByteLock { owner, range: request.range.clone(), kind: request.kind };
         let held = request.node.export.filesystem.locks().find_conflict(request.node.ino, &lock);
         Ok(match held {
-            Some(held) => self.denied(&tables, &held),
+            Some(held) => Self::denied(&tables, request, &held),
             None => LockResult::Granted(StateId::ANONYMOUS),
         })
     }
@@ -184,7 +191,7 @@ impl StateTable {
             return Err(Status::BAD_STATEID);
         }
         lock.seqid = next_seqid(lock.seqid);
-        let owner = LockOwner { client: self.client_id(client), owner: lock.owner_number };
+        let owner = lock.target.owner(client, lock.owner_number);
         lock.target.export.filesystem.locks().unlock(lock.target.ino, owner, range);
         Ok(self.state_id(number, lock.seqid))
     }
@@ -198,18 +205,18 @@ impl StateTable {
             return Err(Status::LOCKS_HELD);
         };
         check_seqid(id, lock.seqid)?;
-        let owner = LockOwner { client: self.client_id(client), owner: lock.owner_number };
+        let owner = lock.target.owner(client, lock.owner_number);
         let held = lock.target.export.filesystem.locks().held_locks(lock.target.ino);
         if held.iter().any(|held| held.owner == owner) {
             return Err(Status::LOCKS_HELD);
         }
-        tables.remove_lock(self.door, number);
+        tables.remove_lock(number);
         Ok(())
     }
 
-    fn denied(&self, tables: &Tables, held: &ByteLock) -> LockResult {
+    fn denied(tables: &Tables, request: &LockRequest<'_>, held: &ByteLock) -> LockResult {
         let ByteLock { owner, range, kind } = held.clone();
-        let is_own = owner.client.door == self.door;
+        let is_own = owner.client.door == request.node.export.door;
         let client = if is_own { owner.client.client } else { 0 };
         let owners = tables.clients.get(&client).map(|client| &client.lock_owners);
         let mut owners = owners.into_iter().flatten();
@@ -228,10 +235,9 @@ impl Tables {
     }
 
     /// Removes the state of a lock owner in a file, with its locks.
-    pub(super) fn remove_lock(&mut self, door: DoorId, number: u64) {
+    pub(super) fn remove_lock(&mut self, number: u64) {
         let Some(lock) = self.locks.remove(&number) else { return };
-        let client_id = vfs::ClientId { door, client: lock.client };
-        let owner = LockOwner { client: client_id, owner: lock.owner_number };
+        let owner = lock.target.owner(lock.client, lock.owner_number);
         lock.target.export.filesystem.locks().release_file(lock.target.ino, owner);
         let Some(client) = self.clients.get_mut(&lock.client) else { return };
         client.locks.remove(&(lock.owner.clone(), lock.target.handle));

@@ -24,12 +24,11 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use parking_lot::{Mutex, MutexGuard};
-use vfs::{ClientId, DoorId};
 
 use crate::core::Core;
 use crate::export::{ExportTable, ServedExport};
 use crate::request::Result;
-use crate::status::ClientStatus;
+use crate::status::{ClientStatus, ExportStatus};
 use crate::wire::status::Status;
 use crate::wire::v4::{SessionId, StateId};
 use client_list::ClientList;
@@ -44,7 +43,6 @@ pub(crate) use session::{Session, SlotAnswer};
 pub(crate) struct StateTable {
     tables: Mutex<Tables>,
     limits: Limits,
-    door: DoorId,
     /// Tells identifiers of this start of the server from those of others.
     boot: u32,
 }
@@ -80,15 +78,14 @@ struct Grace {
 #[derive(Default)]
 pub(crate) struct Removed {
     opens: Vec<OpenState>,
-    /// Clients whose locks end, and the exports that they had locks or open files in.
-    clients: Vec<ClientId>,
-    exports: Vec<Arc<ServedExport>>,
+    /// Clients that are gone, and the exports that they had locks or open files in.
+    clients: Vec<(u64, Arc<ServedExport>)>,
 }
 
 impl Drop for Removed {
     fn drop(&mut self) {
-        for export in &self.exports {
-            self.clients.iter().for_each(|client| export.filesystem.release_client(*client));
+        for (client, export) in &self.clients {
+            export.filesystem.release_client(export.client_id(*client));
         }
         self.opens.clear();
     }
@@ -120,7 +117,6 @@ impl StateTable {
                 sessions: options.max_sessions_per_client,
                 states: options.max_states_per_client,
             },
-            door: core.door,
             // changes every 16.8 ms
             boot: u32::from_be_bytes([a, b, c, d]),
         })
@@ -130,11 +126,6 @@ impl StateTable {
         let mut tables = self.tables.lock();
         tables.end_grace_if_over();
         tables
-    }
-
-    /// The client as file systems know it.
-    fn client_id(&self, client: u64) -> ClientId {
-        ClientId { door: self.door, client }
     }
 
     /// The state ID of a state of this server.
@@ -171,7 +162,7 @@ impl StateTable {
             .collect();
         let mut removed = Removed::default();
         for number in gone {
-            tables.remove_open(self.door, number, &mut removed);
+            tables.remove_open(number, &mut removed);
         }
         drop(tables);
     }
@@ -183,7 +174,7 @@ impl StateTable {
         let clients: Vec<u64> = tables.clients.keys().copied().collect();
         let mut removed = Removed::default();
         for client in clients {
-            tables.remove_client(self.client_id(client), &mut removed);
+            tables.remove_client(client, &mut removed);
         }
         drop(tables);
     }
@@ -202,9 +193,17 @@ impl StateTable {
             .collect();
         let mut removed = Removed::default();
         for client in silent {
-            tables.remove_client(self.client_id(client), &mut removed);
+            tables.remove_client(client, &mut removed);
         }
         drop(tables);
+    }
+
+    /// The state of an export.
+    pub(crate) fn export_status(&self, export: &ServedExport) -> ExportStatus {
+        let tables = self.lock();
+        let is_in = |open: &&OpenState| open.node.export.root_handle == export.root_handle;
+        let opens = tables.opens.values().filter(is_in).count();
+        ExportStatus { path: export.path.clone(), opens }
     }
 
     /// The clients, and the time that is left of the grace period.

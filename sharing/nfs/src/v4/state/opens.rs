@@ -4,7 +4,7 @@ use std::collections::HashSet;
 use std::sync::Arc;
 
 use parking_lot::RwLock;
-use vfs::{DoorId, FileHandle, OpenFile};
+use vfs::{FileHandle, OpenFile};
 
 use super::{Removed, StateTable, Tables};
 use crate::node::FileNode;
@@ -167,7 +167,7 @@ impl StateTable {
         if open.node.handle != *file {
             return Err(Status::BAD_STATEID);
         }
-        tables.remove_open(self.door, number, &mut removed);
+        tables.remove_open(number, &mut removed);
         Ok(())
     }
 
@@ -244,10 +244,10 @@ impl Tables {
     }
 
     /// Removes an open with the locks below it.
-    pub(super) fn remove_open(&mut self, door: DoorId, number: u64, removed: &mut Removed) {
+    pub(super) fn remove_open(&mut self, number: u64, removed: &mut Removed) {
         let Some(open) = self.opens.remove(&number) else { return };
         for lock in &open.locks {
-            self.remove_lock(door, *lock);
+            self.remove_lock(*lock);
         }
         if let Some(client) = self.clients.get_mut(&open.client) {
             client.opens.remove(&(open.owner.clone(), open.node.handle));
