@@ -92,8 +92,7 @@ pub(crate) fn serve(shared: &Shared, connection: &Connection) {
     let options = &shared.core.options;
     if socket::configure(&connection.stream, options.stall_timeout).is_ok() {
         let stream = Arc::clone(&connection.stream);
-        let incoming =
-            Incoming::new(stream, options.max_record_bytes(), options.stall_timeout);
+        let incoming = Incoming::new(stream, options.max_record_bytes(), options.stall_timeout);
         let service = Service {
             shared,
             connection,
@@ -151,8 +150,7 @@ impl Service<'_> {
         let connection = self.connection;
         let (address, usage) = (connection.address, &connection.usage);
         let origin = Origin { address, waiter: connection, usage };
-        let answer =
-            dispatch::execute(self.shared, &origin, record, &mut writer, &mut counters);
+        let answer = dispatch::execute(self.shared, &origin, record, &mut writer, &mut counters);
         connection.counters.add(&counters);
         self.shared.core.totals.add(&counters);
         let sent = match answer {

@@ -44,8 +44,7 @@ pub(crate) fn execute(
     let Ok((call, error)) = Call::parse(record) else { return Answer::Close };
     counters.requests += 1;
     let start = writer.len();
-    let caller =
-        Caller { address: origin.address, credentials: call.credentials.clone() };
+    let caller = Caller { address: origin.address, credentials: call.credentials.clone() };
     let table = Arc::clone(&shared.core.table.read());
     let (core, caller) = (&shared.core, &caller);
     let Origin { waiter, usage, .. } = *origin;

@@ -23,7 +23,9 @@ pub enum Error {
         why: std::io::Error,
     },
     /// The file with the known clients cannot be read or written.
-    #[error("NFS cannot use its list of clients '{path}': {why}; locks of clients may be lost at a restart")]
+    #[error(
+        "NFS cannot use its list of clients '{path}': {why}; locks of clients may be lost at a restart"
+    )]
     ClientList {
         /// The file.
         path: PathBuf,

@@ -270,9 +270,7 @@ impl ExportTable {
     ) -> impl Iterator<Item = (&str, PathNode)> {
         let names = self.children.get(path).into_iter().flatten();
         let path = path.to_owned();
-        names.filter_map(move |name| {
-            Some((name.as_str(), self.find(&join(&path, name), address)?))
-        })
+        names.filter_map(move |name| Some((name.as_str(), self.find(&join(&path, name), address)?)))
     }
 
     /// What a name in a pseudo directory or in the root of an export leads to, if it is a crossing.

@@ -53,6 +53,11 @@ impl Secret {
         Self(bytes)
     }
 
+    /// A secret of a text that nobody can guess.
+    pub fn from_text(text: &str) -> Self {
+        Self(blake3::derive_key("Poolhouse NFS 2026 secret", text.as_bytes()))
+    }
+
     /// A key for one purpose, from which the secret cannot be computed.
     pub(crate) fn derive(&self, purpose: &str) -> [u8; 32] {
         blake3::derive_key(purpose, &self.0)

@@ -6,9 +6,7 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 use posix::acl::nfs4::mask;
 use posix::{Attributes, FileFlags, FileType, Ino, SetAttributes, WriteOffset};
-use vfs::{
-    BootVerifier, Context, FileHandle, FileOffset, OpenFile, Stability, Waiter, Written,
-};
+use vfs::{BootVerifier, Context, FileHandle, FileOffset, OpenFile, Stability, Waiter, Written};
 
 use crate::attributes::NodeAttributes;
 use crate::core::Core;
@@ -276,9 +274,8 @@ impl<'a> Request<'a> {
         let count = node.export.filesystem.read(&self.context(node), from, into)?;
         let read = u64::try_from(count).expect("a buffer in memory");
         // a read that was cut short ends the file, unless it was extended meanwhile
-        let is_end = count < wanted || offset.checked_add(read).is_none_or(|end| {
-            file.size().is_ok_and(|size| end >= size)
-        });
+        let is_end = count < wanted
+            || offset.checked_add(read).is_none_or(|end| file.size().is_ok_and(|size| end >= size));
         Ok((count, is_end))
     }
 
@@ -291,9 +288,8 @@ impl<'a> Request<'a> {
         stability: Stability,
     ) -> Result<Written> {
         let fs = &node.export.filesystem;
-        let write = || {
-            fs.write_with(&self.context(node), file, WriteOffset::At(offset), data, stability)
-        };
+        let write =
+            || fs.write_with(&self.context(node), file, WriteOffset::At(offset), data, stability);
         Ok(match stability {
             Stability::Unstable => write()?,
             Stability::Stable => self.core.log_wait.measure(write)?,

@@ -71,8 +71,7 @@ impl Server {
             stopped: Condvar::new(),
             stop_lock: Mutex::default(),
         });
-        let mut server =
-            Self { shared, listeners: Vec::new(), housekeeper: Mutex::default() };
+        let mut server = Self { shared, listeners: Vec::new(), housekeeper: Mutex::default() };
         server.set_exports(exports)?;
         *server.housekeeper.lock() = Some(server.spawn("nfs-lease", |shared| shared.keep_house())?);
         // on an error, the threads that were started stop with the server
@@ -108,7 +107,7 @@ impl Server {
         self.listeners.iter().map(|listener| listener.address).collect()
     }
 
-    /// Replaces the exports. Opens and locks in file systems that are exported as before stay; those in others end,
+    /// Replaces the exports. Opens and locks in file systems that are exported by the same door as before stay; those in others end,
     /// and their clients get ESTALE. A file system that is no longer exported is not used any more when this returns,
     /// but for requests under way.
     pub fn set_exports(&self, exports: Vec<Export>) -> Result<()> {

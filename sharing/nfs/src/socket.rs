@@ -81,11 +81,7 @@ impl FragmentMark {
 }
 
 impl Incoming {
-    pub(crate) fn new(
-        stream: Arc<TcpStream>,
-        max_record: usize,
-        stall_timeout: Duration,
-    ) -> Self {
+    pub(crate) fn new(stream: Arc<TcpStream>, max_record: usize, stall_timeout: Duration) -> Self {
         let reader = BufReader::with_capacity(READ_AHEAD, SharedStream(stream));
         Self { reader, max_record, stall_timeout }
     }
@@ -160,11 +156,7 @@ impl Incoming {
 }
 
 /// Sends a record, whose mark is in front of its bytes already.
-pub(crate) fn send(
-    stream: &TcpStream,
-    record: &[u8],
-    stall_timeout: Duration,
-) -> io::Result<()> {
+pub(crate) fn send(stream: &TcpStream, record: &[u8], stall_timeout: Duration) -> io::Result<()> {
     let deadline = Instant::now() + allowance(stall_timeout, record.len());
     let (mut rest, mut stream) = (record, stream);
     while !rest.is_empty() {

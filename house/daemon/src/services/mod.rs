@@ -11,6 +11,7 @@ mod jobs;
 mod keys;
 mod mounts;
 mod nbd;
+mod nfs;
 mod pools;
 mod shares;
 mod web;
@@ -106,6 +107,9 @@ const SERVICES: &[Registration] = &[
     }),
     Registration::with_section::<nbd::NbdConfig>("nbd", |context| {
         Arc::new(nbd::NbdService::new(context))
+    }),
+    Registration::with_section::<nfs::NfsConfig>("nfs", |context| {
+        Arc::new(nfs::NfsService::new(context))
     }),
     // after the services of all protocols
     Registration {

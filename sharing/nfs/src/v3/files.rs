@@ -189,15 +189,10 @@ pub(crate) fn to_stable_how(stability: Stability) -> StableHow {
 }
 
 /// The space of a node's dataset. Pseudo directories have none.
-pub(crate) fn space(
-    request: &crate::request::Request<'_>,
-    node: &Node,
-) -> Result<DatasetSpace> {
+pub(crate) fn space(request: &crate::request::Request<'_>, node: &Node) -> Result<DatasetSpace> {
     match node {
         Node::Pseudo(_) => Ok(DatasetSpace { referenced: 0, available: 0 }),
-        Node::File(file) => {
-            Ok(file.export.filesystem.space(&request.context(file), file.ino)?)
-        }
+        Node::File(file) => Ok(file.export.filesystem.space(&request.context(file), file.ino)?),
     }
 }
 

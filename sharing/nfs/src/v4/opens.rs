@@ -153,11 +153,8 @@ impl Compound<'_> {
     ) -> Result<(FileNode, Option<OpenFile>, Bitmap)> {
         let later = to_set_attributes(set)?;
         let umask = set.umask.unwrap_or(0);
-        let new = NewInode {
-            mode: later.mode.unwrap_or(DEFAULT_MODE),
-            umask,
-            ..NewInode::default()
-        };
+        let new =
+            NewInode { mode: later.mode.unwrap_or(DEFAULT_MODE), umask, ..NewInode::default() };
         let open = (share.mode(), share.denied());
         let (node, opened) = self.request.create_file((dir, name), &new, mode, open)?;
         if opened.attributes.kind != FileType::File {
@@ -278,12 +275,7 @@ impl Compound<'_> {
         self.write_denied(&result)
     }
 
-    pub(super) fn test_lock(
-        &mut self,
-        kind: u32,
-        range: (u64, u64),
-        owner: &[u8],
-    ) -> Result<()> {
+    pub(super) fn test_lock(&mut self, kind: u32, range: (u64, u64), owner: &[u8]) -> Result<()> {
         let node = self.current()?.clone();
         let node = self.regular(&node)?;
         let (range, kind) = (to_range(range)?, to_kind(kind)?);

@@ -67,9 +67,7 @@ impl Compound<'_> {
             header_pad_size: 0,
             max_request_size: wanted.max_request_size.min(most),
             max_response_size: wanted.max_response_size.min(most),
-            max_response_size_cached: wanted
-                .max_response_size_cached
-                .min(to_u32(MAX_KEPT_ANSWER)),
+            max_response_size_cached: wanted.max_response_size_cached.min(to_u32(MAX_KEPT_ANSWER)),
             max_operations: wanted.max_operations.min(MAX_OPERATIONS),
             max_requests: wanted.max_requests.min(to_u32(options.max_slots)),
         };
@@ -87,9 +85,8 @@ impl Compound<'_> {
     pub(super) fn sequence(&mut self, request: &Sequence) -> Result<Next> {
         let session = self.state.session(&request.session, self.request.caller.address)?;
         let limits = &session.fore_channel;
-        let exceeds = |size: usize, limit: u32| {
-            usize::try_from(limit).is_ok_and(|limit| size > limit)
-        };
+        let exceeds =
+            |size: usize, limit: u32| usize::try_from(limit).is_ok_and(|limit| size > limit);
         if exceeds(self.request_len, limits.max_request_size) {
             return Err(Status::REQ_TOO_BIG);
         }

@@ -116,10 +116,7 @@ impl<'a> Call<'a> {
         };
         let credentials = parsed.unwrap_or(Credentials::None);
         let arguments = reader.rest();
-        Ok((
-            Self { xid, rpc_version, program, version, procedure, credentials, arguments },
-            error,
-        ))
+        Ok((Self { xid, rpc_version, program, version, procedure, credentials, arguments }, error))
     }
 }
 

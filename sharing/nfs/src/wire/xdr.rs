@@ -107,10 +107,7 @@ impl<'a> Reader<'a> {
     }
 
     /// An item that may be absent.
-    pub fn optional<T>(
-        &mut self,
-        item: impl FnOnce(&mut Self) -> Result<T>,
-    ) -> Result<Option<T>> {
+    pub fn optional<T>(&mut self, item: impl FnOnce(&mut Self) -> Result<T>) -> Result<Option<T>> {
         if self.bool()? { item(self).map(Some) } else { Ok(None) }
     }
 

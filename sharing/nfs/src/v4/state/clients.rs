@@ -274,7 +274,8 @@ impl Tables {
         for open in client.opens.values() {
             let Some(open) = self.opens.remove(open) else { continue };
             let export = &open.node.export;
-            let is_known = |(of, known): &(u64, Arc<_>)| *of == number && Arc::ptr_eq(known, export);
+            let is_known =
+                |(of, known): &(u64, Arc<_>)| *of == number && Arc::ptr_eq(known, export);
             if !removed.clients.iter().any(is_known) {
                 removed.clients.push((number, Arc::clone(export)));
             }

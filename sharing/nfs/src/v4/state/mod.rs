@@ -152,7 +152,7 @@ impl StateTable {
         let mut tables = self.lock();
         let is_gone = |export: &ServedExport| {
             let now = table.by_handle(&export.root_handle);
-            now.is_none_or(|now| !Arc::ptr_eq(&now.filesystem, &export.filesystem))
+            now.is_none_or(|now| now.door != export.door)
         };
         let gone: Vec<u64> = tables
             .opens
@@ -261,9 +261,10 @@ impl Tables {
     /// after it.
     fn check_grace(&self, client: u64, is_reclaim: bool) -> Result<()> {
         let client = self.client(client)?;
-        let may_reclaim = self.grace.as_ref().is_some_and(|grace| {
-            !client.has_reclaimed && grace.unfinished.contains(&client.owner)
-        });
+        let may_reclaim = self
+            .grace
+            .as_ref()
+            .is_some_and(|grace| !client.has_reclaimed && grace.unfinished.contains(&client.owner));
         match (is_reclaim, &self.grace) {
             (true, _) if may_reclaim => Ok(()),
             (true, _) => Err(Status::NO_GRACE),

@@ -99,7 +99,8 @@ impl StateTable {
         let number = tables.next_number();
         let (key, seqid) = ((owner.clone(), handle), 1);
         let (combinations, locks) = (HashSet::from([(access, deny)]), HashSet::new());
-        let open = OpenState { client, owner, node, file, access, deny, combinations, seqid, locks };
+        let open =
+            OpenState { client, owner, node, file, access, deny, combinations, seqid, locks };
         tables.opens.insert(number, open);
         tables.client_mut(client)?.opens.insert(key, number);
         Ok(Some(self.state_id(number, seqid)))

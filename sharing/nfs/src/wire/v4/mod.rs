@@ -18,8 +18,7 @@ mod session;
 pub use attributes::{AclEntry, SetAttributes, SetTime, Time, attr};
 pub use bitmap::Bitmap;
 pub use operation::{
-    CreateKind, ExclusiveCreate, Locker, NewState, OpenClaim, OpenCreate, OpenOwner, Operation,
-    op,
+    CreateKind, ExclusiveCreate, Locker, NewState, OpenClaim, OpenCreate, OpenOwner, Operation, op,
 };
 pub use session::{ChannelAttributes, ClientOwner, CreateSession, ExchangeId, Sequence};
 

@@ -138,53 +138,163 @@ pub struct NewState<'a> {
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[expect(missing_docs, reason = "RFC 5661, section 18, RFC 7862 and RFC 8276 explain each")]
 pub enum Operation<'a> {
-    Access { wanted: u32 },
-    Close { state: StateId },
+    Access {
+        wanted: u32,
+    },
+    Close {
+        state: StateId,
+    },
     Commit,
-    Create { kind: CreateKind<'a>, name: &'a [u8], set: SetAttributes },
-    GetAttributes { wanted: Bitmap },
+    Create {
+        kind: CreateKind<'a>,
+        name: &'a [u8],
+        set: SetAttributes,
+    },
+    GetAttributes {
+        wanted: Bitmap,
+    },
     GetHandle,
-    Link { name: &'a [u8] },
-    Lock { kind: u32, is_reclaim: bool, range: (u64, u64), locker: Locker<'a> },
-    TestLock { kind: u32, range: (u64, u64), owner: OpenOwner<'a> },
-    Unlock { state: StateId, range: (u64, u64) },
-    Lookup { name: &'a [u8] },
+    Link {
+        name: &'a [u8],
+    },
+    Lock {
+        kind: u32,
+        is_reclaim: bool,
+        range: (u64, u64),
+        locker: Locker<'a>,
+    },
+    TestLock {
+        kind: u32,
+        range: (u64, u64),
+        owner: OpenOwner<'a>,
+    },
+    Unlock {
+        state: StateId,
+        range: (u64, u64),
+    },
+    Lookup {
+        name: &'a [u8],
+    },
     LookupParent,
-    Verify { is_equal: bool, wanted: Bitmap, values: &'a [u8] },
-    Open { access: u32, deny: u32, owner: OpenOwner<'a>, create: OpenCreate, claim: OpenClaim<'a> },
-    OpenDowngrade { state: StateId, access: u32, deny: u32 },
-    PutHandle { handle: &'a [u8] },
+    Verify {
+        is_equal: bool,
+        wanted: Bitmap,
+        values: &'a [u8],
+    },
+    Open {
+        access: u32,
+        deny: u32,
+        owner: OpenOwner<'a>,
+        create: OpenCreate,
+        claim: OpenClaim<'a>,
+    },
+    OpenDowngrade {
+        state: StateId,
+        access: u32,
+        deny: u32,
+    },
+    PutHandle {
+        handle: &'a [u8],
+    },
     PutRootHandle,
-    Read { state: StateId, offset: u64, count: u32 },
-    ReadDir { cookie: u64, max_bytes: u32, wanted: Bitmap },
+    Read {
+        state: StateId,
+        offset: u64,
+        count: u32,
+    },
+    ReadDir {
+        cookie: u64,
+        max_bytes: u32,
+        wanted: Bitmap,
+    },
     ReadLink,
-    Remove { name: &'a [u8] },
-    Rename { from: &'a [u8], to: &'a [u8] },
+    Remove {
+        name: &'a [u8],
+    },
+    Rename {
+        from: &'a [u8],
+        to: &'a [u8],
+    },
     RestoreHandle,
     SaveHandle,
-    SecurityInfo { name: &'a [u8] },
+    SecurityInfo {
+        name: &'a [u8],
+    },
     SecurityInfoNoName,
-    SetAttributes { state: StateId, set: SetAttributes },
-    Write { state: StateId, offset: u64, stable: StableHow, data: &'a [u8] },
-    BindConnection { session: SessionId, direction: u32 },
+    SetAttributes {
+        state: StateId,
+        set: SetAttributes,
+    },
+    Write {
+        state: StateId,
+        offset: u64,
+        stable: StableHow,
+        data: &'a [u8],
+    },
+    BindConnection {
+        session: SessionId,
+        direction: u32,
+    },
     ExchangeId(ExchangeId<'a>),
     CreateSession(CreateSession),
-    DestroySession { session: SessionId },
-    FreeState { state: StateId },
+    DestroySession {
+        session: SessionId,
+    },
+    FreeState {
+        state: StateId,
+    },
     Sequence(Sequence),
-    TestStates { states: Vec<StateId> },
-    DestroyClient { client_id: u64 },
-    ReclaimComplete { is_one_filesystem: bool },
-    Allocate { state: StateId, range: (u64, u64) },
-    Deallocate { state: StateId, range: (u64, u64) },
-    Copy { states: [StateId; 2], offsets: [u64; 2], count: u64, is_between_servers: bool },
-    Clone { states: [StateId; 2], offsets: [u64; 2], count: u64 },
-    IoAdvise { state: StateId },
-    Seek { state: StateId, offset: u64, what: u32 },
-    GetXattr { name: &'a [u8] },
-    SetXattr { how: u32, name: &'a [u8], value: &'a [u8] },
-    ListXattrs { cookie: u64, max_bytes: u32 },
-    RemoveXattr { name: &'a [u8] },
+    TestStates {
+        states: Vec<StateId>,
+    },
+    DestroyClient {
+        client_id: u64,
+    },
+    ReclaimComplete {
+        is_one_filesystem: bool,
+    },
+    Allocate {
+        state: StateId,
+        range: (u64, u64),
+    },
+    Deallocate {
+        state: StateId,
+        range: (u64, u64),
+    },
+    Copy {
+        states: [StateId; 2],
+        offsets: [u64; 2],
+        count: u64,
+        is_between_servers: bool,
+    },
+    Clone {
+        states: [StateId; 2],
+        offsets: [u64; 2],
+        count: u64,
+    },
+    IoAdvise {
+        state: StateId,
+    },
+    Seek {
+        state: StateId,
+        offset: u64,
+        what: u32,
+    },
+    GetXattr {
+        name: &'a [u8],
+    },
+    SetXattr {
+        how: u32,
+        name: &'a [u8],
+        value: &'a [u8],
+    },
+    ListXattrs {
+        cookie: u64,
+        max_bytes: u32,
+    },
+    RemoveXattr {
+        name: &'a [u8],
+    },
     /// An operation of the protocol that this server does not have. Its arguments are not parsed.
     Unsupported,
     /// No operation of the protocol.

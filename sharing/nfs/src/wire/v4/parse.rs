@@ -64,9 +64,7 @@ impl<'a> Operation<'a> {
             },
             op::PUTFH => Self::PutHandle { handle: r.opaque(MAX_HANDLE)? },
             op::PUTPUBFH | op::PUTROOTFH => Self::PutRootHandle,
-            op::READ => {
-                Self::Read { state: StateId::parse(r)?, offset: r.u64()?, count: r.u32()? }
-            }
+            op::READ => Self::Read { state: StateId::parse(r)?, offset: r.u64()?, count: r.u32()? },
             op::READDIR => {
                 // the verifier is always 0, and the limit of names alone says less than that of the result
                 let (cookie, _, _) = (r.u64()?, r.u64()?, r.u32()?);
