@@ -11,7 +11,7 @@ use subtle::ConstantTimeEq;
 use tokio::net::UnixStream;
 
 use crate::cancel::Cancel;
-use crate::{Error, Result, StateDir, environment, state_file};
+use crate::{Error, Result, StateDir, state_file};
 
 /// The user id of root.
 const ROOT: u32 = 0;
@@ -48,30 +48,10 @@ impl Peer {
 /// The secret of clients on TCP: 64 hexadecimal digits.
 pub(crate) struct Token(String);
 
-/// The bytes of a token before they are written as digits.
-const TOKEN_BYTES: usize = 32;
-
 impl Token {
     /// Reads the token file of a daemon, or creates it.
     pub(crate) fn load_or_create(state_dir: &StateDir) -> Result<Self> {
-        let path = state_dir.token();
-        match std::fs::read_to_string(&path) {
-            Ok(text) if text.trim().len() == 2 * TOKEN_BYTES => {
-                return Ok(Self(text.trim().to_owned()));
-            }
-            Ok(_) => {
-                let why = "it is not a token of 64 digits; remove it, and the daemon makes another";
-                return Err(Error::File { path: path.display().to_string(), why: why.to_owned() });
-            }
-            Err(why) if why.kind() == std::io::ErrorKind::NotFound => (),
-            Err(why) => return Err(Error::file_error(&path, &why)),
-        }
-        let mut bytes = [0; TOKEN_BYTES];
-        environment::fill_random(&mut bytes)
-            .map_err(|why| Error::file_error(&path, &why.into()))?;
-        let token: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
-        state_file::replace(&path, format!("{token}\n").as_bytes())?;
-        Ok(Self(token))
+        state_file::load_or_create_secret(&state_dir.token()).map(Self)
     }
 
     /// The user of a request on TCP; nothing if it does not show the token.

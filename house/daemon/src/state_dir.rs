@@ -150,6 +150,16 @@ impl StateDir {
         self.persistent_dir.join("smb")
     }
 
+    /// The secret that file handles of NFS are signed with. It stays the same, or every client gets ESTALE.
+    pub(crate) fn nfs_secret(&self) -> PathBuf {
+        self.persistent_dir.join("nfs-secret")
+    }
+
+    /// The list of NFSv4 clients that may reclaim their locks after a restart.
+    pub(crate) fn nfs_clients(&self) -> PathBuf {
+        self.persistent_dir.join("nfs-clients")
+    }
+
     /// The token of the API on TCP.
     pub(crate) fn token(&self) -> PathBuf {
         self.persistent_dir.join("token")

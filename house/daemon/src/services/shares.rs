@@ -413,6 +413,7 @@ fn release_reason(event: &Event, shared: &str) -> Option<ReleaseReason> {
         Event::PoolExported { pool } | Event::PoolDestroyed { pool } if is_below(pool) => {
             Some(ReleaseReason::Close)
         }
+        Event::KeyUnloaded { dataset } if is_below(dataset) => Some(ReleaseReason::Close),
         Event::Unmounted { dataset, .. } if shared == dataset => Some(ReleaseReason::Unmount),
         Event::DatasetRenamed { from, .. } if is_below(from) => Some(ReleaseReason::Unmount),
         Event::PropertySet { dataset, property, .. }

@@ -1,0 +1,275 @@
+//! The service of NFS: file systems of `[[share]]` entries and of the property sharenfs, by the server of `nfs`.
+//!
+//! ```toml
+//! [nfs]
+//! listen = "192.168.1.5:2049"    # or a list, or a port alone (loopback); without it nothing listens
+//! lease = 90                     # seconds after which the locks of a client that vanished are freed
+//! ```
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use ::nfs::{ClientRule, ConnectionStatus, Export, Secret, Server, ServerOptions};
+use api::{Protocol, ShareClient, pool_of};
+use parking_lot::Mutex;
+use serde::Deserialize;
+
+use super::Service;
+use crate::config::{Config, Listen};
+use crate::context::Context;
+use crate::log::Log;
+use crate::pools::Pools;
+use crate::pools::filesystems::Door;
+use crate::router::Router;
+use crate::shares::nfs::{NfsOptions, Squash};
+use crate::shares::{ReleaseReason, ServerReport, Share, ShareProblem, ShareServer, ShareSet};
+use crate::{Error, Result, StateDir, state_file};
+
+/// The section `[nfs]`.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct NfsConfig {
+    /// The addresses; none: nothing is served.
+    listen: Listen,
+    /// Seconds without a request after which the state of a client is freed.
+    lease: u32,
+}
+
+impl Default for NfsConfig {
+    fn default() -> Self {
+        Self { listen: Listen::default(), lease: 90 }
+    }
+}
+
+/// The service of NFS.
+pub(super) struct NfsService {
+    pools: Arc<Pools>,
+    log: Arc<Log>,
+    state_dir: StateDir,
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    config: NfsConfig,
+    server: Option<Server>,
+    /// Why there is no server, though addresses are configured.
+    problem: Option<String>,
+    exports: Vec<OpenExport>,
+}
+
+/// A share whose file system is open.
+struct OpenExport {
+    share: Share<NfsOptions>,
+    door: Door,
+}
+
+impl NfsService {
+    pub(super) fn new(context: &Arc<Context>) -> Self {
+        let (pools, log) = (Arc::clone(&context.pools), Arc::clone(&context.log));
+        Self { pools, log, state_dir: context.state_dir.clone(), state: Mutex::default() }
+    }
+
+    fn open_door(&self, share: &Share<NfsOptions>) -> Result<Door> {
+        let pool = self.pools.pool(pool_of(&share.dataset))?;
+        pool.filesystems.open_door(&share.dataset, "NFS")
+    }
+
+    /// Starts a server on the addresses of the configuration.
+    fn start_server(&self, state: &mut State) -> Result<()> {
+        state.server = None;
+        state.problem = None;
+        if state.config.listen.addresses().is_empty() {
+            return Ok(());
+        }
+        let started = self.server_options(&state.config).and_then(|options| {
+            let server = Server::start(&options, exports(&state.exports));
+            server.map_err(|why| Error::refused_error(why.to_string()))
+        });
+        match started {
+            Ok(server) => {
+                for address in server.addresses() {
+                    self.log.write_line(&format!("NFS listens on {address}"));
+                }
+                state.server = Some(server);
+                Ok(())
+            }
+            Err(why) => {
+                state.problem = Some(why.to_string());
+                Err(why)
+            }
+        }
+    }
+
+    fn server_options(&self, config: &NfsConfig) -> Result<ServerOptions> {
+        let digits = state_file::load_or_create_secret(&self.state_dir.nfs_secret())?;
+        // the digits are the secret: a hash of them has the 32 bytes that are wanted
+        let secret = Secret::from_text(&digits);
+        let lease = Duration::from_secs(config.lease.into());
+        let (listen, client_list) =
+            (config.listen.addresses().to_vec(), Some(self.state_dir.nfs_clients()));
+        Ok(ServerOptions { listen, lease, client_list, ..ServerOptions::new(secret) })
+    }
+}
+
+impl Service for NfsService {
+    fn name(&self) -> &'static str {
+        "nfs"
+    }
+
+    fn calls(self: Arc<Self>, _router: &mut Router) {}
+
+    fn start(&self, context: &Arc<Context>) -> Result<()> {
+        self.configure(&context.config.current())
+    }
+
+    fn configure(&self, config: &Config) -> Result<()> {
+        let config: NfsConfig = config.section("nfs");
+        let mut state = self.state.lock();
+        if state.config == config && state.problem.is_none() {
+            return Ok(());
+        }
+        state.config = config;
+        self.start_server(&mut state)
+    }
+
+    fn share_server(&self) -> Option<&dyn ShareServer> {
+        Some(self)
+    }
+
+    fn stop(&self) {
+        let state = std::mem::take(&mut *self.state.lock());
+        drop(state.server);
+        drop(state.exports);
+    }
+}
+
+impl ShareServer for NfsService {
+    fn protocol(&self) -> Protocol {
+        Protocol::Nfs
+    }
+
+    fn set_shares(&self, shares: &ShareSet) -> Vec<ShareProblem> {
+        let mut state = self.state.lock();
+        let mut before = std::mem::take(&mut state.exports);
+        let (mut problems, mut is_changed) = (Vec::new(), before.len() != shares.nfs.len());
+        for share in &shares.nfs {
+            // a renamed file system stays open, and clients keep their handles, opens and locks
+            let is_same = |open: &OpenExport| *open.door.filesystem().dataset() == *share.dataset;
+            let known = before.iter().position(is_same).map(|at| before.swap_remove(at));
+            let door = match known {
+                Some(open) => {
+                    let is_as_before =
+                        open.share.name == share.name && open.share.options == share.options;
+                    is_changed |= !is_as_before;
+                    Ok(open.door)
+                }
+                None => {
+                    is_changed = true;
+                    self.open_door(share)
+                }
+            };
+            match door {
+                Ok(door) => state.exports.push(OpenExport { share: share.clone(), door }),
+                Err(why) => problems.push(share.problem(Protocol::Nfs, why)),
+            }
+        }
+        if let Some(server) = state.server.as_ref().filter(|_| is_changed)
+            && let Err(why) = server.set_exports(exports(&state.exports))
+        {
+            self.log.write_line(&why.to_string());
+        }
+        // doors close after the server has let go of them
+        drop(before);
+        problems
+    }
+
+    fn release(
+        &self,
+        datasets: &dyn Fn(&str) -> bool,
+        reason: ReleaseReason,
+        force: bool,
+    ) -> Result<()> {
+        // a file system is served whether it is mounted or not
+        if reason == ReleaseReason::Unmount {
+            return Ok(());
+        }
+        let mut state = self.state.lock();
+        if !force && let Some(server) = &state.server {
+            let status = server.status();
+            for open in state.exports.iter().filter(|open| datasets(&open.share.dataset)) {
+                let export = status.exports.iter().find(|export| export.path == open.share.name);
+                let opens = export.map_or(0, |export| export.opens);
+                if opens > 0 {
+                    return Err(Error::refused_error(format!(
+                        "'{}' is in use: NFS clients have {opens} files open; close them, or use -f",
+                        open.share.dataset
+                    )));
+                }
+            }
+        }
+        let (released, kept): (Vec<_>, Vec<_>) = std::mem::take(&mut state.exports)
+            .into_iter()
+            .partition(|open| datasets(&open.share.dataset));
+        state.exports = kept;
+        if let Some(server) = state.server.as_ref().filter(|_| !released.is_empty()) {
+            let done = server.set_exports(exports(&state.exports));
+            done.map_err(|why| Error::refused_error(why.to_string()))?;
+        }
+        drop(released);
+        Ok(())
+    }
+
+    fn report(&self) -> ServerReport {
+        let state = self.state.lock();
+        let Some(server) = &state.server else {
+            return ServerReport { problem: state.problem.clone(), ..ServerReport::default() };
+        };
+        let status = server.status();
+        let clients = status.connections.iter().flat_map(|connection| {
+            let of_export = |path: &String| (path.clone(), share_client(connection));
+            connection.exports.iter().map(of_export).collect::<Vec<_>>()
+        });
+        ServerReport { listening: status.listening, problem: None, clients: clients.collect() }
+    }
+}
+
+fn share_client(connection: &ConnectionStatus) -> ShareClient {
+    ShareClient {
+        address: connection.address.to_string(),
+        user: None,
+        connected: Some(connection.connected.as_secs()),
+        open: Some(connection.in_flight),
+        read_bytes: Some(connection.counters.read_bytes),
+        written_bytes: Some(connection.counters.written_bytes),
+    }
+}
+
+fn exports(open: &[OpenExport]) -> Vec<Export> {
+    let export = |open: &OpenExport| Export {
+        path: open.share.name.clone(),
+        filesystem: Arc::new(open.door.filesystem().clone()),
+        door: open.door.id(),
+        rules: rules(&open.share.options),
+    };
+    open.iter().map(export).collect()
+}
+
+/// The rules, of which the first that fits a client counts: those of small networks come first.
+fn rules(options: &NfsOptions) -> Vec<ClientRule> {
+    let squash = match options.squash {
+        Squash::Root => ::nfs::Squash::Root,
+        Squash::All => ::nfs::Squash::All,
+        Squash::None => ::nfs::Squash::Nobody,
+    };
+    let rule = |rule: &crate::shares::nfs::NfsRule| ClientRule {
+        network: rule.network,
+        is_writable: !rule.read_only,
+        squash,
+        anonymous: (options.anonuid, options.anongid),
+        needs_reserved_port: options.privileged_ports,
+    };
+    let mut rules: Vec<ClientRule> = options.rules.iter().map(rule).collect();
+    rules.sort_by_key(|rule| std::cmp::Reverse(rule.network.prefix_len()));
+    rules
+}

@@ -1,0 +1,128 @@
+//! From the record of a call to the record of its answer.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use vfs::Waiter;
+
+use crate::export::Caller;
+use crate::request::{ExportUsage, Request};
+use crate::server::Shared;
+use crate::status::Counters;
+use crate::v3::{self, ReplayKey, Turn};
+use crate::v4;
+use crate::wire::rpc::{Call, CallError, PROGRAM_MOUNT, PROGRAM_NFS, write_accepted};
+use crate::wire::xdr::Writer;
+use crate::wire::{mount, v3 as wire_v3, v4 as wire_v4};
+
+/// What becomes of a record.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Answer {
+    /// The answer was written. `version` is that of the program.
+    Send { version: u32 },
+    /// There is no answer: an earlier request with the same number is being carried out.
+    None,
+    /// The record is no call: the connection is closed.
+    Close,
+}
+
+/// Where a record came from.
+pub(crate) struct Origin<'a> {
+    pub(crate) address: SocketAddr,
+    pub(crate) waiter: &'a dyn Waiter,
+    pub(crate) usage: &'a ExportUsage,
+}
+
+/// Carries out a call, and writes its answer.
+pub(crate) fn execute(
+    shared: &Shared,
+    origin: &Origin<'_>,
+    record: &[u8],
+    writer: &mut Writer,
+    counters: &mut Counters,
+) -> Answer {
+    let Ok((call, error)) = Call::parse(record) else { return Answer::Close };
+    counters.requests += 1;
+    let start = writer.len();
+    let caller = Caller { address: origin.address, credentials: call.credentials.clone() };
+    let table = Arc::clone(&shared.core.table.read());
+    let (core, caller) = (&shared.core, &caller);
+    let Origin { waiter, usage, .. } = *origin;
+    let request = Request { core, caller, table, client: 0, waiter, usage };
+    let result = match error {
+        Some(error) => Err(error),
+        None => {
+            write_accepted(writer, call.xid);
+            run(shared, request, &call, writer, counters)
+        }
+    };
+    match result {
+        Ok(true) => {}
+        Ok(false) => return Answer::None,
+        Err(error) => {
+            writer.truncate(start);
+            error.write(writer, call.xid);
+        }
+    }
+    Answer::Send { version: call.version }
+}
+
+/// Returns whether there is an answer.
+fn run(
+    shared: &Shared,
+    request: Request<'_>,
+    call: &Call<'_>,
+    writer: &mut Writer,
+    counters: &mut Counters,
+) -> Result<bool, CallError> {
+    match (call.program, call.version) {
+        (PROGRAM_NFS, wire_v3::VERSION) => run_v3(shared, &request, call, writer, counters),
+        (PROGRAM_NFS, wire_v4::VERSION) => match call.procedure {
+            0 => Ok(true),
+            1 => v4::execute(&shared.v4, request, call.arguments, writer, counters).map(|()| true),
+            _ => Err(CallError::NoProcedure),
+        },
+        (PROGRAM_MOUNT, mount::VERSION) => {
+            let parsed = mount::Procedure::parse(call.procedure, call.arguments);
+            let procedure = parsed.map_err(|_| CallError::GarbageArguments)?;
+            let procedure = procedure.ok_or(CallError::NoProcedure)?;
+            v3::execute_mount(&request, &procedure, writer).map(|()| true)
+        }
+        (PROGRAM_NFS, _) => {
+            Err(CallError::VersionMismatch { low: wire_v3::VERSION, high: wire_v4::VERSION })
+        }
+        (PROGRAM_MOUNT, _) => {
+            Err(CallError::VersionMismatch { low: mount::VERSION, high: mount::VERSION })
+        }
+        _ => Err(CallError::NoProgram),
+    }
+}
+
+fn run_v3(
+    shared: &Shared,
+    request: &Request<'_>,
+    call: &Call<'_>,
+    writer: &mut Writer,
+    counters: &mut Counters,
+) -> Result<bool, CallError> {
+    let most = shared.core.options.max_io_bytes;
+    let parsed = wire_v3::Procedure::parse(call.procedure, call.arguments, most);
+    let procedure = parsed.map_err(|_| CallError::GarbageArguments)?;
+    let procedure = procedure.ok_or(CallError::NoProcedure)?;
+    if !procedure.is_non_idempotent() {
+        v3::execute(request, &procedure, writer, counters);
+        return Ok(true);
+    }
+    let key = ReplayKey::new(request.caller.address, call.xid, call.arguments);
+    match shared.replays.begin(key) {
+        Turn::Answered(answer) => writer.append(&answer),
+        Turn::InProgress => return Ok(false),
+        Turn::New => {
+            let start = writer.len();
+            v3::execute(request, &procedure, writer, counters);
+            let answer = writer.as_bytes().get(start..).expect("a writer that has grown");
+            shared.replays.finish(key, answer);
+        }
+    }
+    Ok(true)
+}

@@ -1,0 +1,324 @@
+//! What the procedures of all versions do with files: handles to files, names to files, attributes, content.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+use posix::acl::nfs4::mask;
+use posix::{Attributes, FileFlags, FileType, Ino, SetAttributes, WriteOffset};
+use vfs::{BootVerifier, Context, FileHandle, FileOffset, OpenFile, Stability, Waiter, Written};
+
+use crate::attributes::NodeAttributes;
+use crate::core::Core;
+use crate::export::{Caller, ExportTable, PathNode, parent, pseudo_id};
+use crate::node::{FileNode, Node, parse_pseudo_handle, pseudo_handle};
+use crate::wire::status::Status;
+
+/// The result of a step of a procedure.
+pub(crate) type Result<T> = std::result::Result<T, Status>;
+
+/// A request of a client.
+pub(crate) struct Request<'a> {
+    pub(crate) core: &'a Core,
+    pub(crate) caller: &'a Caller,
+    /// The exports as they were when the request came.
+    pub(crate) table: Arc<ExportTable>,
+    /// The NFSv4 client; 0 for NFSv3.
+    pub(crate) client: u64,
+    /// Tells when the client has gone.
+    pub(crate) waiter: &'a dyn Waiter,
+    /// The exports that the connection uses.
+    pub(crate) usage: &'a ExportUsage,
+}
+
+/// The paths of the exports that a connection has used.
+#[derive(Default)]
+pub(crate) struct ExportUsage(Mutex<BTreeSet<String>>);
+
+impl ExportUsage {
+    fn note(&self, path: &str) {
+        let mut paths = self.0.lock();
+        if !paths.contains(path) {
+            paths.insert(path.to_owned());
+        }
+    }
+
+    pub(crate) fn paths(&self) -> Vec<String> {
+        self.0.lock().iter().cloned().collect()
+    }
+}
+
+/// The bits of ACCESS.
+pub(crate) mod access {
+    pub(crate) const READ: u32 = 0x1;
+    pub(crate) const LOOKUP: u32 = 0x2;
+    pub(crate) const MODIFY: u32 = 0x4;
+    pub(crate) const EXTEND: u32 = 0x8;
+    pub(crate) const DELETE: u32 = 0x10;
+    pub(crate) const EXECUTE: u32 = 0x20;
+    pub(crate) const XATTR_READ: u32 = 0x40;
+    pub(crate) const XATTR_WRITE: u32 = 0x80;
+    pub(crate) const XATTR_LIST: u32 = 0x100;
+    /// The bits that change something.
+    pub(crate) const CHANGES: u32 = MODIFY | EXTEND | DELETE | XATTR_WRITE;
+}
+
+/// What each bit of ACCESS asks for, of files and of directories; 0: it has no meaning.
+const ACCESS_MASKS: [(u32, u32, u32); 9] = [
+    (access::READ, mask::READ_DATA, mask::LIST_DIRECTORY),
+    (access::LOOKUP, 0, mask::EXECUTE),
+    (access::MODIFY, mask::WRITE_DATA, mask::ADD_FILE | mask::DELETE_CHILD),
+    (access::EXTEND, mask::APPEND_DATA, mask::ADD_FILE | mask::ADD_SUBDIRECTORY),
+    (access::DELETE, 0, mask::DELETE_CHILD),
+    (access::EXECUTE, mask::EXECUTE, 0),
+    (access::XATTR_READ, mask::READ_DATA, mask::LIST_DIRECTORY),
+    (access::XATTR_WRITE, mask::WRITE_DATA, mask::ADD_FILE),
+    (access::XATTR_LIST, mask::READ_NAMED_ATTRIBUTES, mask::READ_NAMED_ATTRIBUTES),
+];
+
+/// The file system of pseudo directories.
+const PSEUDO_FSID: u64 = 0x7073_6575_646f;
+
+impl<'a> Request<'a> {
+    /// The circumstances of a call into the file system of a file.
+    pub(crate) fn context<'b>(&'b self, node: &'b FileNode) -> Context<'b> {
+        let context = Context::new(&node.admission.credentials, node.export.door);
+        Context { client: self.client, waiter: Some(self.waiter), ..context }
+    }
+
+    /// The top of the pseudo file system.
+    pub(crate) fn root(&self) -> Result<Node> {
+        let root = self.table.find("/", self.caller.address).ok_or(Status::SERVERFAULT)?;
+        self.open_path(root)
+    }
+
+    /// The node of an exported path.
+    pub(crate) fn find_path(&self, path: &str) -> Result<Node> {
+        let found = self.table.find(path, self.caller.address).ok_or(Status::ACCESS)?;
+        self.open_path(found)
+    }
+
+    fn open_path(&self, found: PathNode) -> Result<Node> {
+        let export = match found {
+            PathNode::Pseudo(path) => return Ok(Node::Pseudo(path)),
+            PathNode::Export(export) => export,
+        };
+        let admission = export.admit(self.caller).ok_or(Status::ACCESS)?;
+        let (ino, handle) = (export.root, export.root_handle);
+        Ok(Node::File(FileNode { export, ino, handle, admission }))
+    }
+
+    /// The node of a handle.
+    pub(crate) fn resolve(&self, handle: &[u8]) -> Result<Node> {
+        if let Some(id) = parse_pseudo_handle(handle) {
+            let path = self.table.pseudo_path(&id);
+            let found = path.and_then(|path| self.table.find(path, self.caller.address));
+            return match found {
+                Some(PathNode::Pseudo(path)) => Ok(Node::Pseudo(path)),
+                // the path was exported since: the client mounts it when it looks the name up again
+                Some(PathNode::Export(_)) => Err(Status::STALE),
+                None => Err(self.core.unexported_status()),
+            };
+        }
+        let handle = FileHandle::decode(&self.core.handle_key, handle)?;
+        let export = self.table.by_handle(&handle);
+        let export = Arc::clone(export.ok_or_else(|| self.core.unexported_status())?);
+        let admission = export.admit(self.caller).ok_or(Status::ACCESS)?;
+        self.usage.note(&export.path);
+        let ino = export.filesystem.resolve_handle(&handle)?;
+        Ok(Node::File(FileNode { export, ino, handle, admission }))
+    }
+
+    /// The bytes of a node's handle.
+    pub(crate) fn handle(&self, node: &Node) -> Result<Vec<u8>> {
+        match node {
+            Node::Pseudo(path) => Ok(pseudo_handle(path)),
+            Node::File(file) => Ok(file.handle.encode(&self.core.handle_key)?.to_vec()),
+        }
+    }
+
+    /// A file of the same export.
+    pub(crate) fn sibling(&self, node: &FileNode, ino: Ino) -> Result<FileNode> {
+        let handle = node.export.filesystem.handle(ino)?;
+        Ok(FileNode { ino, handle, ..node.clone() })
+    }
+
+    /// The node that a name in a directory leads to.
+    pub(crate) fn lookup(&self, dir: &Node, name: &[u8]) -> Result<Node> {
+        if name == b".." {
+            return self.parent(dir);
+        }
+        if name == b"." {
+            return Ok(dir.clone());
+        }
+        let child = |path: &str| self.table.child(path, name, self.caller.address);
+        match dir {
+            Node::Pseudo(path) => self.open_path(child(path).ok_or(Status::NOENT)?),
+            Node::File(file) => {
+                let crossing = file.is_export_root().then(|| child(&file.export.path)).flatten();
+                if let Some(crossing) = crossing {
+                    return self.open_path(crossing);
+                }
+                let context = self.context(file);
+                let found = file.export.filesystem.lookup(&context, file.ino, name)?;
+                self.sibling(file, found.ino).map(Node::File)
+            }
+        }
+    }
+
+    /// The directory above. The root has itself above it.
+    pub(crate) fn parent(&self, dir: &Node) -> Result<Node> {
+        match dir {
+            Node::Pseudo(path) => self.find_path(parent(path).unwrap_or("/")),
+            Node::File(file) if file.is_export_root() => {
+                parent(&file.export.path).map_or_else(|| Ok(dir.clone()), |up| self.find_path(up))
+            }
+            Node::File(file) => {
+                let context = self.context(file);
+                let found = file.export.filesystem.lookup(&context, file.ino, b"..")?;
+                self.sibling(file, found.ino).map(Node::File)
+            }
+        }
+    }
+
+    /// The attributes of a node. Whoever has the handle may have them.
+    pub(crate) fn attributes(&self, node: &Node) -> Result<NodeAttributes> {
+        match node {
+            Node::Pseudo(path) => Ok(self.pseudo_attributes(path)),
+            Node::File(file) => self.file_attributes(file),
+        }
+    }
+
+    pub(crate) fn file_attributes(&self, file: &FileNode) -> Result<NodeAttributes> {
+        let context = self.context(file).checked_by_door();
+        let stat = file.export.filesystem.attributes(&context, file.ino)?;
+        Ok(to_node_attributes(&file.handle, &stat))
+    }
+
+    fn pseudo_attributes(&self, path: &str) -> NodeAttributes {
+        let [a, b, c, d, e, f, g, h, ..] = pseudo_id(path);
+        // bit 63 stays free: some clients take the number as signed
+        let fileid = u64::from_be_bytes([a, b, c, d, e, f, g, h]) >> 1;
+        let children = self.table.children(path, self.caller.address).count();
+        let links = u64::try_from(children).expect("a table in memory") + 2;
+        let started = self.core.started;
+        let stat = Attributes {
+            ino: Ino::new(fileid),
+            kind: FileType::Directory,
+            mode: 0o555,
+            uid: 0,
+            gid: 0,
+            size: links,
+            allocated: 0,
+            block_size: 4096,
+            nlink: links,
+            atime: started,
+            mtime: started,
+            ctime: started,
+            crtime: started,
+            rdev: (0, 0),
+            flags: FileFlags::NONE,
+            project_id: 0,
+            generation: 0,
+        };
+        NodeAttributes { stat, fsid: PSEUDO_FSID, fileid, change: self.table.version }
+    }
+
+    /// The bits of ACCESS that the caller has, among those that the type of the file gives a meaning.
+    pub(crate) fn access(&self, node: &Node, wanted: u32) -> Result<(u32, u32)> {
+        let attributes = self.attributes(node)?;
+        let is_dir = attributes.stat.kind.is_directory();
+        let masks = ACCESS_MASKS.map(|(bit, file, dir)| (bit, if is_dir { dir } else { file }));
+        let known = masks.iter().filter(|(bit, mask)| wanted & bit != 0 && *mask != 0);
+        let Node::File(file) = node else {
+            let supported: u32 = known.map(|(bit, _)| bit).sum();
+            return Ok((supported, supported & (access::READ | access::LOOKUP)));
+        };
+        let all = known.clone().fold(0, |all, (_, mask)| all | mask);
+        let fs = &file.export.filesystem;
+        let granted = fs.access(&self.context(file), file.ino, all)?;
+        let closed = if file.admission.is_writable { 0 } else { access::CHANGES };
+        let has = known.clone().filter(|(bit, mask)| granted & mask == *mask && bit & closed == 0);
+        let granted = has.map(|(bit, _)| bit).sum();
+        Ok((known.map(|(bit, _)| bit).sum(), granted))
+    }
+
+    /// A regular file, opened for a request that names it by its handle alone. The owner may always read and write:
+    /// its client has checked that when it opened the file, and the mode may have changed since.
+    pub(crate) fn open_by_handle(&self, node: &FileNode, writes: bool) -> Result<Arc<OpenFile>> {
+        let attributes = self.file_attributes(node)?;
+        match attributes.stat.kind {
+            FileType::File => {}
+            FileType::Directory => return Err(Status::ISDIR),
+            _ => return Err(Status::INVAL),
+        }
+        let fs = &node.export.filesystem;
+        if attributes.stat.uid != node.admission.credentials.uid {
+            let wanted = if writes { mask::WRITE_DATA } else { mask::READ_DATA | mask::EXECUTE };
+            let granted = fs.access(&self.context(node), node.ino, wanted)?;
+            if granted == 0 {
+                return Err(Status::ACCESS);
+            }
+        }
+        Ok(self.core.opens.open(self, node, writes)?)
+    }
+
+    /// Reads from an open file. Returns the number of bytes, and whether the file ends there.
+    pub(crate) fn read(
+        &self,
+        node: &FileNode,
+        from: FileOffset<'_, OpenFile>,
+        into: &mut [u8],
+    ) -> Result<(usize, bool)> {
+        let (file, offset, wanted) = (from.file, from.offset, into.len());
+        let count = node.export.filesystem.read(&self.context(node), from, into)?;
+        let read = u64::try_from(count).expect("a buffer in memory");
+        // a read that was cut short ends the file, unless it was extended meanwhile
+        let is_end = count < wanted
+            || offset.checked_add(read).is_none_or(|end| file.size().is_ok_and(|size| end >= size));
+        Ok((count, is_end))
+    }
+
+    /// Writes to an open file.
+    pub(crate) fn write(
+        &self,
+        node: &FileNode,
+        (file, offset): (&OpenFile, u64),
+        data: &[u8],
+        stability: Stability,
+    ) -> Result<Written> {
+        let fs = &node.export.filesystem;
+        let write =
+            || fs.write_with(&self.context(node), file, WriteOffset::At(offset), data, stability);
+        Ok(match stability {
+            Stability::Unstable => write()?,
+            Stability::Stable => self.core.log_wait.measure(write)?,
+        })
+    }
+
+    /// Commits a file, or the names of a directory, to stable storage. Returns the number that changes when writes
+    /// that were not committed may have been lost.
+    pub(crate) fn commit(&self, node: &FileNode) -> Result<BootVerifier> {
+        let fs = &node.export.filesystem;
+        let context = self.context(node).checked_by_door();
+        let commit = || fs.commit_range(&context, node.ino, 0..u64::MAX);
+        Ok(self.core.log_wait.measure(commit)?)
+    }
+
+    /// Sets attributes and commits them.
+    pub(crate) fn set_attributes(&self, node: &FileNode, set: &SetAttributes) -> Result<()> {
+        if *set == SetAttributes::default() {
+            return Ok(());
+        }
+        // the client has checked a program's right to set the size when the program opened the file
+        let context = self.context(node).with_owner_override();
+        node.export.filesystem.set_attributes(&context, node.ino, set)?;
+        self.commit(node).map(drop)
+    }
+}
+
+fn to_node_attributes(handle: &FileHandle, stat: &Attributes) -> NodeAttributes {
+    let fileid = if handle.object == 0 { stat.ino.get() } else { handle.object };
+    let change = vfs::change_version(stat.ctime);
+    NodeAttributes { stat: *stat, fsid: handle.objset_guid.get(), fileid, change }
+}

@@ -1,0 +1,168 @@
+//! Attributes, access, and content.
+
+use posix::FileType;
+use vfs::{FileOffset, OpenFile};
+
+use super::attributes::{Wanted, to_set_attributes};
+use super::compound::Compound;
+use crate::node::{FileNode, Node};
+use crate::request::Result;
+use crate::v3::files::{to_stability, to_stable_how};
+use crate::wire::status::Status;
+use crate::wire::v3::StableHow;
+use crate::wire::v4::{Bitmap, SetAttributes, StateId, attr};
+use crate::wire::xdr::Writer;
+
+/// What OPEN opens a file for.
+pub(super) const ACCESS_READ: u32 = 1;
+pub(super) const ACCESS_WRITE: u32 = 2;
+/// Bytes of a result of READ beside its data.
+const READ_OVERHEAD: usize = 64;
+
+impl Compound<'_> {
+    pub(super) fn get_attributes(&mut self, wanted: &Bitmap) -> Result<()> {
+        if wanted.has(attr::TIME_ACCESS_SET) || wanted.has(attr::TIME_MODIFY_SET) {
+            return Err(Status::INVAL);
+        }
+        let node = self.current.as_ref().ok_or(Status::NOFILEHANDLE)?;
+        let wanted = Wanted { bitmap: *wanted, minor_version: self.minor_version };
+        wanted.write(&self.request, node, self.writer)
+    }
+
+    pub(super) fn verify(&mut self, is_equal: bool, wanted: &Bitmap, values: &[u8]) -> Result<()> {
+        let node = self.current.as_ref().ok_or(Status::NOFILEHANDLE)?;
+        if wanted.has(attr::RDATTR_ERROR) || wanted.has(attr::TIME_ACCESS_SET) {
+            return Err(Status::INVAL);
+        }
+        let mut own = Writer::default();
+        let attributes = Wanted { bitmap: *wanted, minor_version: self.minor_version };
+        attributes.write(&self.request, node, &mut own)?;
+        let mut theirs = Writer::default();
+        wanted.write(&mut theirs);
+        let header = theirs.len();
+        if own.as_bytes().get(..header) != Some(theirs.as_bytes()) {
+            return Err(Status::ATTRNOTSUPP);
+        }
+        theirs.opaque(values);
+        match (own == theirs, is_equal) {
+            (true, true) | (false, false) => Ok(()),
+            (true, false) => Err(Status::SAME),
+            (false, true) => Err(Status::NOT_SAME),
+        }
+    }
+
+    pub(super) fn set_attributes(&mut self, state: &StateId, set: &SetAttributes) -> Result<()> {
+        let node = self.current()?.clone();
+        let file = node.writable()?;
+        let mut all = to_set_attributes(set)?;
+        let state = self.resolve_state(state)?;
+        if let Some(size) = all.size
+            && !state.is_special()
+        {
+            // the open has shown that the caller may write, whatever the mode is now
+            let fs = &file.export.filesystem;
+            self.with_file(&state, file, ACCESS_WRITE, |open| {
+                Ok(fs.truncate(&self.request.context(file), open, size)?)
+            })?;
+            all.size = None;
+            self.request.commit(file)?;
+        }
+        if all.size.is_some() && self.request.file_attributes(file)?.stat.kind.is_directory() {
+            return Err(Status::ISDIR);
+        }
+        self.request.set_attributes(file, &all)?;
+        self.set_acl(file, set)?;
+        set.set.write(self.writer);
+        Ok(())
+    }
+
+    pub(super) fn access(&mut self, wanted: u32) -> Result<()> {
+        let (supported, granted) = self.request.access(self.current()?, wanted)?;
+        self.writer.u32(supported);
+        self.writer.u32(granted);
+        Ok(())
+    }
+
+    /// Runs work on the open file of a state, or on a file that is opened for a request without one.
+    pub(super) fn with_file<T>(
+        &self,
+        state: &StateId,
+        file: &FileNode,
+        access: u32,
+        work: impl FnOnce(&OpenFile) -> Result<T>,
+    ) -> Result<T> {
+        let state = self.resolve_state(state)?;
+        if state.is_special() {
+            let open = self.request.open_by_handle(file, access == ACCESS_WRITE)?;
+            return work(&open);
+        }
+        let target = self.state.open_target(self.request.client, &state, &file.handle)?;
+        if target.access & access == 0 {
+            return Err(Status::OPENMODE);
+        }
+        let open = target.file.read();
+        work(&open)
+    }
+
+    /// The current file, which must be a regular one.
+    pub(super) fn regular<'a>(&self, node: &'a Node) -> Result<&'a FileNode> {
+        let file = node.file()?;
+        match self.request.file_attributes(file)?.stat.kind {
+            FileType::File => Ok(file),
+            FileType::Directory => Err(Status::ISDIR),
+            FileType::Symlink => Err(Status::SYMLINK),
+            _ => Err(Status::WRONG_TYPE),
+        }
+    }
+
+    pub(super) fn read(&mut self, state: &StateId, offset: u64, count: u32) -> Result<()> {
+        let node = self.current()?.clone();
+        let file = self.regular(&node)?;
+        let most = usize::try_from(count).unwrap_or(usize::MAX);
+        let room = self.room().checked_sub(READ_OVERHEAD).ok_or(Status::REP_TOO_BIG)?;
+        let most = most.min(self.request.core.options.max_io_bytes).min(room);
+        let mut writer = std::mem::take(self.writer);
+        let end = writer.placeholder();
+        let mut is_end = false;
+        let read = self.with_file(state, file, ACCESS_READ, |open| {
+            writer.opaque_with(most, |buffer| {
+                let from = FileOffset { file: open, offset };
+                let (count, at_end) = self.request.read(file, from, buffer)?;
+                is_end = at_end;
+                Ok::<_, Status>(count)
+            })
+        });
+        writer.set(end, u32::from(is_end));
+        *self.writer = writer;
+        self.counters.read_bytes += u64::try_from(read?).expect("a buffer in memory");
+        Ok(())
+    }
+
+    pub(super) fn write(
+        &mut self,
+        state: &StateId,
+        offset: u64,
+        stable: StableHow,
+        data: &[u8],
+    ) -> Result<()> {
+        let node = self.current()?.clone();
+        self.regular(&node)?;
+        let file = node.writable()?;
+        let written = self.with_file(state, file, ACCESS_WRITE, |open| {
+            self.request.write(file, (open, offset), data, to_stability(stable))
+        })?;
+        self.writer.count(data.len());
+        self.writer.u32(to_stable_how(written.stability).number());
+        self.writer.fixed(&written.verifier.bytes());
+        self.counters.written_bytes += u64::try_from(data.len()).expect("a buffer in memory");
+        Ok(())
+    }
+
+    pub(super) fn commit(&mut self) -> Result<()> {
+        let node = self.current()?.clone();
+        self.regular(&node)?;
+        let verifier = self.request.commit(node.writable()?)?;
+        self.writer.fixed(&verifier.bytes());
+        Ok(())
+    }
+}

@@ -1,0 +1,329 @@
+//! OPEN, OPEN_DOWNGRADE, CLOSE, and byte-range locks.
+
+use std::ops::Range;
+
+use posix::access::OpenMode;
+use posix::{FileType, NewInode};
+use vfs::{Access, Context, CreateMode, LockKind, OpenFile};
+
+use super::attributes::to_set_attributes;
+use super::compound::Compound;
+use super::files::{ACCESS_READ, ACCESS_WRITE};
+use super::names::check_name;
+use super::state::{LockRequest, LockResult, NewOpen};
+use crate::node::{FileNode, Node};
+use crate::request::Result;
+use crate::wire::status::Status;
+use crate::wire::v4::{Bitmap, Locker, OpenClaim, OpenCreate, SetAttributes, StateId, attr};
+
+/// The bits of the access that is shared; those above say which delegation the client would like.
+const SHARE_BITS: u32 = 3;
+/// The bits that a client may set.
+const KNOWN_ACCESS_BITS: u32 = SHARE_BITS | 0x3_ff00;
+/// The result of OPEN: locks are as in POSIX.
+const LOCK_TYPE_POSIX: u32 = 4;
+/// Kinds of locks: 1 read, 2 write; with 2 added the client would wait.
+const READ_LOCK: u32 = 1;
+const WRITE_LOCK: u32 = 2;
+const DEFAULT_MODE: u32 = 0o644;
+
+/// A file that OPEN has found or made.
+struct Opening {
+    node: FileNode,
+    /// The open file, if the file is new.
+    file: Option<OpenFile>,
+    /// The directory with its change attribute before.
+    dir: Option<(Node, u64)>,
+    /// The attributes that were set.
+    set: Bitmap,
+}
+
+/// What an OPEN is for, and what it denies to others.
+#[derive(Clone, Copy)]
+struct Share {
+    access: u32,
+    deny: u32,
+}
+
+impl Share {
+    fn new(access: u32, deny: u32) -> Result<Self> {
+        let share = Self { access: access & SHARE_BITS, deny };
+        let is_known = access & !KNOWN_ACCESS_BITS == 0 && deny & !SHARE_BITS == 0;
+        if is_known && share.access != 0 { Ok(share) } else { Err(Status::INVAL) }
+    }
+
+    fn mode(self) -> OpenMode {
+        let (read, write) = (self.access & ACCESS_READ != 0, self.access & ACCESS_WRITE != 0);
+        OpenMode { read, write, ..OpenMode::default() }
+    }
+
+    fn denied(self) -> Access {
+        let rows = [(ACCESS_READ, Access::READ), (ACCESS_WRITE, Access::WRITE)];
+        let denied = rows.iter().filter(|(bit, _)| self.deny & bit != 0);
+        denied.fold(Access::NONE, |all, (_, access)| all.union(*access))
+    }
+
+    fn union(self, access: u32, deny: u32) -> Self {
+        Self { access: self.access | access, deny: self.deny | deny }
+    }
+}
+
+impl Compound<'_> {
+    pub(super) fn open(
+        &mut self,
+        (access, deny): (u32, u32),
+        owner: &[u8],
+        create: OpenCreate,
+        claim: OpenClaim<'_>,
+    ) -> Result<()> {
+        let share = Share::new(access, deny)?;
+        let is_reclaim = claim == OpenClaim::Reclaim;
+        self.state.check_open(self.request.client, is_reclaim)?;
+        let opening = match claim {
+            OpenClaim::Name(name) => self.find_to_open(name, create, share)?,
+            OpenClaim::Reclaim | OpenClaim::Current if create == OpenCreate::No => Opening {
+                node: self.current()?.file()?.clone(),
+                file: None,
+                dir: None,
+                set: Bitmap::EMPTY,
+            },
+            OpenClaim::Reclaim | OpenClaim::Current => return Err(Status::INVAL),
+            OpenClaim::Delegation => return Err(Status::BAD_STATEID),
+        };
+        let Opening { node, file, dir, set } = opening;
+        let state = self.enter(owner, &node, share, file)?;
+        state.write(self.writer);
+        match dir {
+            Some((dir, before)) => self.write_change(before, &dir)?,
+            None => {
+                self.writer.bool(false);
+                self.writer.u64(0);
+                self.writer.u64(0);
+            }
+        }
+        self.writer.u32(LOCK_TYPE_POSIX);
+        set.write(self.writer);
+        // no delegation
+        self.writer.u32(0);
+        self.set_current(Node::File(node));
+        self.set_current_state(state);
+        Ok(())
+    }
+
+    /// The file of a name, made if the request says so.
+    fn find_to_open(&self, name: &[u8], create: OpenCreate, share: Share) -> Result<Opening> {
+        let dir = self.current_dir()?.clone();
+        check_name(name)?;
+        let before = self.request.attributes(&dir)?.change;
+        let (set, mode) = match create {
+            OpenCreate::No => (SetAttributes::default(), None),
+            OpenCreate::Unchecked(set) => (set, Some(CreateMode::OpenExisting)),
+            OpenCreate::Guarded(set) => (set, Some(CreateMode::Exclusive)),
+            OpenCreate::Exclusive(create) => {
+                (create.set, Some(CreateMode::Verified(create.verifier)))
+            }
+        };
+        if mode.is_none_or(|mode| mode == CreateMode::OpenExisting) {
+            match self.request.lookup(&dir, name) {
+                Ok(found) => {
+                    let node = self.regular(&found)?.clone();
+                    if set.size == Some(0) {
+                        let size = posix::SetAttributes { size: Some(0), ..Default::default() };
+                        found.writable()?;
+                        self.request.set_attributes(&node, &size)?;
+                    }
+                    let set = set.set.intersection(&Bitmap::of(&[attr::SIZE]));
+                    return Ok(Opening { node, file: None, dir: Some((dir, before)), set });
+                }
+                Err(Status::NOENT) if mode.is_some() => {}
+                Err(status) => return Err(status),
+            }
+        }
+        let mode = mode.ok_or(Status::NOENT)?;
+        let (node, file, set) = self.create_to_open((dir.writable()?, name), &set, mode, share)?;
+        Ok(Opening { node, file, dir: Some((dir, before)), set })
+    }
+
+    fn create_to_open(
+        &self,
+        (dir, name): (&FileNode, &[u8]),
+        set: &SetAttributes,
+        mode: CreateMode,
+        share: Share,
+    ) -> Result<(FileNode, Option<OpenFile>, Bitmap)> {
+        let later = to_set_attributes(set)?;
+        let umask = set.umask.unwrap_or(0);
+        let new =
+            NewInode { mode: later.mode.unwrap_or(DEFAULT_MODE), umask, ..NewInode::default() };
+        let open = (share.mode(), share.denied());
+        let (node, opened) = self.request.create_file((dir, name), &new, mode, open)?;
+        if opened.attributes.kind != FileType::File {
+            return Err(Status::EXIST);
+        }
+        let mut done = set.set;
+        if opened.is_new {
+            let later = posix::SetAttributes { mode: None, ..later };
+            self.request.finish_create(dir, &node, &later)?;
+            self.set_acl(&node, set)?;
+        }
+        if matches!(mode, CreateMode::Verified(_)) {
+            // the client sets the times, which hold the verifier
+            done = done.union(&Bitmap::of(&[attr::TIME_ACCESS, attr::TIME_MODIFY]));
+        }
+        Ok((node, Some(opened.file), done))
+    }
+
+    /// Enters the open of an owner: a new one, or one more of a file that the owner has open.
+    fn enter(
+        &self,
+        owner: &[u8],
+        node: &FileNode,
+        share: Share,
+        mut file: Option<OpenFile>,
+    ) -> Result<StateId> {
+        if share.access & ACCESS_WRITE != 0 && !node.admission.is_writable {
+            return Err(Status::ROFS);
+        }
+        self.regular(&Node::File(node.clone()))?;
+        let client = self.request.client;
+        loop {
+            if let Some(target) = self.state.find_open(client, owner, &node.handle) {
+                let all = share.union(target.access, target.deny);
+                let context = Context { deny: all.denied(), ..self.request.context(node) };
+                // a file that the same request has made is open already: its open need not stay
+                drop(file.take());
+                let mut open = target.file.write();
+                node.export.filesystem.change_open(&context, &mut open, all.mode())?;
+                drop(open);
+                let share = (share.access, share.deny);
+                return self.state.enter_widened(client, owner, &node.handle, share);
+            }
+            let opened = match file.take() {
+                Some(file) => file,
+                None => self.open_file(node, share)?,
+            };
+            let Share { access, deny } = share;
+            let new = NewOpen { client, owner, node: node.clone(), file: opened, access, deny };
+            if let Some(state) = self.state.enter_open(new)? {
+                return Ok(state);
+            }
+        }
+    }
+
+    /// Opens a file. A program may be read by whoever may execute it.
+    fn open_file(&self, node: &FileNode, share: Share) -> Result<OpenFile> {
+        let fs = &node.export.filesystem;
+        let context = Context { deny: share.denied(), ..self.request.context(node) };
+        match fs.open(&context, node.ino, share.mode()) {
+            Err(vfs::Error::AccessDenied) if share.access == ACCESS_READ => {
+                let execute = OpenMode { execute: true, ..OpenMode::default() };
+                Ok(fs.open(&context, node.ino, execute)?)
+            }
+            opened => Ok(opened?),
+        }
+    }
+
+    pub(super) fn downgrade(&mut self, state: &StateId, share: (u32, u32)) -> Result<()> {
+        let state = self.resolve_state(state)?;
+        let share = Share::new(share.0, share.1)?;
+        let (client, narrow) = (self.request.client, (share.access, share.deny));
+        let (node, target) = self.state.check_downgrade(client, &state, narrow)?;
+        let context = Context { deny: share.denied(), ..self.request.context(&node) };
+        let mut open = target.file.write();
+        node.export.filesystem.change_open(&context, &mut open, share.mode())?;
+        drop(open);
+        let state = self.state.enter_downgraded(client, &state, narrow)?;
+        state.write(self.writer);
+        self.set_current_state(state);
+        Ok(())
+    }
+
+    pub(super) fn close(&mut self, state: &StateId) -> Result<()> {
+        let state = self.resolve_state(state)?;
+        let file = self.current()?.file()?.handle;
+        self.state.close(self.request.client, &state, &file)?;
+        // the state is no more
+        StateId { seqid: u32::MAX, other: [0; 12] }.write(self.writer);
+        self.current_state = None;
+        Ok(())
+    }
+
+    pub(super) fn lock(
+        &mut self,
+        (kind, is_reclaim): (u32, bool),
+        range: (u64, u64),
+        locker: &Locker<'_>,
+    ) -> Result<()> {
+        let node = self.current()?.clone();
+        let node = self.regular(&node)?;
+        let (range, kind) = (to_range(range)?, to_kind(kind)?);
+        let locker = match locker {
+            Locker::New(new) => {
+                let mut new = *new;
+                new.open = self.resolve_state(&new.open)?;
+                Locker::New(new)
+            }
+            Locker::Existing(state) => Locker::Existing(self.resolve_state(state)?),
+        };
+        let client = self.request.client;
+        let request = LockRequest { client, node, range, kind, is_reclaim };
+        let result = self.state.lock_bytes(&request, &locker)?;
+        if let LockResult::Granted(state) = &result {
+            state.write(self.writer);
+            self.set_current_state(*state);
+        }
+        self.write_denied(&result)
+    }
+
+    pub(super) fn test_lock(&mut self, kind: u32, range: (u64, u64), owner: &[u8]) -> Result<()> {
+        let node = self.current()?.clone();
+        let node = self.regular(&node)?;
+        let (range, kind) = (to_range(range)?, to_kind(kind)?);
+        let (client, is_reclaim) = (self.request.client, false);
+        let request = LockRequest { client, node, range, kind, is_reclaim };
+        let result = self.state.test_lock(&request, owner)?;
+        self.write_denied(&result)
+    }
+
+    /// Writes the lock in the way, and fails, if there is one.
+    fn write_denied(&mut self, result: &LockResult) -> Result<()> {
+        let LockResult::Denied { range, kind, client, owner } = result else { return Ok(()) };
+        self.writer.u64(range.start);
+        let is_to_end = range.end == u64::MAX;
+        self.writer.u64(if is_to_end { u64::MAX } else { range.end - range.start });
+        self.writer.u32(match kind {
+            LockKind::Shared => READ_LOCK,
+            LockKind::Exclusive => WRITE_LOCK,
+        });
+        self.writer.u64(*client);
+        self.writer.opaque(owner);
+        Err(Status::DENIED)
+    }
+
+    pub(super) fn unlock(&mut self, state: &StateId, range: (u64, u64)) -> Result<()> {
+        let node = self.current()?.clone();
+        let (file, range) = (node.file()?, to_range(range)?);
+        let state = self.resolve_state(state)?;
+        let state = self.state.unlock_bytes((self.request.client, file), &state, &range)?;
+        state.write(self.writer);
+        self.set_current_state(state);
+        Ok(())
+    }
+}
+
+/// The bytes of a lock; a length of all ones means the end of the file, wherever that is.
+fn to_range((offset, length): (u64, u64)) -> Result<Range<u64>> {
+    match length {
+        0 => Err(Status::INVAL),
+        u64::MAX => Ok(offset..u64::MAX),
+        length => Ok(offset..offset.checked_add(length).ok_or(Status::INVAL)?),
+    }
+}
+
+fn to_kind(kind: u32) -> Result<LockKind> {
+    match kind {
+        READ_LOCK | 3 => Ok(LockKind::Shared),
+        WRITE_LOCK | 4 => Ok(LockKind::Exclusive),
+        _ => Err(Status::INVAL),
+    }
+}

@@ -1,0 +1,163 @@
+//! NFSv4.2: holes, space, and copies on the server.
+
+use vfs::{AllocateMode, FileOffset, OpenFile, Stability};
+
+use super::compound::Compound;
+use super::files::{ACCESS_READ, ACCESS_WRITE};
+use crate::node::FileNode;
+use crate::request::Result;
+use crate::v3::files::to_stable_how;
+use crate::wire::status::Status;
+use crate::wire::v4::StateId;
+
+/// SEEK: the next data, or the next hole.
+const SEEK_DATA: u32 = 0;
+const SEEK_HOLE: u32 = 1;
+/// Bytes that one COPY copies at most, so that no slot is busy for long. The client asks for the rest.
+const MAX_COPY: u64 = 64 << 20;
+
+impl Compound<'_> {
+    pub(super) fn seek(&mut self, state: &StateId, offset: u64, what: u32) -> Result<()> {
+        let node = self.current()?.clone();
+        let file = self.regular(&node)?;
+        let fs = &file.export.filesystem;
+        let (found, size) = self.with_file(state, file, ACCESS_READ, |open| {
+            let (context, size) = (self.request.context(file), open.size()?);
+            if offset >= size {
+                return Err(Status::NXIO);
+            }
+            let found = match what {
+                SEEK_DATA => fs.seek_data(&context, open, offset)?,
+                SEEK_HOLE => Some(fs.seek_hole(&context, open, offset)?),
+                _ => return Err(Status::UNION_NOTSUPP),
+            };
+            Ok((found, size))
+        })?;
+        self.writer.bool(found.is_none_or(|found| found >= size));
+        self.writer.u64(found.unwrap_or(size));
+        Ok(())
+    }
+
+    pub(super) fn allocate(&mut self, state: &StateId, range: (u64, u64)) -> Result<()> {
+        self.arrange(state, range, |compound, file, open, range| {
+            let (fs, context) = (&file.export.filesystem, compound.request.context(file));
+            Ok(fs.allocate(&context, open, range, AllocateMode::Extend)?)
+        })
+    }
+
+    pub(super) fn deallocate(&mut self, state: &StateId, range: (u64, u64)) -> Result<()> {
+        self.arrange(state, range, |compound, file, open, range| {
+            let (fs, context) = (&file.export.filesystem, compound.request.context(file));
+            Ok(fs.punch_hole(&context, open, range, AllocateMode::KeepSize)?)
+        })
+    }
+
+    fn arrange(
+        &self,
+        state: &StateId,
+        (offset, length): (u64, u64),
+        work: impl FnOnce(&Self, &FileNode, &OpenFile, std::ops::Range<u64>) -> Result<()>,
+    ) -> Result<()> {
+        let node = self.current()?.clone();
+        self.regular(&node)?;
+        let file = node.writable()?;
+        let end = offset.checked_add(length).filter(|_| length > 0).ok_or(Status::INVAL)?;
+        self.with_file(state, file, ACCESS_WRITE, |open| work(self, file, open, offset..end))?;
+        self.request.commit(file).map(drop)
+    }
+
+    /// Runs work on the saved and the current file, with the bytes to copy: as many as asked for, or up to the end of
+    /// the source.
+    fn with_files<T>(
+        &self,
+        states: &[StateId; 2],
+        offsets: [u64; 2],
+        count: u64,
+        work: impl FnOnce(&FileNode, [(&OpenFile, u64); 2], u64) -> Result<T>,
+    ) -> Result<T> {
+        let (from, to) = (self.saved()?.clone(), self.current()?.clone());
+        let from = self.regular(&from)?;
+        self.regular(&to)?;
+        let to = to.writable()?;
+        if from.export.root_handle != to.export.root_handle {
+            return Err(Status::XDEV);
+        }
+        // the first state is of the saved file
+        let source = if states[0] == StateId::CURRENT {
+            self.saved_state.ok_or(Status::BAD_STATEID)?
+        } else {
+            states[0]
+        };
+        self.with_file(&source, from, ACCESS_READ, |source| {
+            let left = source.size()?.checked_sub(offsets[0]).ok_or(Status::INVAL)?;
+            let count = if count == 0 { left } else { count };
+            if count > left || offsets[1].checked_add(count).is_none() {
+                return Err(Status::INVAL);
+            }
+            self.with_file(&states[1], to, ACCESS_WRITE, |target| {
+                let is_same = from.handle == to.handle;
+                if is_same && offsets[0].abs_diff(offsets[1]) < count {
+                    return Err(Status::INVAL);
+                }
+                work(to, [(source, offsets[0]), (target, offsets[1])], count)
+            })
+        })
+    }
+
+    pub(super) fn copy(
+        &mut self,
+        states: &[StateId; 2],
+        offsets: [u64; 2],
+        (count, is_between_servers): (u64, bool),
+    ) -> Result<()> {
+        if is_between_servers {
+            return Err(Status::NOTSUPP);
+        }
+        let done = self.with_files(states, offsets, count, |to, [source, target], count| {
+            let context = self.request.context(to);
+            let count = count.min(MAX_COPY);
+            let (from, at) = (file_offset(source), file_offset(target));
+            Ok(to.export.filesystem.copy_range(&context, from, at, count)?)
+        })?;
+        let verifier = self.current()?.file()?.export.filesystem.boot_verifier();
+        // the copy is complete: nothing calls back
+        self.writer.count(0);
+        self.writer.u64(done);
+        self.writer.u32(to_stable_how(Stability::Unstable).number());
+        self.writer.fixed(&verifier.bytes());
+        // consecutive and synchronous
+        self.writer.bool(true);
+        self.writer.bool(true);
+        Ok(())
+    }
+
+    pub(super) fn clone(
+        &mut self,
+        states: &[StateId; 2],
+        offsets: [u64; 2],
+        count: u64,
+    ) -> Result<()> {
+        let node = self.with_files(states, offsets, count, |to, [source, target], count| {
+            let (fs, context) = (&to.export.filesystem, self.request.context(to));
+            let shared =
+                fs.clone_range(&context, file_offset(source), file_offset(target), count)?;
+            let rest = count - shared;
+            // the end of a file is no whole block: it is copied
+            if rest > MAX_COPY {
+                return Err(Status::NOTSUPP);
+            }
+            let from = FileOffset { file: source.0, offset: source.1 + shared };
+            let at = FileOffset { file: target.0, offset: target.1 + shared };
+            if fs.copy_range(&context, from, at, rest)? == rest {
+                Ok(to.clone())
+            } else {
+                Err(Status::IO)
+            }
+        })?;
+        self.request.commit(&node).map(drop)
+    }
+}
+
+fn file_offset<'a>((file, offset): (&'a OpenFile, u64)) -> FileOffset<'a, OpenFile> {
+    FileOffset { file, offset }
+}

@@ -1,0 +1,298 @@
+//! Clients: EXCHANGE_ID, CREATE_SESSION, and their end (RFC 5661, sections 18.35 to 18.37, 18.50, 18.51).
+
+use std::collections::HashMap;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Instant;
+
+use vfs::FileHandle;
+
+use super::{Removed, Session, StateTable, Tables};
+use crate::export::Caller;
+use crate::request::Result;
+use crate::wire::rpc::Credentials;
+use crate::wire::status::Status;
+use crate::wire::v4::{ChannelAttributes, CreateSession, ExchangeId, SessionId, Verifier};
+
+/// A client.
+pub(super) struct Client {
+    pub(super) owner: Vec<u8>,
+    verifier: Verifier,
+    principal: Principal,
+    pub(super) is_confirmed: bool,
+    /// The number that its next CREATE_SESSION must have.
+    next_sequence: u32,
+    /// The last session that it created, for a repetition of the request.
+    last_created: Option<SessionId>,
+    pub(super) sessions: Vec<SessionId>,
+    /// The time of its last request.
+    pub(super) renewed: Instant,
+    pub(super) address: SocketAddr,
+    /// Whether it has said that it reclaimed all.
+    pub(super) has_reclaimed: bool,
+    /// The numbers of its opens, by open owner and file.
+    pub(super) opens: HashMap<(Vec<u8>, FileHandle), u64>,
+    /// The numbers of its lock states, by lock owner and file.
+    pub(super) locks: HashMap<(Vec<u8>, FileHandle), u64>,
+    /// The numbers that the lock owners have in file systems, and in how many files each has state.
+    pub(super) lock_owners: HashMap<Vec<u8>, (u64, usize)>,
+}
+
+/// The user who made a client known: another one may not take its place.
+#[derive(Clone, PartialEq, Eq, Debug)]
+struct Principal(Option<u32>);
+
+/// The clients of one owner string.
+#[derive(Default)]
+pub(super) struct OwnerRecords {
+    confirmed: Option<u64>,
+    /// A restarted client that has not created a session yet.
+    unconfirmed: Option<u64>,
+}
+
+/// The result of EXCHANGE_ID.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Exchanged {
+    pub(crate) client: u64,
+    /// The number that the next CREATE_SESSION must have.
+    pub(crate) sequence: u32,
+    pub(crate) is_confirmed: bool,
+}
+
+impl Principal {
+    fn new(credentials: &Credentials) -> Self {
+        match credentials {
+            Credentials::System { uid, .. } => Self(Some(*uid)),
+            Credentials::None | Credentials::Unknown { .. } => Self(None),
+        }
+    }
+}
+
+impl StateTable {
+    /// EXCHANGE_ID.
+    pub(crate) fn exchange_id(
+        &self,
+        caller: &Caller,
+        request: &ExchangeId<'_>,
+        is_update: bool,
+    ) -> Result<Exchanged> {
+        let mut removed = Removed::default();
+        let mut tables = self.lock();
+        let principal = Principal::new(&caller.credentials);
+        let owner = request.owner.id.to_vec();
+        let confirmed = tables.by_owner.get(&owner).and_then(|records| records.confirmed);
+        if let Some(number) = confirmed {
+            let known = tables.client_mut(number)?;
+            let is_same_user = known.principal == principal;
+            let is_same_start = known.verifier == request.owner.verifier;
+            match (is_update, is_same_user, is_same_start) {
+                (true, _, false) => return Err(Status::NOT_SAME),
+                (true, false, true) => return Err(Status::PERM),
+                (false, false, _) if known.has_state() => return Err(Status::CLID_INUSE),
+                (false, false, _) => tables.remove_client(number, &mut removed),
+                (_, true, true) => {
+                    known.renew(caller.address);
+                    let sequence = known.next_sequence;
+                    return Ok(Exchanged { client: number, sequence, is_confirmed: true });
+                }
+                // the client restarted: its old state stays until it creates a session
+                (false, true, false) => {}
+            }
+        } else if is_update {
+            return Err(Status::NOENT);
+        }
+        let unconfirmed = tables.by_owner.get(&owner).and_then(|records| records.unconfirmed);
+        if let Some(number) = unconfirmed {
+            tables.remove_client(number, &mut removed);
+        }
+        if tables.clients.len() >= self.limits.clients {
+            return Err(Status::DELAY);
+        }
+        let number = u64::from(self.boot) << 32 | (tables.next_number() & 0xffff_ffff);
+        let client = Client::new(request, principal, caller.address);
+        tables.clients.insert(number, client);
+        tables.by_owner.entry(owner).or_default().unconfirmed = Some(number);
+        Ok(Exchanged { client: number, sequence: 1, is_confirmed: false })
+    }
+
+    /// CREATE_SESSION. `limits` are those that the server gives the session.
+    pub(crate) fn create_session(
+        &self,
+        caller: &Caller,
+        request: &CreateSession,
+        limits: ChannelAttributes,
+    ) -> Result<Arc<Session>> {
+        let mut removed = Removed::default();
+        let mut tables = self.lock();
+        let number = request.client_id;
+        let client = tables.clients.get(&number).ok_or(Status::STALE_CLIENTID)?;
+        if request.sequence == client.next_sequence.wrapping_sub(1)
+            && let Some(session) = client.last_created.and_then(|id| tables.sessions.get(&id))
+        {
+            return Ok(Arc::clone(session));
+        }
+        if request.sequence != client.next_sequence {
+            return Err(Status::SEQ_MISORDERED);
+        }
+        if !client.is_confirmed && client.principal != Principal::new(&caller.credentials) {
+            return Err(Status::CLID_INUSE);
+        }
+        if client.sessions.len() >= self.limits.sessions {
+            return Err(Status::RESOURCE);
+        }
+        tables.confirm(number, &mut removed)?;
+        let mut id = [0; 16];
+        let (first, second) = id.split_at_mut(8);
+        first.copy_from_slice(&number.to_be_bytes());
+        second.copy_from_slice(&tables.next_number().to_be_bytes());
+        let session = Arc::new(Session::new(id, number, limits));
+        tables.sessions.insert(id, Arc::clone(&session));
+        let client = tables.client_mut(number)?;
+        client.sessions.push(id);
+        client.last_created = Some(id);
+        client.next_sequence = client.next_sequence.wrapping_add(1);
+        client.renew(caller.address);
+        Ok(session)
+    }
+
+    /// The session of a request, whose client is alive by it.
+    pub(crate) fn session(&self, id: &SessionId, address: SocketAddr) -> Result<Arc<Session>> {
+        let mut tables = self.lock();
+        let session = Arc::clone(tables.sessions.get(id).ok_or(Status::BADSESSION)?);
+        tables.client_mut(session.client)?.renew(address);
+        Ok(session)
+    }
+
+    /// DESTROY_SESSION.
+    pub(crate) fn destroy_session(&self, id: &SessionId) -> Result<()> {
+        let mut tables = self.lock();
+        let session = tables.sessions.get(id).ok_or(Status::BADSESSION)?;
+        if session.is_busy() {
+            return Err(Status::DELAY);
+        }
+        let client = session.client;
+        tables.sessions.remove(id);
+        if let Ok(client) = tables.client_mut(client) {
+            client.sessions.retain(|other| other != id);
+        }
+        Ok(())
+    }
+
+    /// DESTROY_CLIENTID.
+    pub(crate) fn destroy_client(&self, number: u64) -> Result<()> {
+        let mut removed = Removed::default();
+        let mut tables = self.lock();
+        let client = tables.clients.get(&number).ok_or(Status::STALE_CLIENTID)?;
+        if client.has_state() || !client.sessions.is_empty() {
+            return Err(Status::CLIENTID_BUSY);
+        }
+        tables.remove_client(number, &mut removed);
+        Ok(())
+    }
+
+    /// RECLAIM_COMPLETE.
+    pub(crate) fn reclaim_complete(&self, number: u64) -> Result<()> {
+        let mut tables = self.lock();
+        let client = tables.client_mut(number)?;
+        if client.has_reclaimed {
+            return Err(Status::COMPLETE_ALREADY);
+        }
+        client.has_reclaimed = true;
+        let owner = client.owner.clone();
+        if let Some(grace) = &mut tables.grace {
+            grace.unfinished.remove(&owner);
+        }
+        tables.end_grace_if_over();
+        Ok(())
+    }
+}
+
+impl Client {
+    fn new(request: &ExchangeId<'_>, principal: Principal, address: SocketAddr) -> Self {
+        Self {
+            owner: request.owner.id.to_vec(),
+            verifier: request.owner.verifier,
+            principal,
+            is_confirmed: false,
+            next_sequence: 1,
+            last_created: None,
+            sessions: Vec::new(),
+            renewed: Instant::now(),
+            address,
+            has_reclaimed: false,
+            opens: HashMap::new(),
+            locks: HashMap::new(),
+            lock_owners: HashMap::new(),
+        }
+    }
+
+    fn renew(&mut self, address: SocketAddr) {
+        self.renewed = Instant::now();
+        self.address = address;
+    }
+
+    fn has_state(&self) -> bool {
+        !self.opens.is_empty() || !self.locks.is_empty()
+    }
+
+    /// The number of opens and lock states.
+    pub(super) fn states(&self) -> usize {
+        self.opens.len() + self.locks.len()
+    }
+}
+
+impl Tables {
+    /// A client creates its first session: it takes the place of its predecessor, and its name goes to the list.
+    fn confirm(&mut self, number: u64, removed: &mut Removed) -> Result<()> {
+        let client = self.client(number)?;
+        if client.is_confirmed {
+            return Ok(());
+        }
+        let owner = client.owner.clone();
+        let previous = self.by_owner.get(&owner).and_then(|records| records.confirmed);
+        if let Some(previous) = previous {
+            self.remove_client(previous, removed);
+        }
+        // a client that is not in the list could not reclaim its locks, and others would get them
+        self.list.add(&owner).map_err(|_| Status::SERVERFAULT)?;
+        self.client_mut(number)?.is_confirmed = true;
+        let records = OwnerRecords { confirmed: Some(number), unconfirmed: None };
+        self.by_owner.insert(owner, records);
+        Ok(())
+    }
+
+    /// Removes a client with its sessions, opens and locks.
+    pub(super) fn remove_client(&mut self, number: u64, removed: &mut Removed) {
+        let Some(client) = self.clients.remove(&number) else { return };
+        for session in &client.sessions {
+            self.sessions.remove(session);
+        }
+        for lock in client.locks.values() {
+            self.locks.remove(lock);
+        }
+        // there are no locks without an open
+        for open in client.opens.values() {
+            let Some(open) = self.opens.remove(open) else { continue };
+            let export = &open.node.export;
+            let is_known =
+                |(of, known): &(u64, Arc<_>)| *of == number && Arc::ptr_eq(known, export);
+            if !removed.clients.iter().any(is_known) {
+                removed.clients.push((number, Arc::clone(export)));
+            }
+            removed.opens.push(open);
+        }
+        if let Some(records) = self.by_owner.get_mut(&client.owner) {
+            for record in [&mut records.confirmed, &mut records.unconfirmed] {
+                record.take_if(|known| *known == number);
+            }
+            if records.confirmed.is_none() && records.unconfirmed.is_none() {
+                self.by_owner.remove(&client.owner);
+            }
+        }
+        let is_reclaiming =
+            self.grace.as_ref().is_some_and(|grace| grace.unfinished.contains(&client.owner));
+        if client.is_confirmed && !is_reclaiming {
+            self.list.remove(&client.owner);
+        }
+    }
+}

@@ -1,0 +1,114 @@
+//! Sessions: slots that carry out each request exactly once (RFC 5661, section 2.10.6).
+
+use parking_lot::Mutex;
+
+use crate::request::Result;
+use crate::wire::status::Status;
+use crate::wire::v4::{ChannelAttributes, Sequence, SessionId};
+
+/// A session.
+pub(crate) struct Session {
+    pub(crate) id: SessionId,
+    /// The number of the client.
+    pub(crate) client: u64,
+    /// The limits of requests.
+    pub(crate) fore_channel: ChannelAttributes,
+    slots: Mutex<Vec<Slot>>,
+}
+
+/// A slot.
+#[derive(Default)]
+struct Slot {
+    /// The number of the last request.
+    sequence: u32,
+    is_busy: bool,
+    /// The answer to the last request; none: it is not kept.
+    answer: Option<Vec<u8>>,
+}
+
+/// What to do with a request in a slot.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) enum SlotAnswer {
+    /// It is new: it must be finished.
+    New,
+    /// It was carried out, with this answer.
+    Repeated(Vec<u8>),
+}
+
+impl Session {
+    pub(crate) fn new(id: SessionId, client: u64, fore_channel: ChannelAttributes) -> Self {
+        let slots = (0..fore_channel.max_requests).map(|_| Slot::default()).collect();
+        Self { id, client, fore_channel, slots: Mutex::new(slots) }
+    }
+
+    /// The highest slot.
+    pub(crate) fn highest_slot(&self) -> u32 {
+        self.fore_channel.max_requests - 1
+    }
+
+    /// Whether a request is being carried out.
+    pub(crate) fn is_busy(&self) -> bool {
+        self.slots.lock().iter().any(|slot| slot.is_busy)
+    }
+
+    /// Begins a request in its slot.
+    pub(crate) fn begin(&self, request: &Sequence) -> Result<SlotAnswer> {
+        let mut slots = self.slots.lock();
+        let index = usize::try_from(request.slot).map_err(|_| Status::BADSLOT)?;
+        let slot = slots.get_mut(index).ok_or(Status::BADSLOT)?;
+        if request.sequence == slot.sequence {
+            return match (&slot.answer, slot.is_busy) {
+                // the answer to the first is on its way
+                (_, true) => Err(Status::DELAY),
+                (Some(answer), false) => Ok(SlotAnswer::Repeated(answer.clone())),
+                (None, false) if slot.sequence == 0 => Err(Status::SEQ_MISORDERED),
+                (None, false) => Err(Status::RETRY_UNCACHED_REP),
+            };
+        }
+        if slot.is_busy || request.sequence != slot.sequence.wrapping_add(1) {
+            return Err(Status::SEQ_MISORDERED);
+        }
+        *slot = Slot { sequence: request.sequence, is_busy: true, answer: None };
+        Ok(SlotAnswer::New)
+    }
+
+    /// Ends a request. `answer` is kept for a repetition.
+    pub(crate) fn finish(&self, slot: u32, answer: Option<Vec<u8>>) {
+        let mut slots = self.slots.lock();
+        let slot = usize::try_from(slot).ok().and_then(|index| slots.get_mut(index));
+        let slot = slot.expect("a slot that began a request");
+        slot.is_busy = false;
+        slot.answer = answer;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn slots_carry_out_each_request_once() {
+        let limits = ChannelAttributes { max_requests: 2, ..ChannelAttributes::default() };
+        let session = Session::new([1; 16], 7, limits);
+        let request = |slot, sequence| {
+            let (session, highest_slot, is_cached) = ([1; 16], 1, true);
+            Sequence { session, sequence, slot, highest_slot, is_cached }
+        };
+        assert_eq!(session.begin(&request(0, 0)), Err(Status::SEQ_MISORDERED));
+        assert_eq!(session.begin(&request(0, 2)), Err(Status::SEQ_MISORDERED));
+        assert_eq!(session.begin(&request(2, 1)), Err(Status::BADSLOT));
+        assert_eq!(session.begin(&request(0, 1)), Ok(SlotAnswer::New));
+        assert_eq!(session.begin(&request(0, 1)), Err(Status::DELAY));
+        assert_eq!(session.begin(&request(0, 2)), Err(Status::SEQ_MISORDERED));
+        assert!(session.is_busy());
+        session.finish(0, Some(b"one".to_vec()));
+        assert_eq!(session.begin(&request(0, 1)), Ok(SlotAnswer::Repeated(b"one".to_vec())));
+        assert_eq!(session.begin(&request(0, 2)), Ok(SlotAnswer::New));
+        session.finish(0, None);
+        assert_eq!(session.begin(&request(0, 2)), Err(Status::RETRY_UNCACHED_REP));
+        assert_eq!(session.begin(&request(0, 1)), Err(Status::SEQ_MISORDERED));
+        assert_eq!(session.begin(&request(1, 1)), Ok(SlotAnswer::New));
+        session.finish(1, None);
+        assert!(!session.is_busy());
+    }
+}

@@ -1,0 +1,178 @@
+//! The operations of clients and sessions (RFC 5661, sections 18.34 to 18.51).
+
+use super::{MAX_OWNER, SessionId, Verifier};
+use crate::wire::xdr::{Reader, Writer};
+use crate::wire::{Error, Result};
+
+/// The name that a client gives itself, and a number that changes when it restarts.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct ClientOwner<'a> {
+    /// The number.
+    pub verifier: Verifier,
+    /// The name.
+    pub id: &'a [u8],
+}
+
+/// EXCHANGE_ID: a client makes itself known.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct ExchangeId<'a> {
+    /// The client.
+    pub owner: ClientOwner<'a>,
+    /// `EXCHGID4_FLAG_`...
+    pub flags: u32,
+    /// How the client wants its state protected: 0 not at all, 1 by machine credentials, 2 by SSV.
+    pub state_protection: u32,
+}
+
+/// The limits of one direction of a session.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct ChannelAttributes {
+    /// Bytes of padding in front of data, for RDMA.
+    pub header_pad_size: u32,
+    /// Bytes of the largest request.
+    pub max_request_size: u32,
+    /// Bytes of the largest response.
+    pub max_response_size: u32,
+    /// Bytes of the largest response that is kept for a repetition.
+    pub max_response_size_cached: u32,
+    /// Operations of a COMPOUND.
+    pub max_operations: u32,
+    /// Slots: requests at the same time.
+    pub max_requests: u32,
+}
+
+/// CREATE_SESSION.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct CreateSession {
+    /// The client's number from EXCHANGE_ID.
+    pub client_id: u64,
+    /// Counts the sessions that the client asks for.
+    pub sequence: u32,
+    /// `CREATE_SESSION4_FLAG_`...
+    pub flags: u32,
+    /// The limits of requests of the client.
+    pub fore_channel: ChannelAttributes,
+    /// The limits of callbacks.
+    pub back_channel: ChannelAttributes,
+    /// The program number of callbacks.
+    pub callback_program: u32,
+}
+
+/// SEQUENCE: the slot of a request.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Sequence {
+    /// The session.
+    pub session: SessionId,
+    /// Counts the requests of the slot.
+    pub sequence: u32,
+    /// The slot.
+    pub slot: u32,
+    /// The highest slot that the client uses.
+    pub highest_slot: u32,
+    /// Whether the client may ask for the response again.
+    pub is_cached: bool,
+}
+
+const MAX_IMPLEMENTATION: usize = 1024;
+const MAX_ALGORITHMS: usize = 32;
+const MAX_CALLBACK_SECURITY: usize = 16;
+const AUTH_NONE: u32 = 0;
+const AUTH_SYS: u32 = 1;
+const RPCSEC_GSS: u32 = 6;
+
+impl<'a> ExchangeId<'a> {
+    pub(super) fn parse(reader: &mut Reader<'a>) -> Result<Self> {
+        let verifier = reader.fixed()?;
+        let owner = ClientOwner { verifier, id: reader.opaque(MAX_OWNER)? };
+        let (flags, state_protection) = (reader.u32()?, reader.u32()?);
+        skip_state_protection(reader, state_protection)?;
+        reader.list(1, |reader| {
+            reader.opaque(MAX_IMPLEMENTATION)?;
+            reader.opaque(MAX_IMPLEMENTATION)?;
+            Ok((reader.i64()?, reader.u32()?))
+        })?;
+        Ok(Self { owner, flags, state_protection })
+    }
+}
+
+fn skip_state_protection(reader: &mut Reader<'_>, how: u32) -> Result<()> {
+    if how > 2 {
+        return Err(Error::UnknownValue { found: how });
+    }
+    if how > 0 {
+        super::Bitmap::parse(reader)?;
+        super::Bitmap::parse(reader)?;
+    }
+    if how == 2 {
+        for _ in 0..2 {
+            reader.list(MAX_ALGORITHMS, |reader| reader.opaque(MAX_OWNER).map(drop))?;
+        }
+        (reader.u32()?, reader.u32()?);
+    }
+    Ok(())
+}
+
+impl ChannelAttributes {
+    fn parse(reader: &mut Reader<'_>) -> Result<Self> {
+        let attributes = Self {
+            header_pad_size: reader.u32()?,
+            max_request_size: reader.u32()?,
+            max_response_size: reader.u32()?,
+            max_response_size_cached: reader.u32()?,
+            max_operations: reader.u32()?,
+            max_requests: reader.u32()?,
+        };
+        // RDMA
+        reader.list(1, Reader::u32)?;
+        Ok(attributes)
+    }
+
+    /// Writes the limits.
+    pub fn write(&self, writer: &mut Writer) {
+        for number in [
+            self.header_pad_size,
+            self.max_request_size,
+            self.max_response_size,
+            self.max_response_size_cached,
+            self.max_operations,
+            self.max_requests,
+            0,
+        ] {
+            writer.u32(number);
+        }
+    }
+}
+
+impl CreateSession {
+    pub(super) fn parse(reader: &mut Reader<'_>) -> Result<Self> {
+        let (client_id, sequence, flags) = (reader.u64()?, reader.u32()?, reader.u32()?);
+        let fore_channel = ChannelAttributes::parse(reader)?;
+        let back_channel = ChannelAttributes::parse(reader)?;
+        let callback_program = reader.u32()?;
+        reader.list(MAX_CALLBACK_SECURITY, |reader| match reader.u32()? {
+            AUTH_NONE => Ok(()),
+            AUTH_SYS => {
+                (reader.u32()?, reader.opaque(255)?, reader.u32()?, reader.u32()?);
+                reader.list(16, Reader::u32).map(drop)
+            }
+            RPCSEC_GSS => {
+                (reader.u32()?, reader.opaque(MAX_OWNER)?);
+                reader.opaque(MAX_OWNER).map(drop)
+            }
+            found => Err(Error::UnknownValue { found }),
+        })?;
+        Ok(Self { client_id, sequence, flags, fore_channel, back_channel, callback_program })
+    }
+}
+
+impl Sequence {
+    pub(super) fn parse(reader: &mut Reader<'_>) -> Result<Self> {
+        Ok(Self {
+            session: reader.fixed()?,
+            sequence: reader.u32()?,
+            slot: reader.u32()?,
+            highest_slot: reader.u32()?,
+            is_cached: reader.bool()?,
+        })
+    }
+}
