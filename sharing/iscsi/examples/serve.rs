@@ -1,8 +1,9 @@
 //! Serves the volumes of a new pool on files, to try initiators and to measure them.
 //!
-//! `cargo run -p iscsi --example serve -- FOLDER ADDRESS MEGABYTES [USER SECRET [USER SECRET]]` makes a pool on a file
-//! in the folder, and serves volumes of it as LUN 0 and 1 of two targets until it is killed. With a user and a secret
-//! initiators prove who they are, with another user and secret the target does too.
+//! `cargo run -p iscsi --example serve -- FOLDER ADDRESS MEGABYTES BLOCK [USER SECRET [USER SECRET]]` makes a pool on a
+//! file in the folder, and serves volumes of it as LUN 0 and 1 of two targets until it is killed. BLOCK is the size of a
+//! logical block: 512, with 16 KiB in the pool, or 4096, with 4 KiB. With a user and a secret initiators of the second
+//! target prove who they are; with another user and secret, the target does too.
 
 use std::collections::BTreeMap;
 use std::error::Error;
@@ -49,10 +50,12 @@ fn create_pool(folder: &Path, megabytes: u64) -> Outcome<Pool> {
     Ok(engine::pool::create(&new, &environment())?)
 }
 
-fn unit(pool: &Pool, name: &str, size: u64) -> Outcome<TargetUnit> {
+fn unit(pool: &Pool, name: &str, size: u64, block_size: u32) -> Outcome<TargetUnit> {
     let new = NewDataset { name: name.to_owned(), properties: Vec::new() };
-    pool.create_volume(&new, size, 16 << 10, true)?;
-    let unit = VolumeLun::open(pool, name, LunOptions::default(), Reservations::default())?;
+    let stored = if block_size == 4096 { 4096 } else { 16 << 10 };
+    pool.create_volume(&new, size, stored, true)?;
+    let options = LunOptions { block_size, read_only: false };
+    let unit = VolumeLun::open(pool, name, options, Reservations::default())?;
     let id = UnitId::new(pool.guid(), unit.guid());
     let volume = name.to_owned();
     Ok(TargetUnit { unit: Arc::new(unit), id, volume, reservation_store: None })
@@ -60,10 +63,11 @@ fn unit(pool: &Pool, name: &str, size: u64) -> Outcome<TargetUnit> {
 
 fn main() -> Outcome<()> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
-    let [folder, address, megabytes, users @ ..] = &arguments[..] else {
-        return Err("FOLDER ADDRESS MEGABYTES [USER SECRET [USER SECRET]]".into());
+    let [folder, address, megabytes, block_size, users @ ..] = &arguments[..] else {
+        return Err("FOLDER ADDRESS MEGABYTES BLOCK [USER SECRET [USER SECRET]]".into());
     };
     let (address, megabytes): (SocketAddr, u64) = (address.parse()?, megabytes.parse()?);
+    let block_size: u32 = block_size.parse()?;
     let users = users
         .as_chunks::<2>()
         .0
@@ -73,8 +77,8 @@ fn main() -> Outcome<()> {
     let mut users = users.into_iter();
     let chap = users.next().map(|user| Chap::new(user, users.next())).transpose()?;
     let pool = create_pool(Path::new(folder), megabytes)?;
-    let first = unit(&pool, "tank/first", megabytes << 20)?;
-    let second = unit(&pool, "tank/second", 64 << 20)?;
+    let first = unit(&pool, "tank/first", megabytes << 20, block_size)?;
+    let second = unit(&pool, "tank/second", 64 << 20, block_size)?;
     let target = |name: &str, unit: &TargetUnit, chap| Target {
         name: format!("iqn.2026-01.org.example:{name}"),
         alias: String::new(),
@@ -87,6 +91,6 @@ fn main() -> Outcome<()> {
     let options = ServerOptions { listen: vec![address], ..ServerOptions::default() };
     let server = Server::start(&options, targets)?;
     println!("serving on {:?}", server.addresses());
-    pool.run_txg_sync(Duration::from_secs(5), &AtomicBool::new(false));
+    pool.run_txg_sync(Duration::from_secs(5), &AtomicBool::new(false))?;
     Ok(())
 }

@@ -29,6 +29,8 @@ const RETRY_PAUSE: Duration = Duration::from_millis(100);
 /// Bytes of a buffer that is kept between commands, and the number of such buffers.
 const KEPT_BUFFER: usize = 1 << 20;
 const KEPT_BUFFERS: usize = 8;
+/// The kind of the error that a wrong data digest is.
+const DATA_DIGEST: io::ErrorKind = io::ErrorKind::InvalidData;
 /// Reasons of a Reject.
 const REJECT_SNACK: u8 = 3;
 const REJECT_OPCODE: u8 = 5;
@@ -244,8 +246,7 @@ impl<'a> Connection<'a> {
             let mut digest = [0; 4];
             reader.incoming.read_exact(&mut digest, time)?;
             if digest != wire::digest(&[into, &rest]) {
-                // at error recovery level 0 the session is begun anew, and the command repeated
-                return Err(io::Error::other("data digest"));
+                return Err(DATA_DIGEST.into());
             }
         }
         Ok(())
@@ -312,6 +313,7 @@ impl<'a> Connection<'a> {
             return Ok(Work::None);
         }
         self.session.tasks.abort(|_, _| true);
+        self.session.leave_units();
         self.sender.send(&Response::Logout { tag: logout.tag, response: 0 }, &[])?;
         Ok(Work::End)
     }
@@ -356,6 +358,11 @@ impl<'a> Connection<'a> {
             logical.add_session(self.session.id, &self.session.nexus);
         }
         let command = self.with_path(&units, logical.as_deref(), |path| path.prepare(&request.cdb));
+        let command = command.and_then(|command| {
+            let offered = if request.is_write { request.expected_length.into() } else { 0 };
+            command.check_data_length(offered)?;
+            Ok(command)
+        });
         Task::new(request, command, logical)
     }
 
@@ -390,7 +397,9 @@ impl<'a> Connection<'a> {
             let (part, other) = transfer.next_part(length);
             self.read_into(reader, part, other)
         });
-        if let Err(error) = read {
+        if matches!(&read, Err(error) if error.kind() == DATA_DIGEST) {
+            transfer.set_broken();
+        } else if let Err(error) = read {
             // whoever aborts the task waits for it
             self.session.tasks.finish(data.tag);
             return Err(error);

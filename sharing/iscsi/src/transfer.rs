@@ -3,6 +3,7 @@
 //! Data comes in order (DataPDUInOrder, DataSequenceInOrder), and one R2T is outstanding at a time.
 
 use crate::login::Parameters;
+use crate::scsi::{Failure, Sense};
 use crate::tasks::Task;
 use crate::wire::NO_TAG;
 use crate::wire::request::DataOut;
@@ -16,6 +17,8 @@ pub(crate) struct Transfer {
     sequence: Sequence,
     data_sn: u32,
     next_tag: u32,
+    /// Whether a part of the data was lost. The rest is awaited, and then the command fails.
+    is_broken: bool,
 }
 
 /// The data that comes now.
@@ -50,14 +53,18 @@ impl Transfer {
         }
         let sequence =
             if task.request.is_final { Sequence::Idle } else { Sequence::Unsolicited { end } };
-        Ok(Self { task, received: 0, sequence, data_sn: 0, next_tag: 0 })
+        Ok(Self { task, received: 0, sequence, data_sn: 0, next_tag: 0, is_broken: false })
     }
 
     pub(crate) fn task(&self) -> &Task {
         &self.task
     }
 
-    pub(crate) fn into_task(self) -> Task {
+    /// The task, which fails if a part of its data was lost.
+    pub(crate) fn into_task(mut self) -> Task {
+        if self.is_broken {
+            self.task.command = Err(Failure::Check(Sense::PROTOCOL_SERVICE_CRC_ERROR));
+        }
         self.task
     }
 
@@ -89,14 +96,14 @@ impl Transfer {
             Sequence::Idle => return Err(ProtocolError),
         };
         let offset = usize::try_from(data.offset).expect("the engine runs on 64 bits");
-        let is_next = data.transfer_tag == tag
-            && data.data_sn == self.data_sn
-            && offset == self.received
-            && length <= end - self.received;
         let is_solicited = matches!(self.sequence, Sequence::Solicited { .. });
         let is_whole = self.received + length == end;
-        if !is_next || is_solicited && data.is_final != is_whole {
+        if data.transfer_tag != tag || length > end - self.received {
             return Err(ProtocolError);
+        }
+        let is_next = data.data_sn == self.data_sn && offset == self.received;
+        if !is_next || is_solicited && data.is_final != is_whole {
+            self.is_broken = true;
         }
         self.data_sn = self.data_sn.wrapping_add(1);
         if data.is_final {
@@ -110,9 +117,15 @@ impl Transfer {
         self.sequence != Sequence::Idle
     }
 
-    /// Whether all data is there.
+    /// Notes that a part of the data was lost.
+    pub(crate) fn set_broken(&mut self) {
+        self.is_broken = true;
+    }
+
+    /// Whether all data is there, or no more is wanted as a part was lost.
     pub(crate) fn is_complete(&self) -> bool {
-        self.sequence == Sequence::Idle && self.received >= self.task.wanted_data()
+        let has_all = self.received >= self.task.wanted_data();
+        self.sequence == Sequence::Idle && (has_all || self.is_broken)
     }
 
     /// Asks for the next data.

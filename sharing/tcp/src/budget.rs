@@ -25,6 +25,7 @@ pub struct Reserved<'a> {
 }
 
 impl MemoryBudget {
+    /// A budget of this many bytes.
     pub fn new(limit: usize) -> Self {
         Self { limit, used: Mutex::default(), freed: Condvar::new() }
     }

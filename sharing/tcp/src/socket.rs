@@ -54,6 +54,7 @@ impl Read for SharedStream {
 }
 
 impl Incoming {
+    /// The receiving side of a socket.
     pub fn new(stream: Arc<TcpStream>) -> Self {
         Self(BufReader::with_capacity(READ_AHEAD, SharedStream(stream)))
     }

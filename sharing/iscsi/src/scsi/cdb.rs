@@ -19,8 +19,10 @@ use super::Sense;
 pub(crate) const MAX_TRANSFER_BYTES: u64 = 8 << 20;
 /// Blocks of the largest COMPARE AND WRITE.
 pub(crate) const MAX_COMPARE_BLOCKS: u8 = 255;
-/// Blocks of one UNMAP or WRITE SAME at most. Zeros of this many blocks are a change of metadata.
-pub(crate) const MAX_ZERO_BLOCKS: u32 = 1 << 20;
+/// Blocks of one UNMAP at most, which is a change of metadata.
+pub(crate) const MAX_UNMAP_BLOCKS: u32 = 1 << 20;
+/// Blocks of one WRITE SAME at most: as many as its short form can name.
+pub(crate) const MAX_SAME_BLOCKS: u32 = u16::MAX as u32;
 /// Bytes of the longest parameter list.
 const MAX_PARAMETER_BYTES: usize = 64 << 10;
 
@@ -74,7 +76,7 @@ pub(crate) enum Command {
     Prefetch { blocks: Blocks },
     Synchronize,
     Unmap { length: usize },
-    WriteSame { blocks: Blocks, unmaps: bool, no_data: bool },
+    WriteSame { blocks: Blocks, no_data: bool },
     CompareAndWrite { blocks: Blocks, fua: bool },
     GetLbaStatus { lba: u64, allocation: usize },
     ReserveIn { action: u8, allocation: usize },
@@ -238,11 +240,11 @@ impl Command {
                 }
                 let blocks = parse_range(cdb, geometry)?;
                 let length_at = if is_long { 10 } else { 7 };
-                if blocks.count == 0 || blocks.count > MAX_ZERO_BLOCKS.into() {
+                if blocks.count == 0 || blocks.count > MAX_SAME_BLOCKS.into() {
                     return Err(Sense::invalid_field(length_at));
                 }
                 let no_data = is_long && cdb[1] & 1 != 0;
-                Self::WriteSame { blocks, unmaps: cdb[1] & 8 != 0, no_data }
+                Self::WriteSame { blocks, no_data }
             }
             0x89 => {
                 if cdb[1] & 0xe0 != 0 {
@@ -289,6 +291,16 @@ impl Command {
             Self::Read { blocks, .. } => usize::try_from(blocks.bytes()).expect("reads are bounded"),
             _ => 0,
         }
+    }
+
+    /// Refuses data of another length where the command would mean something else without the rest.
+    pub(crate) fn check_data_length(&self, offered: u64) -> Result<(), Sense> {
+        let at = match self {
+            Self::CompareAndWrite { .. } => 13,
+            Self::WriteSame { .. } => 1,
+            _ => return Ok(()),
+        };
+        if offered == self.data_out_bytes() { Ok(()) } else { Err(Sense::invalid_field(at)) }
     }
 
     /// Bytes of data that the command takes from the initiator.

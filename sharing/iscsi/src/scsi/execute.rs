@@ -179,9 +179,9 @@ impl Path<'_> {
             Command::Unmap { .. } => {
                 provisioning::unmap(unit, data_out, durability(logical, false))
             }
-            Command::WriteSame { blocks, unmaps, no_data } => {
+            Command::WriteSame { blocks, no_data } => {
                 let data = if no_data { None } else { Some(data_out) };
-                provisioning::write_same(unit, blocks, unmaps, data, durability(logical, false))
+                provisioning::write_same(unit, blocks, data, durability(logical, false))
             }
             Command::GetLbaStatus { lba, allocation } => {
                 provisioning::lba_status(unit, lba, allocation, data_in)

@@ -34,7 +34,7 @@ use std::sync::Arc;
 
 use lun::{Geometry, Lun};
 
-use super::cdb::{MAX_COMPARE_BLOCKS, MAX_TRANSFER_BYTES, MAX_ZERO_BLOCKS};
+use super::cdb::{MAX_COMPARE_BLOCKS, MAX_SAME_BLOCKS, MAX_TRANSFER_BYTES, MAX_UNMAP_BLOCKS};
 use super::provisioning::MAX_UNMAP_DESCRIPTORS;
 use super::{LogicalUnit, Sense};
 use crate::target::{PORTAL_GROUP, UnitId};
@@ -131,11 +131,11 @@ fn block_limits(geometry: &Geometry) -> Vec<u8> {
         &max_transfer.to_be_bytes(),
         &blocks(u64::from(most).min(MAX_TRANSFER_BYTES)).to_be_bytes(),
         &max_transfer.to_be_bytes(),
-        &MAX_ZERO_BLOCKS.to_be_bytes(),
+        &MAX_UNMAP_BLOCKS.to_be_bytes(),
         &MAX_UNMAP_DESCRIPTORS.to_be_bytes(),
         &blocks(geometry.unmap_granularity.into()).to_be_bytes(),
         &0x8000_0000_u32.to_be_bytes(),
-        &u64::from(MAX_ZERO_BLOCKS).to_be_bytes(),
+        &u64::from(MAX_SAME_BLOCKS).to_be_bytes(),
         &[0; 20],
     ]
     .concat()

@@ -18,7 +18,7 @@ use lun::{Durability, Lun};
 
 use super::Sense;
 use super::blocks::length;
-use super::cdb::{Blocks, MAX_ZERO_BLOCKS};
+use super::cdb::{Blocks, MAX_UNMAP_BLOCKS};
 use super::execute::{Outcome, read_failure, write_failure};
 
 /// Descriptors of one UNMAP.
@@ -71,23 +71,23 @@ fn parse_unmap(data: &[u8]) -> Result<Vec<UnmapDescriptor>, Sense> {
         found.push(UnmapDescriptor { lba, blocks });
     }
     let most = usize::try_from(MAX_UNMAP_DESCRIPTORS).expect("a small number");
-    if found.len() > most || total > MAX_ZERO_BLOCKS.into() {
+    if found.len() > most || total > MAX_UNMAP_BLOCKS.into() {
         return Err(Sense::INVALID_PARAMETER);
     }
     Ok(found)
 }
 
-/// Writes one block again and again. No data: zeros. Zeros are written as a hole, with UNMAP or without.
+/// Writes one block again and again. No data: zeros. Zeros are written as a hole, with the bit UNMAP
+/// or without.
 pub(crate) fn write_same(
     unit: &dyn Lun,
     blocks: Blocks,
-    unmaps: bool,
     data: Option<&[u8]>,
     durability: Durability,
 ) -> Outcome {
     let block_size = length(blocks.block_size.into());
     if data.is_some_and(|data| data.len() != block_size) {
-        return Err(Sense::invalid_field(if unmaps { 1 } else { 10 }).into());
+        return Err(Sense::invalid_field(1).into());
     }
     let (start, end) = (blocks.offset(), blocks.offset() + blocks.bytes());
     let block = data.filter(|data| data.iter().any(|byte| *byte != 0));

@@ -50,8 +50,9 @@ impl Sense {
     pub(crate) const RESERVATIONS_RELEASED: Self = Self::new(0x6, 0x2a, 0x04);
     pub(crate) const REGISTRATIONS_PREEMPTED: Self = Self::new(0x6, 0x2a, 0x05);
     pub(crate) const CAPACITY_CHANGED: Self = Self::new(0x6, 0x2a, 0x09);
-    pub(crate) const COMMANDS_CLEARED: Self = Self::new(0x6, 0x2f, 0x00);
     pub(crate) const UNITS_CHANGED: Self = Self::new(0x6, 0x3f, 0x0e);
+
+    pub(crate) const PROTOCOL_SERVICE_CRC_ERROR: Self = Self::new(0xb, 0x47, 0x05);
 
     const fn new(key: u8, code: u8, qualifier: u8) -> Self {
         Self { key, code, qualifier, information: None, field: None }
