@@ -24,6 +24,7 @@ mod job;
 mod key;
 mod mount;
 mod pool;
+mod share;
 mod snapshot;
 mod stream;
 mod vdev;
@@ -44,6 +45,10 @@ pub use pool::{
     ClearPool, CreatePool, DestroyPool, ExportPool, FindEncryptionRoots, FindImportablePools,
     GetPoolHistory, GetPoolProperties, GetRewindProgress, ImportPools, ImportResult,
     ImportablePool, ListPools, PoolReport, ScrubPool, SetPoolProperty, StopRewindProbe, SyncPools,
+};
+pub use share::{
+    AddShare, GetShares, Protocol, RemoveShare, ShareClient, ShareFilesystems, ShareState,
+    ShareStatus, UnshareFilesystems,
 };
 pub use snapshot::{CloneSnapshot, CreateBookmark, CreateSnapshots, RollbackDataset};
 pub use stream::{ReceiveStream, ReceivedStream, SendStream};

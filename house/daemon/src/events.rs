@@ -66,10 +66,11 @@ impl Events {
 
     /// Tells the services which events are about to happen. If one refuses, none happens.
     pub(crate) fn prepare(&self, coming: &[Event], options: &ChangeOptions) -> Result<()> {
+        // a service uses what the services before it have: shares are ended before their mounts
         let services = self.services();
-        for (at, service) in services.iter().enumerate() {
+        for (at, service) in services.iter().enumerate().rev() {
             if let Err(why) = service.prepare(coming, options) {
-                for prepared in services.iter().take(at) {
+                for prepared in services.iter().skip(at + 1) {
                     prepared.abandon(coming);
                 }
                 return Err(why);

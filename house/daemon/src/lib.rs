@@ -29,6 +29,7 @@ mod pools;
 mod router;
 mod server;
 mod services;
+mod shares;
 mod state_dir;
 mod state_file;
 

@@ -4,7 +4,7 @@ use clap::{CommandFactory, FromArgMatches};
 
 use crate::outcome::CommandResult;
 use crate::{
-    bench, config, daemon, events, generate, inspect, jobs, plan, rescue, stream, zfs, zpool,
+    bench, config, daemon, events, generate, inspect, jobs, plan, rescue, share, stream, zfs, zpool,
 };
 
 /// A NAS in one program: real OpenZFS pools, in user space.
@@ -32,6 +32,8 @@ enum Command {
     Serve(daemon::Serve),
     /// Show, check and change the configuration of the daemon
     Config(config::Config),
+    /// Share datasets over the network, and see who uses them
+    Share(share::Share),
     /// List the jobs of the daemon, or cancel one
     Jobs(jobs::Jobs),
     /// Show what happened to pools, datasets, mounts and devices
@@ -73,6 +75,7 @@ impl Cli {
             Command::Zfs(zfs) => zfs.run(),
             Command::Serve(serve) => serve.run(),
             Command::Config(config) => config.run(),
+            Command::Share(share) => share.run(),
             Command::Jobs(jobs) => jobs.run(),
             Command::Events(events) => events.run(),
             Command::Rescue(rescue) => rescue.run(),

@@ -25,6 +25,7 @@ mod print;
 mod progress;
 mod property_values;
 mod rescue;
+mod share;
 mod stream;
 mod table;
 mod time;

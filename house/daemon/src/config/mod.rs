@@ -6,7 +6,8 @@
 //! ```
 //!
 //! A section belongs to a service, which knows its fields: a new service brings its section along. A section
-//! of a service that this version does not have is refused, never ignored.
+//! of a service that this version does not have is refused, never ignored. Shares of all protocols are in
+//! `[[share]]`, see `shares::entry`.
 
 mod listen;
 mod store;
@@ -18,19 +19,18 @@ use serde::de::{DeserializeOwned, IntoDeserializer};
 use toml_edit::{Document, InlineTable, Item, Key, Value};
 
 pub(crate) use listen::Listen;
-pub(crate) use store::ConfigStore;
 pub use store::check as check_config;
+pub(crate) use store::{ConfigStore, parse_value};
 
 use crate::services;
 
 /// Sections that have a meaning in other versions, and their services.
-const RESERVED: [(&str, &str); 9] = [
+const RESERVED: [(&str, &str); 8] = [
     ("nfs", "NFS"),
     ("smb", "SMB"),
     ("iscsi", "iSCSI"),
     ("nvme", "NVMe"),
     ("nbd", "NBD"),
-    ("share", "share"),
     ("policy", "snapshot policy"),
     ("replica", "replication"),
     ("alerts", "alert"),
@@ -42,12 +42,25 @@ pub(crate) struct Section {
     /// Its name in brackets.
     pub(crate) name: &'static str,
     /// Checks its content.
-    pub(crate) check: fn(Item) -> Result<(), toml_edit::de::Error>,
+    pub(crate) check: fn(&Item) -> Vec<SectionProblem>,
+}
+
+/// A mistake in a section.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct SectionProblem {
+    /// The bytes of the file where it is.
+    pub(crate) span: Option<Range<usize>>,
+    /// A sentence: the mistake, and how to correct it.
+    pub(crate) sentence: String,
 }
 
 /// Checks that a section has the fields of `T`.
-pub(crate) fn check_section<T: DeserializeOwned>(item: Item) -> Result<(), toml_edit::de::Error> {
-    read_section::<T>(item).map(drop)
+pub(crate) fn check_section<T: DeserializeOwned>(item: &Item) -> Vec<SectionProblem> {
+    let problem = |why: toml_edit::de::Error| SectionProblem {
+        span: why.span(),
+        sentence: why.message().to_owned(),
+    };
+    read_section::<T>(item.clone()).err().map(problem).into_iter().collect()
 }
 
 fn read_section<T: DeserializeOwned>(item: Item) -> Result<T, toml_edit::de::Error> {
@@ -94,8 +107,8 @@ impl Config {
             let span = document.as_table().key(name).and_then(Key::span).or(item.span());
             match services::sections().find(|section| section.name == name) {
                 Some(section) => {
-                    if let Err(why) = (section.check)(item.clone()) {
-                        problems.push(problem(why.span().or(span), why.message()));
+                    for SectionProblem { span: at, sentence } in (section.check)(item) {
+                        problems.push(problem(at.or(span.clone()), &sentence));
                     }
                 }
                 None => problems.push(problem(span, &unknown_section(name))),
@@ -106,9 +119,18 @@ impl Config {
 
     /// The content of a section; its default if the file does not have it.
     pub(crate) fn section<T: DeserializeOwned + Default>(&self, name: &str) -> T {
-        let item = self.document.as_ref().and_then(|document| document.as_table().get(name));
         // `parse` checked the section with the same type
-        item.and_then(|item| read_section(item.clone()).ok()).unwrap_or_default()
+        self.item(name).and_then(|item| read_section(item.clone()).ok()).unwrap_or_default()
+    }
+
+    /// A section as it is in the file.
+    pub(crate) fn item(&self, name: &str) -> Option<&Item> {
+        self.document.as_ref()?.as_table().get(name)
+    }
+
+    /// The line of bytes of the file, counted from 1.
+    pub(crate) fn line_of(&self, span: Option<&Range<usize>>) -> Option<usize> {
+        span.map(|span| line_of(self.text(), span.start))
     }
 
     /// The text of the file; nothing if there is no file.
@@ -161,13 +183,14 @@ mod tests {
             ("[web]\nlisten = true\n", "line 2: "),
             ("[web\n", "line 1: "),
             ("\n[nfs]\nlisten = 2049\n", "line 2: [nfs]: this version has no NFS service"),
-            ("[[share]]\nname = \"a\"\n", "line 1: [share]: this version has no share service"),
+            ("[[share]]\nname = \"a\"\n", "line 1: [[share]] needs the field protocol"),
+            ("[share]\n", "line 1: [share]: write [[share]] above each share"),
             ("[wab]\n", "line 1: [wab]: there is no such section; known are [web]"),
             ("listen = 80\n", "line 1: [listen]: there is no such section"),
         ] {
             let found = problems(text);
             assert!(found.len() == 1 && found[0].starts_with(why), "{text}: {found:?}");
         }
-        assert_eq!(problems("[web]\nx = 1\n[nbd]\n").len(), 2);
+        assert_eq!(problems("[web]\nx = 1\n[nvme]\n").len(), 2);
     }
 }

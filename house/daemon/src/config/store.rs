@@ -78,8 +78,16 @@ impl ConfigStore {
 
     /// Sets a field of a section in the file, or removes it. Comments and other sections stay.
     pub(crate) fn set(&self, section: &str, field: &str, value: Option<&str>) -> Result<()> {
+        self.edit(|document| set_field(document, section, field, value))
+    }
+
+    /// Changes the file. Nothing is written if `change` fails or the result has mistakes.
+    pub(crate) fn edit(
+        &self,
+        change: impl FnOnce(&mut DocumentMut) -> std::result::Result<(), String>,
+    ) -> Result<()> {
         let text = read_text(&self.path).map_err(|why| Error::file_error(&self.path, &why))?;
-        let changed = edit(&text, section, field, value).map_err(|why| self.error(&[why]))?;
+        let changed = edit_text(&text, change).map_err(|why| self.error(&[why]))?;
         Config::parse(&changed).map_err(|problems| self.error(&problems))?;
         state_file::replace(&self.path, changed.as_bytes())
     }
@@ -120,22 +128,30 @@ fn version_of(path: &Path) -> FileVersion {
     Some((facts.ino(), facts.len(), facts.mtime(), facts.mtime_nsec()))
 }
 
-/// The text with another value of a field. A value that is not TOML is a string.
-fn edit(
+/// The text after a change.
+fn edit_text(
     text: &str,
-    section: &str,
-    field: &str,
-    value: Option<&str>,
+    change: impl FnOnce(&mut DocumentMut) -> std::result::Result<(), String>,
 ) -> std::result::Result<String, ConfigProblem> {
     let broken = |why: toml_edit::TomlError| ConfigProblem {
         line: why.span().map(|span| super::line_of(text, span.start)),
         sentence: why.message().to_owned(),
     };
     let mut document: DocumentMut = text.parse().map_err(broken)?;
+    change(&mut document).map_err(|sentence| ConfigProblem { line: None, sentence })?;
+    Ok(document.to_string())
+}
+
+/// Sets a field of a section, or removes it.
+fn set_field(
+    document: &mut DocumentMut,
+    section: &str,
+    field: &str,
+    value: Option<&str>,
+) -> std::result::Result<(), String> {
     let item = document.entry(section).or_insert_with(|| Item::Table(Table::new()));
     let Some(table) = item.as_table_like_mut() else {
-        let sentence = format!("[{section}] is not a section with single fields");
-        return Err(ConfigProblem { line: None, sentence });
+        return Err(format!("[{section}] is not a section with single fields"));
     };
     match value {
         None => {
@@ -145,7 +161,7 @@ fn edit(
             }
         }
         Some(value) => {
-            let mut new = value.parse::<Value>().unwrap_or_else(|_| Value::from(value));
+            let mut new = parse_value(value);
             // the comment behind the old value stays
             if let Some(old) = table.get(field).and_then(Item::as_value) {
                 *new.decor_mut() = old.decor().clone();
@@ -153,23 +169,31 @@ fn edit(
             table.insert(field, Item::Value(new));
         }
     }
-    Ok(document.to_string())
+    Ok(())
+}
+
+/// A value that is not TOML is a string.
+pub(crate) fn parse_value(text: &str) -> Value {
+    text.parse::<Value>().unwrap_or_else(|_| Value::from(text))
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{ConfigStore, edit};
+    use super::{ConfigStore, edit_text, set_field};
 
     #[test]
     fn edits_keep_comments() {
         let text = "# mine\n[web] # the API\nlisten = 80 # low\n";
-        let set = |text: &str, value| edit(text, "web", "listen", value).unwrap();
+        let edit = |text: &str, value| {
+            edit_text(text, |document| set_field(document, "web", "listen", value))
+        };
+        let set = |text: &str, value| edit(text, value).unwrap();
         let changed = set(text, Some("127.0.0.1:81"));
         assert_eq!(changed, "# mine\n[web] # the API\nlisten = \"127.0.0.1:81\" # low\n");
         assert_eq!(set("", Some("[80, 81]")), "[web]\nlisten = [80, 81]\n");
         assert_eq!(set("[web]\nlisten = 80\n", None), "");
-        assert!(edit("[web", "web", "listen", None).is_err());
-        assert!(edit("web = 1", "web", "listen", Some("1")).is_err());
+        assert!(edit("[web", None).is_err());
+        assert!(edit("web = 1", Some("1")).is_err());
     }
 
     #[test]

@@ -10,6 +10,7 @@ use engine::pool::{NewDataset, Pool};
 
 use super::{ManagedPool, Pools};
 use crate::events::ChangeOptions;
+use crate::shares::check_properties;
 use crate::{Error, Result};
 
 impl Pools {
@@ -49,6 +50,7 @@ impl Pools {
     pub(crate) fn create_filesystem(&self, call: &CreateFilesystem) -> Result<Mounting> {
         let (name, secret) = (call.name.as_str(), call.secret.as_ref());
         let options = ChangeOptions { keep_mounts: call.no_mount, ..ChangeOptions::default() };
+        check_properties(name, &call.properties)?;
         self.change_dataset(name, |pool| {
             if call.parents && has_kind(&pool.handle, name, "filesystem")? {
                 return Ok(Mounting::default());
@@ -87,6 +89,7 @@ impl Pools {
 
     pub(crate) fn clone_snapshot(&self, call: &CloneSnapshot) -> Result<Mounting> {
         let (name, options) = (call.name.as_str(), ChangeOptions::default());
+        check_properties(name, &call.properties)?;
         self.change_dataset(name, |pool| {
             if call.parents && dataset_exists(&pool.handle, name)? {
                 return Ok(Mounting::default());

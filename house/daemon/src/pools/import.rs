@@ -76,6 +76,7 @@ impl Pools {
         let _importing = self.lock_imports()?;
         engine::pool::check_pool_name(&new.name)?;
         let name = new.current_name();
+        crate::shares::check_properties(name, &new.filesystem_properties)?;
         self.check_name_unused(name)?;
         let vdevs = new.vdevs.iter().map(super::devices::to_new_vdev);
         let below = NewPool {

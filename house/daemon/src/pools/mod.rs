@@ -14,6 +14,7 @@ mod mount_change;
 pub(crate) mod mounts;
 mod options;
 mod rollback;
+mod share_facts;
 mod streams;
 mod unavailable;
 mod watch;

@@ -1,12 +1,14 @@
 //! Mounting and unmounting on request.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 
-use api::{Mount, Reply, Unmount};
+use api::{Event, Mount, Reply, Unmount};
 
 use super::mounts::{UnmountOptions, is_within, mount_all_pools};
 use super::options::Overrides;
 use super::{ManagedPool, Pools};
+use crate::events::ChangeOptions;
 use crate::{Error, Result};
 
 impl Pools {
@@ -43,10 +45,10 @@ impl Pools {
     pub(crate) fn unmount(&self, call: &Unmount) -> Result<()> {
         let pools = self.all();
         let how = UnmountOptions { force: call.force, keep_dirs: true };
-        if call.names.is_empty() {
-            return unmount_all(&pools, how);
-        }
         let mounted: Vec<_> = pools.iter().flat_map(|pool| pool.mounted_filesystems()).collect();
+        if call.names.is_empty() {
+            return self.unmount_shared(&mounted, call.force, || unmount_all(&pools, how));
+        }
         let mut chosen = Vec::new();
         for name in &call.names {
             let found = mounted
@@ -58,14 +60,36 @@ impl Pools {
             chosen.push(dataset.as_str());
         }
         let goes = |dataset: &str| chosen.iter().any(|chosen| is_within(dataset, chosen));
-        for pool in pools {
-            let _changing = pool.dataset_lock.lock();
-            if call.unload_keys {
-                pool.check_keys_unused(&goes)?;
+        let coming: Vec<_> = mounted.iter().filter(|(dataset, _)| goes(dataset)).cloned().collect();
+        self.unmount_shared(&coming, call.force, || {
+            for pool in &pools {
+                let _changing = pool.dataset_lock.lock();
+                if call.unload_keys {
+                    pool.check_keys_unused(&goes)?;
+                }
+                pool.unmount_selected(&goes, how)?;
             }
-            pool.unmount_selected(&goes, how)?;
-        }
-        Ok(())
+            Ok(())
+        })
+    }
+
+    /// Unmounts file systems after their shares were ended. Those that stay mounted are shared again.
+    fn unmount_shared(
+        &self,
+        mounts: &[(String, PathBuf)],
+        force: bool,
+        unmount: impl FnOnce() -> Result<()>,
+    ) -> Result<()> {
+        let event = |(dataset, directory): &(String, PathBuf)| Event::Unmounted {
+            dataset: dataset.clone(),
+            directory: directory.clone(),
+        };
+        let coming: Vec<_> = mounts.iter().map(event).collect();
+        self.events.prepare(&coming, &ChangeOptions { force, ..ChangeOptions::default() })?;
+        let done = unmount();
+        // the mounts record the events that happened
+        self.events.abandon(&coming);
+        done
     }
 }
 

@@ -61,7 +61,7 @@ const MOUNT_PROPERTIES: [&str; 8] =
     ["mountpoint", "canmount", "overlay", "readonly", "exec", "setuid", "devices", "atime"];
 
 /// Whether a dataset is `target` or below it.
-pub(super) fn is_within(dataset: &str, target: &str) -> bool {
+pub(crate) fn is_within(dataset: &str, target: &str) -> bool {
     dataset.strip_prefix(target).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
 }
 
@@ -128,7 +128,7 @@ impl ManagedPool {
     }
 
     /// A mountpoint below the altroot; nothing if it is not a path.
-    fn with_altroot(&self, point: &str) -> Option<PathBuf> {
+    pub(super) fn with_altroot(&self, point: &str) -> Option<PathBuf> {
         join_altroot(self.altroot.as_deref(), point)
     }
 

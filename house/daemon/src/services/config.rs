@@ -64,7 +64,7 @@ impl Service for ConfigService {
 }
 
 /// Gives all services the new configuration, if the file changed.
-fn reload(context: &Context) {
+pub(super) fn reload(context: &Context) {
     if !context.config.reload_if_changed() {
         return;
     }

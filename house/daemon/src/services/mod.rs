@@ -10,7 +10,9 @@ mod events;
 mod jobs;
 mod keys;
 mod mounts;
+mod nbd;
 mod pools;
+mod shares;
 mod web;
 
 use std::sync::Arc;
@@ -25,6 +27,7 @@ use crate::config::{Config, Section, check_section};
 use crate::context::Context;
 use crate::events::ChangeOptions;
 use crate::router::Router;
+use crate::shares::{ShareServer, entry};
 
 /// A part of the daemon.
 pub(crate) trait Service: Send + Sync {
@@ -44,7 +47,7 @@ pub(crate) trait Service: Send + Sync {
         Ok(())
     }
 
-    /// Lets go of what coming changes of one pool need, or refuses them.
+    /// Lets go of what coming changes of one pool need, or refuses them. The service that starts last is asked first.
     fn prepare(&self, _coming: &[Event], _options: &ChangeOptions) -> Result<()> {
         Ok(())
     }
@@ -56,6 +59,11 @@ pub(crate) trait Service: Send + Sync {
     /// of the change, and must not change datasets itself.
     fn on_events(&self, _events: &[Event], _options: &ChangeOptions) -> Vec<String> {
         Vec::new()
+    }
+
+    /// The server of a protocol that it has. The share service gives it its shares.
+    fn share_server(&self) -> Option<&dyn ShareServer> {
+        None
     }
 
     /// Ends it: the daemon ends.
@@ -96,6 +104,14 @@ const SERVICES: &[Registration] = &[
     Registration::with_section::<WebConfig>("web", |context| {
         Arc::new(web::WebService::new(context))
     }),
+    Registration::with_section::<nbd::NbdConfig>("nbd", |context| {
+        Arc::new(nbd::NbdService::new(context))
+    }),
+    // after the services of all protocols
+    Registration {
+        section: Some(Section { name: entry::SECTION, check: entry::check }),
+        new: |context| Arc::new(shares::ShareService::new(context)),
+    },
 ];
 
 /// All services of a daemon.

@@ -9,6 +9,7 @@ mod modify;
 mod mount;
 mod owner_property;
 mod select;
+mod share;
 mod sort_keys;
 mod stream;
 
@@ -59,6 +60,10 @@ enum Command {
     /// Unmount file systems
     #[command(visible_alias = "umount")]
     Unmount(mount::UnmountArgs),
+    /// Share file systems as their properties sharenfs and sharesmb say
+    Share(share::ShareArgs),
+    /// End the shares of the properties sharenfs and sharesmb
+    Unshare(share::UnshareArgs),
     /// Go back to a snapshot
     Rollback(modify::RollbackArgs),
     /// Make a file system that begins as a snapshot
@@ -96,6 +101,8 @@ impl Zfs {
             Command::Rollback(args) => args.run(asking),
             Command::Mount(args) => args.run(asking),
             Command::Unmount(args) => args.run(asking),
+            Command::Share(args) => args.run(asking),
+            Command::Unshare(args) => args.run(asking),
             Command::Clone(args) => args.run(asking),
             Command::Promote(args) => args.run(asking),
             Command::Rename(args) => args.run(asking),

@@ -20,6 +20,7 @@ mod rescue_get;
 mod rescue_manifest;
 mod rescue_scan;
 mod rewind;
+mod shares;
 mod status;
 mod streams;
 mod syncing;

@@ -1,0 +1,225 @@
+//! Shares: datasets that clients reach over the network, and the clients.
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+
+use crate::{Call, Method};
+
+/// A protocol by which datasets are shared.
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, ToSchema,
+)]
+#[serde(rename_all = "lowercase")]
+pub enum Protocol {
+    /// File systems for Unix clients.
+    Nfs,
+    /// File systems for Windows, macOS and Linux clients.
+    Smb,
+    /// Volumes as SCSI disks.
+    Iscsi,
+    /// Volumes as network block devices.
+    Nbd,
+}
+
+impl Protocol {
+    /// All protocols.
+    pub const ALL: [Self; 4] = [Self::Nfs, Self::Smb, Self::Iscsi, Self::Nbd];
+
+    /// The word in commands, in the API and in the configuration file.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Nfs => "nfs",
+            Self::Smb => "smb",
+            Self::Iscsi => "iscsi",
+            Self::Nbd => "nbd",
+        }
+    }
+
+    /// The protocol of a word.
+    pub fn from_word(word: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|protocol| protocol.as_str() == word)
+    }
+
+    /// The TCP port on which clients expect it.
+    pub const fn usual_port(self) -> u16 {
+        match self {
+            Self::Nfs => 2049,
+            Self::Smb => 445,
+            Self::Iscsi => 3260,
+            Self::Nbd => 10809,
+        }
+    }
+
+    /// Whether it shares volumes; the others share file systems.
+    pub const fn shares_volumes(self) -> bool {
+        matches!(self, Self::Iscsi | Self::Nbd)
+    }
+}
+
+impl fmt::Display for Protocol {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Nfs => "NFS",
+            Self::Smb => "SMB",
+            Self::Iscsi => "iSCSI",
+            Self::Nbd => "NBD",
+        })
+    }
+}
+
+/// Asks for all shares: those of the configuration file and those of the properties sharenfs and sharesmb.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct GetShares {}
+
+impl Call for GetShares {
+    type Answer = ShareStatus;
+    const METHOD: Method = Method::Get;
+    const PATH: &'static str = "/shares";
+    const CHANGES: bool = false;
+}
+
+/// The shares of a daemon.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ShareStatus {
+    /// The shares by protocol, then by dataset.
+    pub shares: Vec<ShareState>,
+}
+
+/// One share.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ShareState {
+    /// Its protocol.
+    pub protocol: Protocol,
+    /// Its file system, volume or snapshot of a volume.
+    pub dataset: String,
+    /// The name that clients of a volume ask for: an iSCSI target, an NBD export.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub target: Option<String>,
+    /// The name that clients of a file system ask for: an NFS path, the name of an SMB share.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub path: Option<String>,
+    /// The first address on which it is served; none: it is not served.
+    pub address: Option<String>,
+    /// The port of that address.
+    pub port: Option<u16>,
+    /// Whether clients may not write.
+    pub read_only: bool,
+    /// Its origin: a line of the configuration file, or a property.
+    pub source: String,
+    /// A sentence: why it is not served.
+    pub problem: Option<String>,
+    /// The connected clients.
+    pub clients: Vec<ShareClient>,
+}
+
+/// A client of a share.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ShareClient {
+    /// Its address, with the port if the protocol tells it.
+    pub address: String,
+    /// The user, the initiator, or the name that it gives itself.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub user: Option<String>,
+    /// Seconds since it connected.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub connected: Option<u64>,
+    /// Open files, or requests that are being carried out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub open: Option<u64>,
+    /// Bytes that it read.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub read_bytes: Option<u64>,
+    /// Bytes that it wrote.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub written_bytes: Option<u64>,
+}
+
+/// Adds a share to the configuration file. Comments stay, and the share is served at once.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct AddShare {
+    /// Its protocol.
+    pub protocol: Protocol,
+    /// Its file system or volume.
+    pub dataset: String,
+    /// Fields of `[[share]]` and their values in TOML, or plain text.
+    #[serde(default)]
+    pub options: Vec<(String, String)>,
+}
+
+impl Call for AddShare {
+    type Answer = ();
+    const METHOD: Method = Method::Post;
+    const PATH: &'static str = "/shares";
+    const CHANGES: bool = true;
+
+    fn action(&self) -> String {
+        format!("share '{}'", self.dataset)
+    }
+}
+
+/// Removes a share from the configuration file. Its clients are disconnected.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct RemoveShare {
+    /// Its protocol.
+    pub protocol: Protocol,
+    /// Its dataset, or the name that clients ask for.
+    pub name: String,
+}
+
+impl Call for RemoveShare {
+    type Answer = ();
+    const METHOD: Method = Method::Delete;
+    const PATH: &'static str = "/shares";
+    const CHANGES: bool = true;
+
+    fn action(&self) -> String {
+        format!("remove the {} share '{}'", self.protocol, self.name)
+    }
+}
+
+/// Shares file systems again that were unshared, as their properties sharenfs and sharesmb say.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct ShareFilesystems {
+    /// Their names; none: all.
+    #[serde(default)]
+    pub names: Vec<String>,
+}
+
+impl Call for ShareFilesystems {
+    type Answer = ();
+    const METHOD: Method = Method::Post;
+    const PATH: &'static str = "/shares/share";
+    const CHANGES: bool = true;
+
+    fn action(&self) -> String {
+        share_action("share", &self.names)
+    }
+}
+
+/// Ends the shares of the properties sharenfs and sharesmb, until they are shared again or the daemon starts.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct UnshareFilesystems {
+    /// Their names or mountpoints; none: all.
+    #[serde(default)]
+    pub names: Vec<String>,
+}
+
+impl Call for UnshareFilesystems {
+    type Answer = ();
+    const METHOD: Method = Method::Post;
+    const PATH: &'static str = "/shares/unshare";
+    const CHANGES: bool = true;
+
+    fn action(&self) -> String {
+        share_action("unshare", &self.names)
+    }
+}
+
+fn share_action(verb: &str, names: &[String]) -> String {
+    match names {
+        [] => format!("{verb} filesystems"),
+        names => format!("{verb} '{}'", names.join("', '")),
+    }
+}

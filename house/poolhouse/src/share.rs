@@ -1,0 +1,269 @@
+//! `poolhouse share`: datasets that clients reach over the network.
+
+use std::io::{self, Write};
+
+use api::{AddShare, GetShares, Protocol, RemoveShare, ShareClient, ShareState, ShareStatus};
+
+use units::human_bytes;
+
+use crate::daemon::DaemonArgs;
+use crate::outcome::{CommandResult, Failure, Outcome};
+use crate::print;
+use crate::property_values::parse_assignment;
+use crate::table::{Align, Table, escape_control};
+
+/// Share datasets over the network, and see who uses them
+#[derive(clap::Args, Debug)]
+#[command(
+    after_help = "Shares are in config.toml as [[share]]; `add` and `remove` change that file and keep its comments.
+The properties sharenfs and sharesmb share file systems, too. A protocol listens only where its section
+says so. Volumes are shared by nbd and iscsi, file systems by nfs and smb.
+
+  [nbd]
+  listen = \"0.0.0.0:10809\"      every network; a port alone is this machine
+
+  [[share]]
+  protocol = \"nbd\"
+  dataset = \"tank/disk\"
+  networks = \"10.0.0.0/24\"      without it this machine alone
+
+Examples:
+  poolhouse config set nbd.listen 0.0.0.0:10809
+  poolhouse share add nbd tank/disk -o networks=10.0.0.0/24
+  poolhouse share status"
+)]
+pub(crate) struct Share {
+    #[command(flatten)]
+    daemon: DaemonArgs,
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(clap::Subcommand, Debug)]
+enum Command {
+    /// List the shares of all protocols
+    List(ListArgs),
+    /// Add a share to the configuration file
+    Add(AddArgs),
+    /// Remove a share from the configuration file
+    Remove(RemoveArgs),
+    /// Show the shares with their clients, and why one is not served
+    Status(StatusArgs),
+}
+
+/// List the shares of all protocols
+#[derive(clap::Args, Debug)]
+#[command(after_help = "Example:
+  poolhouse share list")]
+struct ListArgs {}
+
+/// Add a share to the configuration file
+#[derive(clap::Args, Debug)]
+#[command(
+    after_help = "Fields: networks and read_only for all; name for smb and nbd; path, read_only_networks, squash,
+anonuid, anongid and privileged_ports for nfs; users, hidden and guest for smb; target, lun, initiators,
+block_size, chap_user, chap_secret_file, mutual_user and mutual_secret_file for iscsi.
+
+Examples:
+  poolhouse share add smb tank/photos -o users=anna,ben
+  poolhouse share add nbd tank/disk@monday -o name=monday"
+)]
+struct AddArgs {
+    /// nfs, smb, iscsi or nbd
+    #[arg(value_parser = parse_protocol)]
+    protocol: Protocol,
+    /// A file system, a volume, or a snapshot of a volume
+    dataset: String,
+    /// A field of [[share]]; may be given several times
+    #[arg(short = 'o', value_name = "FIELD=VALUE")]
+    options: Vec<String>,
+}
+
+/// Remove a share from the configuration file
+#[derive(clap::Args, Debug)]
+#[command(after_help = "Its clients are disconnected; the data stays.
+
+Example:
+  poolhouse share remove nbd tank/disk")]
+struct RemoveArgs {
+    /// nfs, smb, iscsi or nbd
+    #[arg(value_parser = parse_protocol)]
+    protocol: Protocol,
+    /// The dataset, or the name that clients ask for
+    name: String,
+}
+
+/// Show the shares with their clients, and why one is not served
+#[derive(clap::Args, Debug)]
+#[command(after_help = "Examples:
+  poolhouse share status
+  poolhouse share status --json | jq '.shares[].clients'")]
+struct StatusArgs {}
+
+fn parse_protocol(word: &str) -> Result<Protocol, String> {
+    Protocol::from_word(word).ok_or_else(|| "nfs, smb, iscsi or nbd is wanted".to_owned())
+}
+
+impl Share {
+    /// Runs the command.
+    pub(crate) fn run(&self) -> CommandResult {
+        match &self.command {
+            Command::List(ListArgs {}) => self.list(),
+            Command::Add(args) => self.add(args),
+            Command::Remove(args) => {
+                let (protocol, name) = (args.protocol, args.name.clone());
+                self.daemon.execute(&RemoveShare { protocol, name })
+            }
+            Command::Status(StatusArgs {}) => self.status(),
+        }
+    }
+
+    fn list(&self) -> CommandResult {
+        let ShareStatus { shares } = self.daemon.request(&GetShares {})?;
+        if self.daemon.json {
+            print::json(&shares)?;
+            return Ok(Outcome::Complete);
+        }
+        let columns = ["PROTOCOL", "DATASET", "NAME", "ACCESS", "SOURCE"];
+        let mut table = Table::with_header(&columns.map(|column| (column, Align::Left)));
+        for share in &shares {
+            table.add_row([
+                share.protocol.as_str().to_owned(),
+                share.dataset.clone(),
+                name_of(share).to_owned(),
+                access(share).to_owned(),
+                share.source.clone(),
+            ]);
+        }
+        table.print(&mut io::stdout().lock())?;
+        Ok(Outcome::Complete)
+    }
+
+    fn add(&self, args: &AddArgs) -> CommandResult {
+        let options = args.options.iter().map(|text| parse_assignment(text));
+        let options = options.collect::<Result<_, _>>().map_err(Failure::usage)?;
+        let (protocol, dataset) = (args.protocol, args.dataset.clone());
+        self.daemon.execute(&AddShare { protocol, dataset, options })
+    }
+
+    fn status(&self) -> CommandResult {
+        let status = self.daemon.request(&GetShares {})?;
+        if self.daemon.json {
+            print::json(&status)?;
+        } else {
+            print_status(&status, &mut io::stdout().lock())?;
+        }
+        Ok(Outcome::Complete)
+    }
+}
+
+fn name_of(share: &ShareState) -> &str {
+    share.target.as_deref().or(share.path.as_deref()).unwrap_or("-")
+}
+
+fn access(share: &ShareState) -> &'static str {
+    if share.read_only { "ro" } else { "rw" }
+}
+
+/// Prints each share with its clients below it.
+fn print_status(status: &ShareStatus, out: &mut dyn Write) -> io::Result<()> {
+    if status.shares.is_empty() {
+        return writeln!(out, "nothing is shared: see `poolhouse share --help`");
+    }
+    for (at, share) in status.shares.iter().enumerate() {
+        if at > 0 {
+            writeln!(out)?;
+        }
+        let address = match (&share.address, share.port) {
+            (Some(address), Some(port)) if address.contains(':') => format!("[{address}]:{port}"),
+            (Some(address), Some(port)) => format!("{address}:{port}"),
+            _ => "not served".to_owned(),
+        };
+        let lines = [
+            ("share", format!("{} {}", share.protocol, name_of(share))),
+            ("dataset", share.dataset.clone()),
+            ("source", share.source.clone()),
+            ("access", access(share).to_owned()),
+            ("address", address),
+        ];
+        for (label, text) in lines {
+            writeln!(out, "{label:>8}: {}", escape_control(&text))?;
+        }
+        if let Some(problem) = &share.problem {
+            writeln!(out, "{:>8}: {}", "problem", escape_control(problem))?;
+        }
+        print_clients(&share.clients, out)?;
+    }
+    Ok(())
+}
+
+fn print_clients(clients: &[ShareClient], out: &mut dyn Write) -> io::Result<()> {
+    if clients.is_empty() {
+        return writeln!(out, "{:>8}: none", "clients");
+    }
+    writeln!(out, "{:>8}:", "clients")?;
+    let mut table = Table::with_header(&[
+        ("ADDRESS", Align::Left),
+        ("USER", Align::Left),
+        ("SECONDS", Align::Right),
+        ("OPEN", Align::Right),
+        ("READ", Align::Right),
+        ("WRITTEN", Align::Right),
+    ])
+    .with_indent(10);
+    let number = |number: Option<u64>| number.map_or("-".to_owned(), |number| number.to_string());
+    let bytes = |bytes: Option<u64>| bytes.map_or("-".to_owned(), human_bytes);
+    for client in clients {
+        table.add_row([
+            client.address.clone(),
+            client.user.clone().unwrap_or("-".to_owned()),
+            number(client.connected),
+            number(client.open),
+            bytes(client.read_bytes),
+            bytes(client.written_bytes),
+        ]);
+    }
+    table.print(out)
+}
+
+#[cfg(test)]
+mod tests {
+    use api::{Protocol, ShareClient, ShareState, ShareStatus};
+
+    use super::print_status;
+
+    #[test]
+    fn status_names_clients_and_problems() {
+        let served = ShareState {
+            protocol: Protocol::Nbd,
+            dataset: "tank/disk".to_owned(),
+            target: Some("disk".to_owned()),
+            path: None,
+            address: Some("::1".to_owned()),
+            port: Some(10809),
+            read_only: true,
+            source: "config.toml line 3".to_owned(),
+            problem: None,
+            clients: vec![ShareClient {
+                address: "10.0.0.7:999".to_owned(),
+                read_bytes: Some(1 << 20),
+                ..ShareClient::default()
+            }],
+        };
+        let closed = ShareState {
+            address: None,
+            port: None,
+            problem: Some("NBD listens nowhere".to_owned()),
+            clients: Vec::new(),
+            ..served.clone()
+        };
+        let mut out = Vec::new();
+        print_status(&ShareStatus { shares: vec![served, closed] }, &mut out).unwrap();
+        let out = String::from_utf8(out).unwrap();
+        for part in ["share: NBD disk", "[::1]:10809", "10.0.0.7:999", "1M", "problem: NBD listens"]
+        {
+            assert!(out.contains(part), "{out}");
+        }
+        assert!(out.contains("address: not served") && out.contains("clients: none"), "{out}");
+    }
+}
