@@ -24,7 +24,8 @@ type Outcome<T> = Result<T, Box<dyn Error>>;
 fn environment() -> Environment {
     Environment {
         random: Arc::new(|bytes| {
-            rustix::rand::getrandom(bytes, rustix::rand::GetRandomFlags::empty()).expect("random bytes");
+            rustix::rand::getrandom(bytes, rustix::rand::GetRandomFlags::empty())
+                .expect("random bytes");
         }),
         now: Arc::new(|| {
             let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
@@ -40,11 +41,8 @@ fn environment() -> Environment {
 fn create_pool(folder: &Path, megabytes: u64) -> Outcome<Pool> {
     let drive = folder.join("drive");
     std::fs::File::create(&drive)?.set_len(megabytes << 22)?;
-    let vdevs = vec![NewVdev {
-        layout: VdevLayout::Single,
-        drives: vec![drive],
-        role: VdevRole::Data,
-    }];
+    let vdevs =
+        vec![NewVdev { layout: VdevLayout::Single, drives: vec![drive], role: VdevRole::Data }];
     let (name, properties) = ("tank".to_owned(), Vec::new());
     let new = NewPool { name, vdevs, ashift: None, properties, force: true };
     Ok(engine::pool::create(&new, &environment())?)

@@ -79,7 +79,11 @@ impl<'a> Sender<'a> {
             Err(Failure::Suspended) => (CHECK_CONDITION, Some(Sense::MANUAL_INTERVENTION)),
             Err(Failure::Conflict) => (RESERVATION_CONFLICT, None),
         };
-        let data = if outcome.is_ok() { &data_in[..data_in.len().min(task.expected_data_in())] } else { &[] };
+        let data = if outcome.is_ok() {
+            &data_in[..data_in.len().min(task.expected_data_in())]
+        } else {
+            &[]
+        };
         let data_pdus = self.push_data(&mut batch, &mut stat_sn, task, data, residual);
         if data.is_empty() {
             if let Some(failure) = failure {
@@ -178,7 +182,9 @@ impl Task {
     pub(crate) fn is_write(&self) -> bool {
         matches!(
             self.command,
-            Ok(Command::Write { .. } | Command::WriteVerify { .. } | Command::CompareAndWrite { .. })
+            Ok(Command::Write { .. }
+                | Command::WriteVerify { .. }
+                | Command::CompareAndWrite { .. })
         )
     }
 

@@ -101,7 +101,13 @@ impl Server {
         ServerStatus {
             listening: self.addresses(),
             targets: self.shared.targets.read().names(),
-            sessions: self.shared.clients.list().iter().filter_map(|client| client.status()).collect(),
+            sessions: self
+                .shared
+                .clients
+                .list()
+                .iter()
+                .filter_map(|client| client.status())
+                .collect(),
             failed_logins: self.shared.failed_logins.load(SeqCst),
             totals: self.shared.totals.load(),
         }
@@ -179,9 +185,10 @@ impl Shared {
         }
         // the targets may have changed since the login began
         let targets = self.targets.read();
-        let is_served = session.target.as_ref().is_none_or(|target| {
-            targets.serves(target, &session.initiator, client.address())
-        });
+        let is_served = session
+            .target
+            .as_ref()
+            .is_none_or(|target| targets.serves(target, &session.initiator, client.address()));
         if !is_served {
             return Err(LoginStatus::NotFound);
         }

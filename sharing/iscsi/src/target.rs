@@ -180,9 +180,9 @@ impl Target {
 
 /// Whether a name has the form of iSCSI names.
 pub(crate) fn is_iscsi_name(name: &str) -> bool {
-    let is_known = ["iqn.", "eui.", "naa."].iter().any(|start| {
-        name.strip_prefix(start).is_some_and(|rest| !rest.is_empty())
-    });
+    let is_known = ["iqn.", "eui.", "naa."]
+        .iter()
+        .any(|start| name.strip_prefix(start).is_some_and(|rest| !rest.is_empty()));
     let is_letter = |letter: char| {
         letter.is_ascii_lowercase() || letter.is_ascii_digit() || matches!(letter, '.' | '-' | ':')
     };
@@ -258,8 +258,11 @@ impl TargetTable {
                 return Err(Error::DuplicateTarget { name: target.name.clone() });
             }
         }
-        let mut known: Vec<Arc<LogicalUnit>> =
-            self.0.values().flat_map(|target| target.units().values().cloned().collect::<Vec<_>>()).collect();
+        let mut known: Vec<Arc<LogicalUnit>> = self
+            .0
+            .values()
+            .flat_map(|target| target.units().values().cloned().collect::<Vec<_>>())
+            .collect();
         let mut table = BTreeMap::new();
         for target in targets {
             let mut units = BTreeMap::new();
@@ -293,9 +296,10 @@ impl TargetTable {
         let before = std::mem::replace(&mut *active.state.write(), state).units;
         let after = active.units();
         let is_same = before.len() == after.len()
-            && before.iter().zip(&*after).all(|((number, unit), (other, now))| {
-                number == other && Arc::ptr_eq(unit, now)
-            });
+            && before
+                .iter()
+                .zip(&*after)
+                .all(|((number, unit), (other, now))| number == other && Arc::ptr_eq(unit, now));
         if !is_same {
             for unit in after.values().chain(before.values()) {
                 unit.raise(Sense::UNITS_CHANGED, None);
@@ -316,7 +320,12 @@ impl TargetTable {
     }
 
     /// Whether a session of an initiator may go on.
-    pub(crate) fn serves(&self, target: &Arc<ActiveTarget>, initiator: &str, address: IpAddr) -> bool {
+    pub(crate) fn serves(
+        &self,
+        target: &Arc<ActiveTarget>,
+        initiator: &str,
+        address: IpAddr,
+    ) -> bool {
         let now = self.0.get(&target.name);
         now.is_some_and(|now| Arc::ptr_eq(now, target) && now.admits(initiator, address))
     }
@@ -365,7 +374,8 @@ mod tests {
 
     #[test]
     fn names_have_the_form_of_iscsi() {
-        for name in ["iqn.2026-01.com.example:disk", "eui.02004567A425678D", "naa.3000000000000001"] {
+        for name in ["iqn.2026-01.com.example:disk", "eui.02004567A425678D", "naa.3000000000000001"]
+        {
             assert!(is_iscsi_name(name), "{name}");
         }
         for name in ["disk", "iqn.", "iqn.2026-01.com.example:My Disk", "iqn.2026-01.COM"] {

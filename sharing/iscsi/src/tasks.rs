@@ -38,7 +38,15 @@ impl Task {
         logical: Option<Arc<LogicalUnit>>,
     ) -> Self {
         let is_aborted = Arc::new(AtomicBool::new(false));
-        Self { request, command, logical, data: Vec::new(), data_length: 0, r2t_count: 0, is_aborted }
+        Self {
+            request,
+            command,
+            logical,
+            data: Vec::new(),
+            data_length: 0,
+            r2t_count: 0,
+            is_aborted,
+        }
     }
 
     pub(crate) fn is_aborted(&self) -> bool {
@@ -270,7 +278,10 @@ impl TaskSet {
 
     /// Aborts the tasks that fulfil a condition, given their tags and units. Returns their number when none of them
     /// does anything any more.
-    pub(crate) fn abort(&self, condition: impl Fn(u32, Option<&Arc<LogicalUnit>>) -> bool) -> usize {
+    pub(crate) fn abort(
+        &self,
+        condition: impl Fn(u32, Option<&Arc<LogicalUnit>>) -> bool,
+    ) -> usize {
         let mut state = self.state.lock();
         let aborted: Vec<(u32, u64)> = state
             .rows

@@ -93,10 +93,7 @@ impl Incoming {
 
     /// Waits for a message of a fixed size, which must be complete within a time once it has begun. None: the client
     /// has closed the connection.
-    pub fn read_message<const N: usize>(
-        &mut self,
-        time: Duration,
-    ) -> io::Result<Option<[u8; N]>> {
+    pub fn read_message<const N: usize>(&mut self, time: Duration) -> io::Result<Option<[u8; N]>> {
         let mut message = [0; N];
         let count = self.read_some(&mut message, None)?;
         if count == 0 {
@@ -121,11 +118,7 @@ impl Incoming {
 }
 
 /// Sends all of some buffers within a time.
-pub fn send(
-    stream: &TcpStream,
-    buffers: &mut [IoSlice<'_>],
-    time: Duration,
-) -> io::Result<()> {
+pub fn send(stream: &TcpStream, buffers: &mut [IoSlice<'_>], time: Duration) -> io::Result<()> {
     let deadline = Instant::now() + time;
     let (mut rest, mut stream) = (buffers, stream);
     IoSlice::advance_slices(&mut rest, 0);

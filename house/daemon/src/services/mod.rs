@@ -7,6 +7,7 @@ mod config;
 mod daemon;
 mod datasets;
 mod events;
+mod iscsi;
 mod jobs;
 mod keys;
 mod mounts;
@@ -106,6 +107,9 @@ const SERVICES: &[Registration] = &[
     }),
     Registration::with_section::<nbd::NbdConfig>("nbd", |context| {
         Arc::new(nbd::NbdService::new(context))
+    }),
+    Registration::with_section::<iscsi::IscsiConfig>("iscsi", |context| {
+        Arc::new(iscsi::IscsiService::new(context))
     }),
     // after the services of all protocols
     Registration {

@@ -102,9 +102,7 @@ impl Challenge {
         }
         match (keys.value("CHAP_I"), keys.value("CHAP_C")) {
             (None, None) => Ok(()),
-            (Some(identifier), Some(challenge)) => {
-                self.prove(chap, identifier, challenge, answer)
-            }
+            (Some(identifier), Some(challenge)) => self.prove(chap, identifier, challenge, answer),
             _ => Err(Refused),
         }
     }
@@ -146,7 +144,8 @@ fn decode(value: &str) -> Option<Vec<u8>> {
 }
 
 fn decode_hex(digits: &[u8]) -> Option<Vec<u8>> {
-    let value = |digit: u8| char::from(digit).to_digit(16).and_then(|value| u8::try_from(value).ok());
+    let value =
+        |digit: u8| char::from(digit).to_digit(16).and_then(|value| u8::try_from(value).ok());
     let (pairs, rest) = digits.as_chunks::<2>();
     if !rest.is_empty() {
         return None;
@@ -194,7 +193,8 @@ mod tests {
         assert_eq!(decode("0bAP+g"), Some(vec![0, 255, 160]));
         assert_eq!(decode("0bAP8="), Some(vec![0, 255]));
         assert_eq!(decode("0bAA=="), Some(vec![0]));
-        for wrong in ["", "0", "0x0", "0xzz", "0bA", "0bAA=A", "0bA===", "0bAA==AP+g", "12", "0ü"] {
+        for wrong in ["", "0", "0x0", "0xzz", "0bA", "0bAA=A", "0bA===", "0bAA==AP+g", "12", "0ü"]
+        {
             assert_eq!(decode(wrong), None, "{wrong}");
         }
     }
@@ -215,7 +215,8 @@ mod tests {
 
     fn chap() -> Chap {
         let user = |name, secret| ChapUser::new(name, secret).unwrap();
-        Chap::new(user("alice", b"the secret of alice"), Some(user("disk", b"the secret of disk"))).unwrap()
+        Chap::new(user("alice", b"the secret of alice"), Some(user("disk", b"the secret of disk")))
+            .unwrap()
     }
 
     fn keys(keys: &[(&str, &str)]) -> Text {

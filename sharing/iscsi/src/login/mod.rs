@@ -169,7 +169,10 @@ impl Login {
             return Err(LoginStatus::NoSuchSession);
         }
         let initiator = keys.value("InitiatorName").ok_or(LoginStatus::MissingParameter)?;
-        if initiator.is_empty() || initiator.len() > MAX_NAME || initiator.contains(char::is_control) {
+        if initiator.is_empty()
+            || initiator.len() > MAX_NAME
+            || initiator.contains(char::is_control)
+        {
             return Err(LoginStatus::InitiatorError);
         }
         let (initiator, isid) = (initiator.to_owned(), request.isid);
@@ -216,8 +219,7 @@ impl Login {
                 return Err(failed);
             }
             answer.push("AuthMethod", wanted);
-            self.security =
-                if self.chap().is_some() { Security::Chosen } else { Security::Done };
+            self.security = if self.chap().is_some() { Security::Chosen } else { Security::Done };
         }
         let security = std::mem::replace(&mut self.security, Security::Start);
         self.security = match (security, keys.value("CHAP_A")) {
@@ -242,8 +244,6 @@ impl Login {
 
 /// Keys that the login itself takes.
 fn is_login_key(key: &str) -> bool {
-    matches!(
-        key,
-        "InitiatorName" | "InitiatorAlias" | "TargetName" | "SessionType" | "AuthMethod"
-    ) || key.starts_with("CHAP_")
+    matches!(key, "InitiatorName" | "InitiatorAlias" | "TargetName" | "SessionType" | "AuthMethod")
+        || key.starts_with("CHAP_")
 }

@@ -59,28 +59,89 @@ pub(crate) enum Comparison {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Command {
     TestUnitReady,
-    RequestSense { allocation: usize },
-    Inquiry { page: Option<u8>, allocation: usize },
-    ModeSense { is_long: bool, no_descriptors: bool, control: u8, page: u8, subpage: u8, allocation: usize },
-    ModeSelect { is_long: bool, length: usize },
-    StartStop { starts: bool },
-    PreventRemoval { prevents: bool },
+    RequestSense {
+        allocation: usize,
+    },
+    Inquiry {
+        page: Option<u8>,
+        allocation: usize,
+    },
+    ModeSense {
+        is_long: bool,
+        no_descriptors: bool,
+        control: u8,
+        page: u8,
+        subpage: u8,
+        allocation: usize,
+    },
+    ModeSelect {
+        is_long: bool,
+        length: usize,
+    },
+    StartStop {
+        starts: bool,
+    },
+    PreventRemoval {
+        prevents: bool,
+    },
     ReadCapacity10,
-    ReadCapacity16 { allocation: usize },
-    ReportUnits { allocation: usize },
-    ReportOpcodes { with_timeouts: bool, option: u8, opcode: u8, action: u16, allocation: usize },
-    Read { blocks: Blocks, fua: bool },
-    Write { blocks: Blocks, fua: bool },
-    WriteVerify { blocks: Blocks, compares: bool },
-    Verify { blocks: Blocks, comparison: Comparison },
-    Prefetch { blocks: Blocks },
+    ReadCapacity16 {
+        allocation: usize,
+    },
+    ReportUnits {
+        allocation: usize,
+    },
+    ReportOpcodes {
+        with_timeouts: bool,
+        option: u8,
+        opcode: u8,
+        action: u16,
+        allocation: usize,
+    },
+    Read {
+        blocks: Blocks,
+        fua: bool,
+    },
+    Write {
+        blocks: Blocks,
+        fua: bool,
+    },
+    WriteVerify {
+        blocks: Blocks,
+        compares: bool,
+    },
+    Verify {
+        blocks: Blocks,
+        comparison: Comparison,
+    },
+    Prefetch {
+        blocks: Blocks,
+    },
     Synchronize,
-    Unmap { length: usize },
-    WriteSame { blocks: Blocks, no_data: bool },
-    CompareAndWrite { blocks: Blocks, fua: bool },
-    GetLbaStatus { lba: u64, allocation: usize },
-    ReserveIn { action: u8, allocation: usize },
-    ReserveOut { action: u8, scope_type: u8, length: usize },
+    Unmap {
+        length: usize,
+    },
+    WriteSame {
+        blocks: Blocks,
+        no_data: bool,
+    },
+    CompareAndWrite {
+        blocks: Blocks,
+        fua: bool,
+    },
+    GetLbaStatus {
+        lba: u64,
+        allocation: usize,
+    },
+    ReserveIn {
+        action: u8,
+        allocation: usize,
+    },
+    ReserveOut {
+        action: u8,
+        scope_type: u8,
+        length: usize,
+    },
     Reserve,
     Release,
 }
@@ -193,7 +254,11 @@ impl Command {
         let command = match cdb[0] {
             0x08 | 0x0a => {
                 let is_read = cdb[0] == 0x08;
-                if is_read { Self::Read { blocks, fua: false } } else { Self::Write { blocks, fua: false } }
+                if is_read {
+                    Self::Read { blocks, fua: false }
+                } else {
+                    Self::Write { blocks, fua: false }
+                }
             }
             0x28 | 0xa8 | 0x88 => Self::Read { blocks, fua },
             0x2a | 0xaa | 0x8a => Self::Write { blocks, fua },
@@ -288,7 +353,9 @@ impl Command {
     /// Bytes of blocks that the command reads for the initiator.
     pub(crate) fn data_in_bytes(&self) -> usize {
         match self {
-            Self::Read { blocks, .. } => usize::try_from(blocks.bytes()).expect("reads are bounded"),
+            Self::Read { blocks, .. } => {
+                usize::try_from(blocks.bytes()).expect("reads are bounded")
+            }
             _ => 0,
         }
     }
@@ -316,7 +383,9 @@ impl Command {
             Self::WriteSame { blocks, no_data: false, .. } => blocks.block_size.into(),
             Self::Unmap { length }
             | Self::ModeSelect { length, .. }
-            | Self::ReserveOut { length, .. } => u64::try_from(*length).expect("lengths have 32 bits"),
+            | Self::ReserveOut { length, .. } => {
+                u64::try_from(*length).expect("lengths have 32 bits")
+            }
             _ => 0,
         }
     }

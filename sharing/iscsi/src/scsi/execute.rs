@@ -6,7 +6,9 @@ use std::sync::Arc;
 use lun::{AccessKind, Durability, Nexus};
 
 use super::cdb::Command;
-use super::{LogicalUnit, Sense, SessionId, blocks, inquiry, mode, opcodes, provisioning, reservation};
+use super::{
+    LogicalUnit, Sense, SessionId, blocks, inquiry, mode, opcodes, provisioning, reservation,
+};
 
 /// Why a command does not end with the status GOOD.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -115,7 +117,12 @@ impl Path<'_> {
     }
 
     /// Carries out a command. `data_out` is what the initiator sent; `data_in` is filled with what it gets.
-    pub(crate) fn execute(&self, command: &Command, data_out: &[u8], data_in: &mut Vec<u8>) -> Outcome {
+    pub(crate) fn execute(
+        &self,
+        command: &Command,
+        data_out: &[u8],
+        data_in: &mut Vec<u8>,
+    ) -> Outcome {
         data_in.clear();
         let Some(logical) = self.logical else {
             return self.execute_without_unit(command, data_in);

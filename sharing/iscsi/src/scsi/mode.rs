@@ -58,7 +58,8 @@ fn pages(logical: &LogicalUnit, values: Values) -> [Page; 4] {
 
 /// MODE SENSE.
 pub(crate) fn sense(command: &Command, logical: &LogicalUnit, data_in: &mut Vec<u8>) -> Outcome {
-    let Command::ModeSense { is_long, no_descriptors, control, page, subpage, allocation } = *command
+    let Command::ModeSense { is_long, no_descriptors, control, page, subpage, allocation } =
+        *command
     else {
         unreachable!("the caller has looked")
     };

@@ -319,9 +319,8 @@ mod tests {
 
     #[test]
     fn opcodes_of_targets_and_bad_stages_are_refused() {
-        let parse = |opcode, flags| {
-            Request::parse(&Header(HeaderWriter::new(opcode, flags, 0).finish()))
-        };
+        let parse =
+            |opcode, flags| Request::parse(&Header(HeaderWriter::new(opcode, flags, 0).finish()));
         assert_eq!(parse(0x21, 0), Err(Error::UnknownOpcode { opcode: 0x21 }));
         assert_eq!(parse(0x43, 0x08), Err(Error::UnknownStage { stage: 2 }));
         assert_eq!(parse(0x43, 0x82), Err(Error::UnknownStage { stage: 2 }));

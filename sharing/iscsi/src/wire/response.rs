@@ -274,19 +274,15 @@ impl Response {
             Self::Logout { tag, response } => {
                 HeaderWriter::new(0x26, 0x80, data_length).u8(2, response).u32(16, tag)
             }
-            Self::NopIn { lun, tag } => HeaderWriter::new(0x20, 0x80, data_length)
-                .put(8, lun)
-                .u32(16, tag)
-                .u32(20, NO_TAG),
+            Self::NopIn { lun, tag } => {
+                HeaderWriter::new(0x20, 0x80, data_length).put(8, lun).u32(16, tag).u32(20, NO_TAG)
+            }
             Self::Reject { reason } => {
                 HeaderWriter::new(0x3f, 0x80, data_length).u8(2, reason).u32(16, NO_TAG)
             }
         };
-        let stat_sn = if matches!(self, Self::DataIn { done: None, .. }) { 0 } else { numbers.stat_sn };
-        header
-            .u32(24, stat_sn)
-            .u32(28, numbers.exp_cmd_sn)
-            .u32(32, numbers.max_cmd_sn)
-            .finish()
+        let stat_sn =
+            if matches!(self, Self::DataIn { done: None, .. }) { 0 } else { numbers.stat_sn };
+        header.u32(24, stat_sn).u32(28, numbers.exp_cmd_sn).u32(32, numbers.max_cmd_sn).finish()
     }
 }
