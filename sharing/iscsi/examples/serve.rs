@@ -16,7 +16,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use engine::pool::{
     Environment, MemoryBudget, NewDataset, NewPool, NewVdev, Pool, VdevLayout, VdevRole,
 };
-use iscsi::{Chap, ChapUser, Server, ServerOptions, Target, TargetUnit, UnitId};
+use iscsi::{Chap, ChapUser, Server, ServerOptions, Target, TargetUnit, UnitId, VolumeGuids};
 use lun::{LunOptions, Reservations, VolumeLun};
 
 type Outcome<T> = Result<T, Box<dyn Error>>;
@@ -54,7 +54,7 @@ fn unit(pool: &Pool, name: &str, size: u64, block_size: u32) -> Outcome<TargetUn
     pool.create_volume(&new, size, stored, true)?;
     let options = LunOptions { block_size, read_only: false };
     let unit = VolumeLun::open(pool, name, options, Reservations::default())?;
-    let id = UnitId::new(pool.guid(), unit.guid());
+    let id = UnitId::new(&VolumeGuids { pool: pool.guid(), volume: unit.guid() });
     let volume = name.to_owned();
     Ok(TargetUnit { unit: Arc::new(unit), id, volume, reservation_store: None })
 }

@@ -194,7 +194,7 @@ impl<'a> Connection<'a> {
         let mut segments = [0; MAX_AHS_SIZE];
         let segments = &mut segments[..header.ahs_length()];
         reader.incoming.read_exact(segments, time)?;
-        if self.session.parameters.header_digest {
+        if self.session.parameters.digests.header {
             let mut digest = [0; 4];
             reader.incoming.read_exact(&mut digest, time)?;
             if digest != wire::digest(&[&header.0, segments]) {
@@ -210,7 +210,7 @@ impl<'a> Connection<'a> {
             Ok(Request::DataOut(data)) => self.read_data(reader, &header, data),
             Ok(request) => {
                 let data = self.read_segment(reader, &header)?;
-                self.answer(reader, &request, data)
+                self.answer(reader, &request, &data)
             }
             Err(_) => {
                 self.read_segment(reader, &header)?;
@@ -242,7 +242,7 @@ impl<'a> Connection<'a> {
         reader.incoming.read_exact(into, time)?;
         let mut rest = vec![0; other + padding(length)];
         reader.incoming.read_exact(&mut rest, time)?;
-        if self.session.parameters.data_digest {
+        if self.session.parameters.digests.data {
             let mut digest = [0; 4];
             reader.incoming.read_exact(&mut digest, time)?;
             if digest != wire::digest(&[into, &rest]) {
@@ -265,7 +265,7 @@ impl<'a> Connection<'a> {
         }
     }
 
-    fn answer(&self, reader: &mut Reader, request: &Request, data: Vec<u8>) -> io::Result<Work> {
+    fn answer(&self, reader: &mut Reader, request: &Request, data: &[u8]) -> io::Result<Work> {
         let number = match request {
             Request::NopOut(nop) => nop.number,
             Request::TaskManagement(request) => request.number,
@@ -295,7 +295,7 @@ impl<'a> Connection<'a> {
             }
             Request::Text(text) => {
                 self.session.tasks.complete(number);
-                self.answer_text(reader, text, &data)?;
+                self.answer_text(reader, text, data)?;
             }
             Request::Logout(logout) => {
                 self.session.tasks.complete(number);

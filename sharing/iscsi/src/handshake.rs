@@ -127,9 +127,9 @@ impl<'a> Handshake<'a> {
         let response = Response::Login { stage, next, isid, tsih, tag, status };
         let window = u32::try_from(self.shared.options.max_commands).expect("checked");
         let numbers = Numbers {
-            stat_sn: self.stat_sn,
-            exp_cmd_sn: request.cmd_sn,
-            max_cmd_sn: request.cmd_sn.wrapping_add(window).wrapping_sub(1),
+            status: self.stat_sn,
+            expected_command: request.cmd_sn,
+            last_command: request.cmd_sn.wrapping_add(window).wrapping_sub(1),
         };
         self.stat_sn = self.stat_sn.wrapping_add(1);
         let mut data = text.encode();

@@ -127,7 +127,7 @@ impl Connection<'_> {
             };
             if is_wanted {
                 answer.push("TargetName", &name);
-                answer.push("TargetAddress", format!("{address},{PORTAL_GROUP}"));
+                answer.push("TargetAddress", &format!("{address},{PORTAL_GROUP}"));
             }
         }
         Ok(())

@@ -137,21 +137,24 @@ impl<'a> Sender<'a> {
         data: &'data [u8],
     ) {
         let window = self.session.tasks.window();
-        let (exp_cmd_sn, max_cmd_sn) = (window.exp_cmd_sn, window.max_cmd_sn);
-        let numbers = Numbers { stat_sn: *stat_sn, exp_cmd_sn, max_cmd_sn };
+        let numbers = Numbers {
+            status: *stat_sn,
+            expected_command: window.exp_cmd_sn,
+            last_command: window.max_cmd_sn,
+        };
         if response.counts() {
             *stat_sn = stat_sn.wrapping_add(1);
         }
         let header = response.encode(&numbers, data.len());
         let start = batch.encoded.len();
         batch.encoded.extend_from_slice(&header);
-        if self.session.parameters.header_digest {
+        if self.session.parameters.digests.header {
             batch.encoded.extend_from_slice(&wire::digest(&[&header]));
         }
         let end = batch.encoded.len();
         let padding = &[0; 3][..padding(data.len())];
         batch.encoded.extend_from_slice(padding);
-        if self.session.parameters.data_digest && !data.is_empty() {
+        if self.session.parameters.digests.data && !data.is_empty() {
             batch.encoded.extend_from_slice(&wire::digest(&[data, padding]));
         }
         batch.parts.push(Part { header: start..end, data, end: end..batch.encoded.len() });

@@ -180,7 +180,9 @@ impl Shared {
             if Instant::now() >= deadline {
                 return Err(LoginStatus::OutOfResources);
             }
-            older.iter().for_each(|client| client.abort());
+            for client in &older {
+                client.abort();
+            }
             std::thread::sleep(LOOK_PAUSE);
         }
         // the targets may have changed since the login began

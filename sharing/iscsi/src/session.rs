@@ -77,7 +77,7 @@ impl Client {
             initiator: session.initiator.clone(),
             target: session.target.as_ref().map(|target| target.name.clone()),
             volumes: volumes.map(|unit| unit.volume.clone()).collect(),
-            digests: (session.parameters.header_digest, session.parameters.data_digest),
+            digests: (session.parameters.digests.header, session.parameters.digests.data),
             connected: self.since.elapsed(),
             in_flight: u64::try_from(session.tasks.count()).expect("usize has 64 bits at most"),
             counters: session.counters.load(),

@@ -29,17 +29,26 @@ const LEAST_SECRET: usize = 12;
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub struct UnitId(u64);
 
+/// The guids of a volume, or of a snapshot of one, and of its pool.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct VolumeGuids {
+    /// The guid of the pool.
+    pub pool: u64,
+    /// The guid of the volume or snapshot.
+    pub volume: u64,
+}
+
 impl UnitId {
-    /// The name of a volume in a pool, by their guids.
-    pub fn new(pool_guid: u64, volume_guid: u64) -> Self {
+    /// The name of a volume.
+    pub fn new(guids: &VolumeGuids) -> Self {
         let mut hash = Sha256::new();
         hash.update(b"poolhouse logical unit\0");
-        hash.update(pool_guid.to_be_bytes());
-        hash.update(volume_guid.to_be_bytes());
-        let sum = hash.finalize();
-        let first = sum.first_chunk().expect("a sum has 32 bytes");
+        hash.update(guids.pool.to_be_bytes());
+        hash.update(guids.volume.to_be_bytes());
+        let [a, b, c, d, e, f, g, h, ..] = <[u8; 32]>::from(hash.finalize());
+        let first = u64::from_be_bytes([a, b, c, d, e, f, g, h]);
         // NAA 3: a name that is assigned locally has 60 bits
-        Self(u64::from_be_bytes(*first) >> 4 | 3 << 60)
+        Self(first >> 4 | 3 << 60)
     }
 
     /// The NAA name.
@@ -352,10 +361,10 @@ mod tests {
 
     #[test]
     fn unit_ids_depend_on_pool_and_volume() {
-        let id = UnitId::new(1, 2);
-        assert_eq!(id, UnitId::new(1, 2));
-        assert_ne!(id, UnitId::new(2, 2));
-        assert_ne!(id, UnitId::new(1, 3));
+        let id = |pool, volume| UnitId::new(&VolumeGuids { pool, volume });
+        assert_ne!(id(1, 2), id(2, 2));
+        assert_ne!(id(1, 2), id(1, 3));
+        let id = id(1, 2);
         assert_eq!(id.to_string().len(), 16);
         assert!(id.to_string().starts_with('3'));
     }

@@ -30,7 +30,10 @@ impl MemoryBudget {
         Self { limit, used: Mutex::default(), freed: Condvar::new() }
     }
 
-    /// Takes bytes for a connection; waits until there are enough. No request is larger than the budget.
+    /// Takes bytes for a connection; waits until there are enough.
+    ///
+    /// # Panics
+    /// If a request is larger than the budget, which would wait for ever.
     pub fn reserve<'a>(&'a self, share: &'a ConnectionShare, bytes: usize) -> Reserved<'a> {
         assert!(bytes <= self.limit, "{bytes} bytes of a budget of {}", self.limit);
         let mut used = self.used.lock();

@@ -36,6 +36,9 @@ pub fn configure(stream: &TcpStream, stall_timeout: Duration) -> io::Result<()> 
 }
 
 /// The time that a message of some bytes may take: the stall timeout for each MiB that it has or begins.
+///
+/// # Panics
+/// If a message has 2^32 MiB.
 pub fn allowance(stall_timeout: Duration, bytes: usize) -> Duration {
     let parts = u32::try_from((bytes >> 20) + 1).expect("messages have less than 2^32 MiB");
     stall_timeout * parts
@@ -138,6 +141,9 @@ pub fn send(stream: &TcpStream, buffers: &mut [IoSlice<'_>], time: Duration) -> 
 }
 
 /// Waits for a time, or until a side has closed the connection. Returns whether one has.
+///
+/// # Panics
+/// If the time has more seconds than an i64.
 pub fn wait_for_hangup(stream: &TcpStream, time: Duration) -> bool {
     // errors and the end of both sides are always reported
     let mut polled = [PollFd::new(stream, PollFlags::RDHUP)];

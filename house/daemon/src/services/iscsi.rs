@@ -17,6 +17,7 @@ use std::sync::Arc;
 
 use ::iscsi::{
     Chap, ChapUser, ReservationStore, Server, ServerOptions, Target, TargetUnit, UnitId,
+    VolumeGuids,
 };
 use api::{Protocol, ShareClient, pool_of};
 use lun::{LunOptions, Reservations, SnapshotLun, VolumeLun};
@@ -88,12 +89,12 @@ impl IscsiService {
         let volume = share.dataset.clone();
         if name.contains('@') {
             let unit = SnapshotLun::open(pool, name, options).map_err(|why| why.to_string())?;
-            let id = UnitId::new(pool.guid(), unit.guid());
+            let id = UnitId::new(&VolumeGuids { pool: pool.guid(), volume: unit.guid() });
             return Ok(TargetUnit { unit: Arc::new(unit), id, volume, reservation_store: None });
         }
         // the guid is known when the volume is open, and the reservations belong to it from the start
         let guid = pool.open_volume(name).map_err(|why| why.to_string())?.0.guid();
-        let id = UnitId::new(pool.guid(), guid);
+        let id = UnitId::new(&VolumeGuids { pool: pool.guid(), volume: guid });
         let path = self.reservations_dir.join(id.to_string());
         let reservations = self.load_reservations(&path, name);
         let unit =

@@ -82,8 +82,8 @@ impl Challenge {
     ) -> Result<Self, Refused> {
         let algorithm = Algorithm::choose(list).ok_or(Refused)?;
         answer.push("CHAP_A", algorithm.name());
-        answer.push("CHAP_I", identifier);
-        answer.push("CHAP_C", encode(&bytes));
+        answer.push("CHAP_I", &identifier);
+        answer.push("CHAP_C", &encode(&bytes));
         Ok(Self { algorithm, identifier, bytes })
     }
 
@@ -122,7 +122,8 @@ impl Challenge {
             return Err(Refused);
         }
         answer.push("CHAP_N", user.name());
-        answer.push("CHAP_R", encode(&self.algorithm.hash(identifier, user.secret(), &challenge)));
+        let proof = self.algorithm.hash(identifier, user.secret(), &challenge);
+        answer.push("CHAP_R", &encode(&proof));
         Ok(())
     }
 }

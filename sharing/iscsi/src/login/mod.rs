@@ -135,7 +135,7 @@ impl Login {
         }
         if request.stage == Stage::Operational && !self.has_declared {
             self.has_declared = true;
-            answer.push("MaxRecvDataSegmentLength", MAX_DATA_SEGMENT);
+            answer.push("MaxRecvDataSegmentLength", &MAX_DATA_SEGMENT);
         }
         self.go_on(request, answer)
     }
@@ -185,7 +185,7 @@ impl Login {
                 if !access.admits_name(&initiator) {
                     return Err(LoginStatus::AuthorizationFailure);
                 }
-                answer.push("TargetPortalGroupTag", PORTAL_GROUP);
+                answer.push("TargetPortalGroupTag", &PORTAL_GROUP);
                 if !access.alias.is_empty() {
                     answer.push("TargetAlias", &access.alias);
                 }

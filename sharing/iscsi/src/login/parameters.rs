@@ -14,11 +14,17 @@ const FIRST_BURST: usize = 64 << 10;
 /// Bytes of a data segment where nothing is declared.
 const DEFAULT_DATA_SEGMENT: usize = 8192;
 
+/// Parts of PDUs that are protected by CRC32C.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(crate) struct Digests {
+    pub(crate) header: bool,
+    pub(crate) data: bool,
+}
+
 /// The parameters that are in force.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Parameters {
-    pub(crate) header_digest: bool,
-    pub(crate) data_digest: bool,
+    pub(crate) digests: Digests,
     /// Bytes of the largest data segment that the initiator takes.
     pub(crate) max_send_segment: usize,
     pub(crate) max_burst: usize,
@@ -32,8 +38,7 @@ impl Default for Parameters {
     /// The values where nothing is negotiated.
     fn default() -> Self {
         Self {
-            header_digest: false,
-            data_digest: false,
+            digests: Digests::default(),
             max_send_segment: DEFAULT_DATA_SEGMENT,
             max_burst: 256 << 10,
             first_burst: FIRST_BURST,
@@ -50,8 +55,8 @@ impl Parameters {
     /// Takes a key of the login, and adds the answer.
     pub(crate) fn negotiate(&mut self, key: &str, value: &str, answer: &mut Text) {
         let result = match key {
-            "HeaderDigest" => choose_digest(value, &mut self.header_digest),
-            "DataDigest" => choose_digest(value, &mut self.data_digest),
+            "HeaderDigest" => choose_digest(value, &mut self.digests.header),
+            "DataDigest" => choose_digest(value, &mut self.digests.data),
             "MaxRecvDataSegmentLength" => {
                 let Some(length) = parse_number(value).filter(|length| LENGTHS.contains(length))
                 else {
@@ -81,7 +86,7 @@ impl Parameters {
             "iSCSIProtocolLevel" => answer_number(value, 0..=31, |offered| offered.min(1)),
             _ => "NotUnderstood".to_owned(),
         };
-        answer.push(key, result);
+        answer.push(key, &result);
         // an initiator may offer a first burst that is longer than a burst
         self.first_burst = self.first_burst.min(self.max_burst);
     }
@@ -166,7 +171,7 @@ mod tests {
             ("ErrorRecoveryLevel", "2"),
             ("X-com.example.key", "1"),
         ]);
-        assert!(parameters.header_digest && !parameters.data_digest && !parameters.initial_r2t);
+        assert!(parameters.digests.header && !parameters.digests.data && !parameters.initial_r2t);
         assert_eq!((parameters.max_burst, parameters.first_burst), (MAX_BURST, FIRST_BURST));
         assert_eq!(parameters.max_send_segment, 262_144);
         for (key, value) in [

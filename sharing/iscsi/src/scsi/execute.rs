@@ -127,39 +127,16 @@ impl Path<'_> {
         let Some(logical) = self.logical else {
             return self.execute_without_unit(command, data_in);
         };
+        if let Some((found, allocation)) = self.describe(command, logical)? {
+            answer(data_in, &found, allocation);
+            return Ok(());
+        }
         let unit = &*logical.unit;
         match *command {
             Command::TestUnitReady => match unit.space() {
                 Err(lun::Error::Gone) => Err(Sense::NO_SUCH_UNIT.into()),
                 _ => Ok(()),
             },
-            Command::RequestSense { allocation } => {
-                let sense = logical.take_attention(self.session).unwrap_or(Sense::NONE);
-                answer(data_in, &sense.encode(), allocation);
-                Ok(())
-            }
-            Command::Inquiry { page, allocation } => {
-                let found = inquiry::inquiry(page, logical, self.target)?;
-                answer(data_in, &found, allocation);
-                Ok(())
-            }
-            Command::ReadCapacity10 => {
-                answer(data_in, &inquiry::read_capacity10(unit), usize::MAX);
-                Ok(())
-            }
-            Command::ReadCapacity16 { allocation } => {
-                answer(data_in, &inquiry::read_capacity16(unit), allocation);
-                Ok(())
-            }
-            Command::ReportUnits { allocation } => {
-                answer(data_in, &inquiry::report_units(self.units), allocation);
-                Ok(())
-            }
-            Command::ReportOpcodes { with_timeouts, option, opcode, action, allocation } => {
-                let found = opcodes::report(with_timeouts, option, opcode, action)?;
-                answer(data_in, &found, allocation);
-                Ok(())
-            }
             Command::ModeSense { .. } => mode::sense(command, logical, data_in),
             Command::ModeSelect { is_long, .. } => {
                 mode::select(is_long, data_out, logical, self.session)
@@ -193,17 +170,41 @@ impl Path<'_> {
             Command::GetLbaStatus { lba, allocation } => {
                 provisioning::lba_status(unit, lba, allocation, data_in)
             }
-            Command::ReserveIn { action, allocation } => {
-                let found = reservation::reserve_in(logical, action)?;
-                answer(data_in, &found, allocation);
-                Ok(())
-            }
             Command::ReserveOut { action, scope_type, .. } => {
                 reservation::reserve_out(self, logical, (action, scope_type), data_out)
             }
             Command::Reserve => reservation::reserve(self, logical),
             Command::Release => reservation::release(self, logical),
+            _ => unreachable!("the other commands describe the unit"),
         }
+    }
+
+    /// The answer of a command that only describes the unit, and the bytes that the initiator has room for.
+    fn describe(
+        &self,
+        command: &Command,
+        logical: &LogicalUnit,
+    ) -> Result<Option<(Vec<u8>, usize)>, Failure> {
+        let unit = &*logical.unit;
+        Ok(Some(match *command {
+            Command::RequestSense { allocation } => {
+                let sense = logical.take_attention(self.session).unwrap_or(Sense::NONE);
+                (sense.encode().to_vec(), allocation)
+            }
+            Command::Inquiry { page, allocation } => {
+                (inquiry::inquiry(page, logical, self.target)?, allocation)
+            }
+            Command::ReadCapacity10 => (inquiry::read_capacity10(unit), usize::MAX),
+            Command::ReadCapacity16 { allocation } => (inquiry::read_capacity16(unit), allocation),
+            Command::ReportUnits { allocation } => (inquiry::report_units(self.units), allocation),
+            Command::ReportOpcodes { with_timeouts, option, opcode, action, allocation } => {
+                (opcodes::report(with_timeouts, option, opcode, action)?, allocation)
+            }
+            Command::ReserveIn { action, allocation } => {
+                (reservation::reserve_in(logical, action)?, allocation)
+            }
+            _ => return Ok(None),
+        }))
     }
 
     fn execute_without_unit(&self, command: &Command, data_in: &mut Vec<u8>) -> Outcome {

@@ -208,6 +208,7 @@ pub(crate) fn parse_unit_number(lun: [u8; 8]) -> Option<u16> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::target::VolumeGuids;
 
     #[test]
     fn unit_numbers_are_encoded_and_parsed() {
@@ -234,7 +235,10 @@ mod tests {
         assert_eq!(limits.len(), 0x3c);
         assert_eq!(limits[24..28], [0, 0, 0, 16], "blocks that an UNMAP frees");
         assert_eq!(standard(0)[4], 91);
-        let names = identification(UnitId::new(1, 2), "iqn.2026-01.org.example:disk");
+        let names = identification(
+            UnitId::new(&VolumeGuids { pool: 1, volume: 2 }),
+            "iqn.2026-01.org.example:disk",
+        );
         assert_eq!(names[..4], [1, 3, 0, 8]);
         assert_eq!(names[4] >> 4, 3, "a name that is assigned locally");
     }

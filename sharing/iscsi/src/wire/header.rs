@@ -44,6 +44,9 @@ impl Header {
     }
 
     /// Bytes of the data segment.
+    ///
+    /// # Panics
+    /// On a machine of 16 bits.
     pub fn data_length(&self) -> usize {
         let bytes = [0, self.0[5], self.0[6], self.0[7]];
         usize::try_from(u32::from_be_bytes(bytes)).expect("24 bits fit into usize")

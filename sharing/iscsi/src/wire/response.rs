@@ -56,11 +56,11 @@ use super::request::Stage;
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Numbers {
     /// StatSN: the number of the response.
-    pub stat_sn: u32,
+    pub status: u32,
     /// ExpCmdSN: the command that the target expects next.
-    pub exp_cmd_sn: u32,
+    pub expected_command: u32,
     /// MaxCmdSN: the last command that the target takes.
-    pub max_cmd_sn: u32,
+    pub last_command: u32,
 }
 
 /// The difference between the length that the initiator expects and that of the command.
@@ -237,7 +237,7 @@ impl Response {
             Self::DataIn { tag, is_final, data_sn, offset, done } => {
                 let flags = if is_final { 0x80 } else { 0 };
                 let residual = done.unwrap_or(Residual::None);
-                let status = if done.is_some() { 0x01 } else { 0 };
+                let status = u8::from(done.is_some());
                 HeaderWriter::new(0x25, flags | status | residual.flags(), data_length)
                     .u32(16, tag)
                     .u32(20, NO_TAG)
@@ -282,7 +282,11 @@ impl Response {
             }
         };
         let stat_sn =
-            if matches!(self, Self::DataIn { done: None, .. }) { 0 } else { numbers.stat_sn };
-        header.u32(24, stat_sn).u32(28, numbers.exp_cmd_sn).u32(32, numbers.max_cmd_sn).finish()
+            if matches!(self, Self::DataIn { done: None, .. }) { 0 } else { numbers.status };
+        header
+            .u32(24, stat_sn)
+            .u32(28, numbers.expected_command)
+            .u32(32, numbers.last_command)
+            .finish()
     }
 }

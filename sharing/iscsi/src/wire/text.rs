@@ -47,7 +47,7 @@ impl Text {
     }
 
     /// Adds a key. SendTargets repeats keys in its answer.
-    pub fn push(&mut self, key: &str, value: impl ToString) {
+    pub fn push(&mut self, key: &str, value: &(impl ToString + ?Sized)) {
         self.0.push((key.to_owned(), value.to_string()));
     }
 

@@ -116,7 +116,7 @@ fn ranges_outside_the_unit_are_refused() {
         assert_eq!(initiator.read(&cdb, 1024).check(), (5, 0x21, 0));
     }
     // no R2T comes for data that would go nowhere
-    assert_eq!(initiator.write(&write10(0, end - 1, 64), &[1; 32_768]).check(), (5, 0x21, 0));
+    assert_eq!(initiator.write(&write10(0, end - 1, 64), &vec![1; 32_768]).check(), (5, 0x21, 0));
     assert_eq!(initiator.read(&[0xff; 16], 0).check(), (5, 0x20, 0));
     let mut protected = read10(0, 1);
     protected[1] = 0x20;
@@ -127,7 +127,7 @@ fn ranges_outside_the_unit_are_refused() {
 fn unmap_and_write_same_free_space() {
     let served = ServedPool::start();
     let mut initiator = served.initiator();
-    initiator.write(&write10(0, 0, 64), &[5; 32_768]).good();
+    initiator.write(&write10(0, 0, 64), &vec![5; 32_768]).good();
     let mut list = vec![0, 22, 0, 16, 0, 0, 0, 0];
     list.extend([0, 0, 0, 0, 0, 0, 0, 15, 0, 0, 0, 18, 0, 0, 0, 0]);
     initiator.write(&[0x42, 0, 0, 0, 0, 0, 0, 0, 24, 0], &list).good();
@@ -145,10 +145,10 @@ fn unmap_and_write_same_free_space() {
     let mut same = [0; 16];
     (same[0], same[13]) = (0x93, 40);
     initiator.write(&same, &[3; 512]).good();
-    assert_eq!(initiator.read(&read10(0, 40), 20_480).good(), [3; 20_480]);
+    assert_eq!(initiator.read(&read10(0, 40), 20_480).good(), vec![3; 20_480]);
     (same[1], same[13]) = (9, 40);
     assert_eq!(initiator.read(&same, 0).status, 0, "zeros without data");
-    assert_eq!(initiator.read(&read10(0, 40), 20_480).good(), [0; 20_480]);
+    assert_eq!(initiator.read(&read10(0, 40), 20_480).good(), vec![0; 20_480]);
     list[19] = 0xff;
     list[16] = 0xff;
     assert_eq!(initiator.write(&[0x42, 0, 0, 0, 0, 0, 0, 0, 24, 0], &list).check(), (5, 0x26, 0));

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use device::Device;
 use engine::pool::Pool;
-use iscsi::{Server, ServerOptions, Target, TargetUnit, UnitId};
+use iscsi::{Server, ServerOptions, Target, TargetUnit, UnitId, VolumeGuids};
 use lun::{LunOptions, Reservations, VolumeLun};
 use sim::{DiskArray, Fault};
 
@@ -36,7 +36,7 @@ pub(crate) fn options() -> ServerOptions {
 
 pub(crate) fn open_unit(pool: &Pool, reservations: Reservations) -> TargetUnit {
     let unit = VolumeLun::open(pool, VOLUME, LunOptions::default(), reservations).expect("a unit");
-    let id = UnitId::new(pool.guid(), unit.guid());
+    let id = UnitId::new(&VolumeGuids { pool: pool.guid(), volume: unit.guid() });
     TargetUnit { unit: Arc::new(unit), id, volume: VOLUME.to_owned(), reservation_store: None }
 }
 
