@@ -138,6 +138,11 @@ impl StateDir {
         self.persistent_dir.join("jobs.json")
     }
 
+    /// The directory of persistent reservations that outlast the daemon.
+    pub(crate) fn iscsi_reservations(&self) -> PathBuf {
+        self.persistent_dir.join("iscsi-reservations")
+    }
+
     /// The configuration file.
     pub fn config(&self) -> PathBuf {
         let is_system = !self.is_named && self.runtime_dir == Path::new(SYSTEM_DIRS[0]);

@@ -8,13 +8,12 @@ use std::thread::Scope;
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
+use tcp::{ConnectionShare, Incoming, Reserved};
 
-use crate::budget::{ConnectionShare, Reserved};
 use crate::export::Export;
 use crate::negotiation::{Negotiation, Session, Step, reply_error};
 use crate::request::{Reply, byte_length};
 use crate::server::Shared;
-use crate::socket::{self, Incoming};
 use crate::status::{ClientStatus, SharedCounters};
 use crate::wire::handshake::{ClientFlags, OptionHeader, greeting};
 use crate::wire::option::OptionError;
@@ -90,7 +89,7 @@ impl Client {
 pub(crate) fn serve(shared: &Shared, client: &Client) {
     let stall_timeout = shared.options.stall_timeout;
     let mut incoming = Incoming::new(Arc::clone(&client.stream));
-    let session = socket::configure(&client.stream, stall_timeout)
+    let session = tcp::configure(&client.stream, stall_timeout)
         .and_then(|()| negotiate(shared, client, &mut incoming));
     if let Ok(Some(session)) = session {
         // the export may have changed before this client was known to have it
@@ -112,7 +111,7 @@ fn negotiate(
     // the time is for the whole handshake: a client has no reason to wait in it
     let deadline = Instant::now() + shared.options.stall_timeout;
     let left = || deadline.saturating_duration_since(Instant::now());
-    let send = |bytes: &[u8]| socket::send(&client.stream, &mut [IoSlice::new(bytes)], left());
+    let send = |bytes: &[u8]| tcp::send(&client.stream, &mut [IoSlice::new(bytes)], left());
     send(&greeting())?;
     let mut flags = [0; ClientFlags::SIZE];
     incoming.read_exact(&mut flags, left())?;
@@ -205,7 +204,7 @@ impl<'a> Transmission<'a> {
     fn execute(&self, request: &Request, buffer: &mut [u8]) -> Reply {
         loop {
             let reply = self.session.execute(request, buffer);
-            if !reply.should_repeat || socket::wait_for_hangup(&self.client.stream, RETRY_PAUSE) {
+            if !reply.should_repeat || tcp::wait_for_hangup(&self.client.stream, RETRY_PAUSE) {
                 return reply;
             }
         }
@@ -279,10 +278,10 @@ impl<'a> Transmission<'a> {
             }
         }
         let _turn = self.outgoing.lock();
-        socket::send(&self.client.stream, &mut slices, self.allowance(bytes))
+        tcp::send(&self.client.stream, &mut slices, self.allowance(bytes))
     }
 
     fn allowance(&self, bytes: usize) -> Duration {
-        socket::allowance(self.shared.options.stall_timeout, bytes)
+        tcp::allowance(self.shared.options.stall_timeout, bytes)
     }
 }

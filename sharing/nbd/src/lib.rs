@@ -23,7 +23,6 @@
 //! connects again. If a volume shrinks, is rolled back, or is gone, the server ends the connections to it.
 #![forbid(unsafe_code)]
 
-mod budget;
 mod connection;
 mod error;
 mod export;
@@ -31,7 +30,6 @@ mod negotiation;
 mod options;
 mod request;
 mod server;
-mod socket;
 mod status;
 pub mod wire;
 

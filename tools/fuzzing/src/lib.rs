@@ -14,7 +14,7 @@ mod tables;
 
 pub use objects::{acl, blkptr, dnode, objset, sa, znode};
 pub use pools::{gang, history, indirect, l2arc, label, nvlist, spacemap, uberblock};
-pub use protocols::nbd;
+pub use protocols::{iscsi, nbd};
 pub use send::send_stream;
 pub use streams::{gzip, lz4, lzjb, zle, zstd};
 pub use tables::{bookmark, bpobj, brt, dataset, ddt, dir, fatzap, leaf, microzap, zil};
@@ -40,6 +40,7 @@ pub const TARGETS: &[Target] = &[
     ("gzip", gzip),
     ("history", history),
     ("indirect", indirect),
+    ("iscsi", iscsi),
     ("l2arc", l2arc),
     ("label", label),
     ("leaf", leaf),

@@ -7,6 +7,7 @@ mod config;
 mod daemon;
 mod datasets;
 mod events;
+mod iscsi;
 mod jobs;
 mod keys;
 mod mounts;
@@ -114,6 +115,9 @@ const SERVICES: &[Registration] = &[
     }),
     Registration::with_section::<nfs::NfsConfig>("nfs", |context| {
         Arc::new(nfs::NfsService::new(context))
+    }),
+    Registration::with_section::<iscsi::IscsiConfig>("iscsi", |context| {
+        Arc::new(iscsi::IscsiService::new(context))
     }),
     // after the services of all protocols
     Registration {

@@ -22,7 +22,7 @@ const KEEPALIVE: (Duration, Duration, u32) = (Duration::from_mins(1), Duration::
 const USER_TIMEOUT: u32 = 120_000;
 
 /// Sets a client's socket up.
-pub(crate) fn configure(stream: &TcpStream, stall_timeout: Duration) -> io::Result<()> {
+pub fn configure(stream: &TcpStream, stall_timeout: Duration) -> io::Result<()> {
     stream.set_nodelay(true)?;
     stream.set_read_timeout(Some(stall_timeout))?;
     stream.set_write_timeout(Some(stall_timeout))?;
@@ -36,13 +36,16 @@ pub(crate) fn configure(stream: &TcpStream, stall_timeout: Duration) -> io::Resu
 }
 
 /// The time that a message of some bytes may take: the stall timeout for each MiB that it has or begins.
-pub(crate) fn allowance(stall_timeout: Duration, bytes: usize) -> Duration {
+///
+/// # Panics
+/// If a message has 2^32 MiB.
+pub fn allowance(stall_timeout: Duration, bytes: usize) -> Duration {
     let parts = u32::try_from((bytes >> 20) + 1).expect("messages have less than 2^32 MiB");
     stall_timeout * parts
 }
 
 /// The receiving side of a connection.
-pub(crate) struct Incoming(BufReader<SharedStream>);
+pub struct Incoming(BufReader<SharedStream>);
 
 /// A socket that the sending side uses too.
 struct SharedStream(Arc<TcpStream>);
@@ -54,7 +57,8 @@ impl Read for SharedStream {
 }
 
 impl Incoming {
-    pub(crate) fn new(stream: Arc<TcpStream>) -> Self {
+    /// The receiving side of a socket.
+    pub fn new(stream: Arc<TcpStream>) -> Self {
         Self(BufReader::with_capacity(READ_AHEAD, SharedStream(stream)))
     }
 
@@ -74,7 +78,7 @@ impl Incoming {
     }
 
     /// Fills a buffer within a time.
-    pub(crate) fn read_exact(&mut self, into: &mut [u8], time: Duration) -> io::Result<()> {
+    pub fn read_exact(&mut self, into: &mut [u8], time: Duration) -> io::Result<()> {
         let deadline = Instant::now() + time;
         let mut filled = 0;
         while filled < into.len() {
@@ -92,10 +96,7 @@ impl Incoming {
 
     /// Waits for a message of a fixed size, which must be complete within a time once it has begun. None: the client
     /// has closed the connection.
-    pub(crate) fn read_message<const N: usize>(
-        &mut self,
-        time: Duration,
-    ) -> io::Result<Option<[u8; N]>> {
+    pub fn read_message<const N: usize>(&mut self, time: Duration) -> io::Result<Option<[u8; N]>> {
         let mut message = [0; N];
         let count = self.read_some(&mut message, None)?;
         if count == 0 {
@@ -106,7 +107,7 @@ impl Incoming {
     }
 
     /// Reads bytes and forgets them.
-    pub(crate) fn skip(&mut self, count: usize, time: Duration) -> io::Result<()> {
+    pub fn skip(&mut self, count: usize, time: Duration) -> io::Result<()> {
         let deadline = Instant::now() + time;
         let (mut left, mut piece) = (count, [0; 16 << 10]);
         while left > 0 {
@@ -120,11 +121,7 @@ impl Incoming {
 }
 
 /// Sends all of some buffers within a time.
-pub(crate) fn send(
-    stream: &TcpStream,
-    buffers: &mut [IoSlice<'_>],
-    time: Duration,
-) -> io::Result<()> {
+pub fn send(stream: &TcpStream, buffers: &mut [IoSlice<'_>], time: Duration) -> io::Result<()> {
     let deadline = Instant::now() + time;
     let (mut rest, mut stream) = (buffers, stream);
     IoSlice::advance_slices(&mut rest, 0);
@@ -144,10 +141,14 @@ pub(crate) fn send(
 }
 
 /// Waits for a time, or until a side has closed the connection. Returns whether one has.
-pub(crate) fn wait_for_hangup(stream: &TcpStream, time: Duration) -> bool {
+///
+/// # Panics
+/// If the time has more seconds than an i64.
+pub fn wait_for_hangup(stream: &TcpStream, time: Duration) -> bool {
     // errors and the end of both sides are always reported
     let mut polled = [PollFd::new(stream, PollFlags::RDHUP)];
-    let limit = Timespec { tv_sec: 0, tv_nsec: i64::from(time.subsec_nanos()) };
+    let seconds = i64::try_from(time.as_secs()).expect("pauses are short");
+    let limit = Timespec { tv_sec: seconds, tv_nsec: i64::from(time.subsec_nanos()) };
     match rustix::event::poll(&mut polled, Some(&limit)) {
         Ok(count) => count > 0,
         Err(error) => error != rustix::io::Errno::INTR,

@@ -7,7 +7,7 @@
 use parking_lot::{Condvar, Mutex};
 
 /// The budget of a server.
-pub(crate) struct MemoryBudget {
+pub struct MemoryBudget {
     limit: usize,
     used: Mutex<usize>,
     freed: Condvar,
@@ -15,22 +15,26 @@ pub(crate) struct MemoryBudget {
 
 /// The part of a budget that one connection uses, in bytes.
 #[derive(Default)]
-pub(crate) struct ConnectionShare(Mutex<usize>);
+pub struct ConnectionShare(Mutex<usize>);
 
 /// Bytes that are taken until this is dropped.
-pub(crate) struct Reserved<'a> {
+pub struct Reserved<'a> {
     budget: &'a MemoryBudget,
     share: &'a ConnectionShare,
     bytes: usize,
 }
 
 impl MemoryBudget {
-    pub(crate) fn new(limit: usize) -> Self {
+    /// A budget of this many bytes.
+    pub fn new(limit: usize) -> Self {
         Self { limit, used: Mutex::default(), freed: Condvar::new() }
     }
 
-    /// Takes bytes for a connection; waits until there are enough. No request is larger than the budget.
-    pub(crate) fn reserve<'a>(&'a self, share: &'a ConnectionShare, bytes: usize) -> Reserved<'a> {
+    /// Takes bytes for a connection; waits until there are enough.
+    ///
+    /// # Panics
+    /// If a request is larger than the budget, which would wait for ever.
+    pub fn reserve<'a>(&'a self, share: &'a ConnectionShare, bytes: usize) -> Reserved<'a> {
         assert!(bytes <= self.limit, "{bytes} bytes of a budget of {}", self.limit);
         let mut used = self.used.lock();
         loop {

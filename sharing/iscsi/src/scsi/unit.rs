@@ -1,0 +1,208 @@
+//! A logical unit with the state that SCSI adds to it: unit attentions, mode parameters, and who reserved it.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
+
+use lun::{EventCallback, Lun, LunEvent, Nexus};
+use parking_lot::Mutex;
+
+use super::Sense;
+use crate::target::{ReservationStore, TargetUnit, UnitId};
+
+/// The number of a session, which no other session of the server has or had.
+pub(crate) type SessionId = u64;
+
+/// Unit attentions that wait for one session. The oldest is dropped for the newest.
+const MAX_ATTENTIONS: usize = 16;
+
+/// A logical unit of targets.
+pub(crate) struct LogicalUnit {
+    pub(crate) unit: Arc<dyn Lun>,
+    pub(crate) id: UnitId,
+    /// The name of the volume, for the status.
+    pub(crate) volume: String,
+    store: Option<ReservationStore>,
+    sessions: Mutex<BTreeMap<SessionId, UnitSession>>,
+    /// The session that reserved the unit by RESERVE(6).
+    reserved_by: Mutex<Option<SessionId>>,
+    has_write_cache: AtomicBool,
+    is_write_protected: AtomicBool,
+    /// Whether reservations are to outlast a restart (APTPL of the last registration).
+    keeps_reservations: AtomicBool,
+    subscription: Mutex<Option<EventCallback>>,
+}
+
+/// A session, as a unit knows it.
+struct UnitSession {
+    nexus: Nexus,
+    attentions: VecDeque<Sense>,
+}
+
+impl LogicalUnit {
+    pub(crate) fn new(target_unit: &TargetUnit) -> Arc<Self> {
+        let logical = Arc::new(Self {
+            unit: Arc::clone(&target_unit.unit),
+            id: target_unit.id,
+            volume: target_unit.volume.clone(),
+            store: target_unit.reservation_store.clone(),
+            sessions: Mutex::default(),
+            reserved_by: Mutex::default(),
+            has_write_cache: AtomicBool::new(true),
+            is_write_protected: AtomicBool::new(false),
+            // reservations that were loaded are to be kept up to date
+            keeps_reservations: AtomicBool::new(
+                !target_unit.unit.reservations().report().registrations.is_empty(),
+            ),
+            subscription: Mutex::default(),
+        });
+        let weak = Arc::downgrade(&logical);
+        let callback: EventCallback = Arc::new(move |event| {
+            let Some(logical) = weak.upgrade() else { return };
+            match event {
+                LunEvent::Resized { .. } => logical.raise(Sense::CAPACITY_CHANGED, None),
+                LunEvent::Reverted => logical.raise(Sense::MEDIUM_MAY_HAVE_CHANGED, None),
+                // each command says so
+                LunEvent::Gone => {}
+            }
+        });
+        logical.unit.subscribe(&callback);
+        *logical.subscription.lock() = Some(callback);
+        logical
+    }
+
+    /// Whether this is the unit of a configuration.
+    pub(crate) fn is_of(&self, target_unit: &TargetUnit) -> bool {
+        Arc::ptr_eq(&self.unit, &target_unit.unit) && self.id == target_unit.id
+    }
+
+    /// Adds a session, which is told that the unit may have been reset since it last used it.
+    pub(crate) fn add_session(&self, session: SessionId, nexus: &Nexus) {
+        let attentions = VecDeque::from([Sense::POWER_ON]);
+        let row = UnitSession { nexus: nexus.clone(), attentions };
+        self.sessions.lock().entry(session).or_insert(row);
+    }
+
+    /// Removes a session and what it holds until its end.
+    pub(crate) fn remove_session(&self, session: SessionId) {
+        self.sessions.lock().remove(&session);
+        self.release(session);
+    }
+
+    /// Has all sessions told of a change, but for the one that made it.
+    pub(crate) fn raise(&self, attention: Sense, by: Option<SessionId>) {
+        for (session, row) in &mut *self.sessions.lock() {
+            if Some(*session) != by {
+                row.push(attention);
+            }
+        }
+    }
+
+    /// Has the sessions of some nexuses told of a change.
+    pub(crate) fn raise_for(&self, nexuses: &[Nexus], attention: Sense) {
+        for row in self.sessions.lock().values_mut() {
+            if nexuses.contains(&row.nexus) {
+                row.push(attention);
+            }
+        }
+    }
+
+    /// The oldest unit attention of a session, which it then has been told of.
+    pub(crate) fn take_attention(&self, session: SessionId) -> Option<Sense> {
+        self.sessions.lock().get_mut(&session)?.attentions.pop_front()
+    }
+
+    /// The sessions of some nexuses.
+    pub(crate) fn sessions_of(&self, nexuses: &[Nexus]) -> Vec<SessionId> {
+        let sessions = self.sessions.lock();
+        let found = sessions.iter().filter(|(_, row)| nexuses.contains(&row.nexus));
+        found.map(|(session, _)| *session).collect()
+    }
+
+    /// Whether writes are answered before they are durable.
+    pub(crate) fn has_write_cache(&self) -> bool {
+        self.has_write_cache.load(SeqCst)
+    }
+
+    /// Whether initiators, the volume or the share forbid writes.
+    pub(crate) fn is_write_protected(&self) -> bool {
+        self.is_write_protected.load(SeqCst) || self.unit.geometry().is_read_only
+    }
+
+    /// Whether an initiator forbade writes (SWP).
+    pub(crate) fn has_software_write_protection(&self) -> bool {
+        self.is_write_protected.load(SeqCst)
+    }
+
+    /// Sets the mode parameters that can be changed; the other sessions are told of a change.
+    pub(crate) fn set_mode(&self, write_cache: bool, write_protection: bool, by: SessionId) {
+        let cache = self.has_write_cache.swap(write_cache, SeqCst);
+        let protection = self.is_write_protected.swap(write_protection, SeqCst);
+        if (cache, protection) != (write_cache, write_protection) {
+            self.raise(Sense::MODE_PARAMETERS_CHANGED, Some(by));
+        }
+    }
+
+    /// Whether another session has reserved the unit by RESERVE(6).
+    pub(crate) fn is_reserved_from(&self, session: SessionId) -> bool {
+        self.reserved_by.lock().is_some_and(|holder| holder != session)
+    }
+
+    /// Reserves the unit (RESERVE(6)). False: another session has it.
+    pub(crate) fn reserve(&self, session: SessionId) -> bool {
+        let mut holder = self.reserved_by.lock();
+        let is_free = holder.is_none_or(|holder| holder == session);
+        if is_free {
+            *holder = Some(session);
+        }
+        is_free
+    }
+
+    /// Releases the unit, if the session has it.
+    pub(crate) fn release(&self, session: SessionId) {
+        let mut holder = self.reserved_by.lock();
+        if *holder == Some(session) {
+            *holder = None;
+        }
+    }
+
+    /// A reset of the unit: initiators lose what they set, and are told so.
+    pub(crate) fn reset(&self) {
+        *self.reserved_by.lock() = None;
+        self.has_write_cache.store(true, SeqCst);
+        self.is_write_protected.store(false, SeqCst);
+        self.raise(Sense::UNIT_RESET, None);
+    }
+
+    /// Whether reservations can be kept over a restart, and whether they are.
+    pub(crate) fn persistence(&self) -> (bool, bool) {
+        (self.store.is_some(), self.keeps_reservations.load(SeqCst))
+    }
+
+    /// Sets whether reservations are kept over a restart.
+    pub(crate) fn set_persistence(&self, keeps: bool) {
+        self.keeps_reservations.store(keeps, SeqCst);
+    }
+
+    /// Stores the reservations as they are now, or that none are kept. False: they could not be stored.
+    pub(crate) fn store_reservations(&self) -> bool {
+        let Some(store) = &self.store else { return true };
+        if self.keeps_reservations.load(SeqCst) {
+            store.save(Some(&self.unit.reservations().save()))
+        } else {
+            store.save(None)
+        }
+    }
+}
+
+impl UnitSession {
+    fn push(&mut self, attention: Sense) {
+        if self.attentions.contains(&attention) {
+            return;
+        }
+        if self.attentions.len() == MAX_ATTENTIONS {
+            self.attentions.pop_front();
+        }
+        self.attentions.push_back(attention);
+    }
+}

@@ -1,0 +1,16 @@
+//! TCP connections of servers, bounded in time, memory and number.
+//!
+//! The servers of block protocols share this: a [`Listener`] accepts connections, a [`ConnectionTable`] limits their
+//! number and waits for their end, [`Incoming`] and [`send`] limit the time of each message, and a [`MemoryBudget`]
+//! limits the data in memory.
+#![forbid(unsafe_code)]
+
+mod budget;
+mod listener;
+mod socket;
+mod table;
+
+pub use budget::{ConnectionShare, MemoryBudget, Reserved};
+pub use listener::{Listener, ListenerError};
+pub use socket::{Incoming, allowance, configure, send, wait_for_hangup};
+pub use table::{ConnectionTable, Membership};
