@@ -48,7 +48,8 @@ pub use pool::{
 pub use snapshot::{CloneSnapshot, CreateBookmark, CreateSnapshots, RollbackDataset};
 pub use stream::{ReceiveStream, ReceivedStream, SendStream};
 pub use vdev::{
-    AddDevices, AttachDevice, DetachDevice, RemoveDevices, ReplaceDevice, VdevLayout, VdevRole,
+    AddDevices, AttachDevice, DetachDevice, OfflineDevice, OnlineDevice, RemoveDevices,
+    ReplaceDevice, VdevLayout, VdevRole,
 };
 pub use wire::{
     COMMAND_HEADER, EncodedCall, PREFIX, decode, decode_command, encode, encode_command,
