@@ -67,6 +67,8 @@ pub enum Event {
     PoolCleared { pool: String },
     /// A device of a pool changed its state.
     DeviceStateChanged { pool: String, device: String, state: String },
+    /// A hot spare stands in for a device that failed.
+    SpareActivated { pool: String, device: String, spare: String },
     /// A scrub or resilver started.
     ScanStarted { pool: String, scan: String },
     /// A scrub or resilver ended; `state` is "finished" or "canceled".
@@ -121,6 +123,7 @@ impl Event {
             | Self::PoolSuspended { pool, .. }
             | Self::PoolCleared { pool }
             | Self::DeviceStateChanged { pool, .. }
+            | Self::SpareActivated { pool, .. }
             | Self::ScanStarted { pool, .. }
             | Self::ScanFinished { pool, .. } => Some(pool),
             Self::DatasetCreated { dataset: name }

@@ -55,7 +55,8 @@ pub use snapshot::{CloneSnapshot, CreateBookmark, CreateSnapshots, RollbackDatas
 pub use stream::{ReceiveStream, ReceivedStream, SendStream};
 pub use user::{AddUser, ListUsers, RemoveUser, SetUserPassword, ShareUser};
 pub use vdev::{
-    AddDevices, AttachDevice, DetachDevice, RemoveDevices, ReplaceDevice, VdevLayout, VdevRole,
+    AddDevices, AttachDevice, DetachDevice, OfflineDevice, OnlineDevice, RemoveDevices,
+    ReplaceDevice, VdevLayout, VdevRole,
 };
 pub use wire::{
     COMMAND_HEADER, EncodedCall, PREFIX, decode, decode_command, encode, encode_command,

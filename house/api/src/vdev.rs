@@ -186,3 +186,57 @@ impl Call for DetachDevice {
         vec![self.name.clone()]
     }
 }
+
+/// Takes a device out of service. Refused where no valid replicas are left.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct OfflineDevice {
+    /// The pool.
+    pub name: String,
+    /// The path or guid of the device.
+    pub device: String,
+    /// Only until the pool is exported.
+    #[serde(default)]
+    pub temporary: bool,
+    /// Fault it, until `zpool clear`.
+    #[serde(default)]
+    pub fault: bool,
+}
+
+impl Call for OfflineDevice {
+    type Answer = ();
+    const METHOD: Method = Method::Post;
+    const PATH: &'static str = "/pools/{name}/devices/offline";
+    const CHANGES: bool = true;
+
+    fn action(&self) -> String {
+        format!("offline {}", self.device)
+    }
+
+    fn changed_pools(&self, (): &()) -> Vec<String> {
+        vec![self.name.clone()]
+    }
+}
+
+/// Brings a device back that is offline or missing, and resilvers it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct OnlineDevice {
+    /// The pool.
+    pub name: String,
+    /// The path or guid of the device.
+    pub device: String,
+}
+
+impl Call for OnlineDevice {
+    type Answer = ();
+    const METHOD: Method = Method::Post;
+    const PATH: &'static str = "/pools/{name}/devices/online";
+    const CHANGES: bool = true;
+
+    fn action(&self) -> String {
+        format!("online {}", self.device)
+    }
+
+    fn changed_pools(&self, (): &()) -> Vec<String> {
+        vec![self.name.clone()]
+    }
+}

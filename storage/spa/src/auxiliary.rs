@@ -213,6 +213,16 @@ impl AuxiliaryLabel {
         }
     }
 
+    /// A spare that was part of a vdev, and is available again.
+    pub(crate) fn of_spare(entry: AuxiliaryEntry, device: Arc<dyn Device>) -> Self {
+        let mut label = Nvlist::new();
+        label.push("version", Value::U64(crate::create::POOL_VERSION));
+        label.push("state", Value::U64(3));
+        label.push("guid", Value::U64(entry.guid.get()));
+        label.push("path", string_value(&entry.path));
+        Self { entry, device, label }
+    }
+
     /// Writes all four labels.
     pub(crate) fn write(&self) -> Result<(), Error> {
         let field = config_field(&self.label).ok_or(Error::LabelTooLong)?;

@@ -22,6 +22,23 @@ pub(crate) fn usable_space(device: &dyn Device) -> u64 {
     whole.saturating_sub(LABEL_END_SIZE).saturating_sub(LABEL_START_SIZE)
 }
 
+/// Why a leaf takes no part in its vdev although its device may be there.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum OutOfService {
+    /// `zpool offline` took it offline.
+    Offline {
+        /// Only until the pool is exported.
+        temporary: bool,
+    },
+    /// `zpool offline -f` faulted it.
+    Faulted {
+        /// Only until the pool is exported.
+        temporary: bool,
+    },
+    /// It had too many errors.
+    TooManyErrors,
+}
+
 /// One device of a pool.
 #[derive(Debug)]
 pub struct Leaf {
@@ -54,6 +71,7 @@ pub struct Leaf {
     slow_baseline: AtomicU64,
     /// It takes nothing any more: the pool may be another host's.
     is_retired: AtomicBool,
+    out_of_service: Option<OutOfService>,
 }
 
 /// What was written since the last flush.
@@ -89,7 +107,31 @@ impl Leaf {
             is_failing: AtomicBool::new(false),
             slow_baseline: AtomicU64::new(0),
             is_retired: AtomicBool::new(false),
+            out_of_service: None,
         }
+    }
+
+    /// The same leaf without its device, out of service. It lacks all that its labels do not know up to
+    /// the txg `last`.
+    #[must_use]
+    pub fn to_out_of_service(&self, why: Option<OutOfService>, last: Txg) -> Self {
+        let leaf = Self::new(self.guid(), self.path.clone(), None, Txg::ZERO);
+        let known = self.newest_known_txg().min(last);
+        let mut missed = self.dtl();
+        if self.device.is_some() {
+            missed.add(Txg::new(known.get().saturating_add(1)), last);
+            leaf.set_absent_since(last);
+        } else {
+            leaf.set_absent_since(Txg::new(self.absent_since.load(Ordering::Relaxed)));
+        }
+        leaf.set_dtl(missed);
+        leaf.record_label_txg(known);
+        Self { ashift: self.ashift, out_of_service: why, ..leaf }
+    }
+
+    /// Why it takes no part in its vdev, if a command or a diagnosis took it out of service.
+    pub fn out_of_service(&self) -> Option<OutOfService> {
+        self.out_of_service
     }
 
     /// The same, with the sector size of the vdev that it is part of.
@@ -126,6 +168,22 @@ impl Leaf {
     /// The newest txg that its own labels know of.
     pub fn label_txg(&self) -> Txg {
         Txg::new(self.label_txg.load(Ordering::Relaxed))
+    }
+
+    /// The newest txg that its labels hold, as far as it is known here.
+    fn newest_known_txg(&self) -> Txg {
+        // labels of a leaf that takes part are counted as they are written
+        let written = self.written_label_txg.load(Ordering::Relaxed);
+        if written > 0 { Txg::new(written) } else { self.label_txg() }
+    }
+
+    /// The txgs that it lacks: those that it missed, and those after the newest that its labels know.
+    pub(crate) fn stale_txgs(&self) -> TxgRanges {
+        let mut stale = self.dtl();
+        if let Some(next) = self.label_txg().get().checked_add(1) {
+            stale.add(Txg::new(next), Txg::new(u64::MAX));
+        }
+        stale
     }
 
     /// Whether it is there and may be written.

@@ -63,6 +63,30 @@ impl TxgRanges {
         common
     }
 
+    /// The txgs that are in more than `count` of the sets.
+    #[must_use]
+    pub fn in_more_than(count: usize, sets: &[Self]) -> Self {
+        let ranges = sets.iter().flat_map(Self::iter);
+        let mut edges: Vec<(u64, bool)> =
+            ranges.flat_map(|(first, last)| [(first.get(), true), (last.get(), false)]).collect();
+        // a range holds its last txg: at one txg, ranges begin before others end
+        edges.sort_unstable_by_key(|(txg, begins)| (*txg, !begins));
+        let (mut depth, mut since, mut found) = (0_usize, None, Self::default());
+        for (txg, begins) in edges {
+            if begins {
+                depth += 1;
+                since = since.or((depth > count).then_some(txg));
+            } else {
+                if let Some(first) = since.filter(|_| depth == count + 1) {
+                    found.add(Txg::new(first), Txg::new(txg));
+                    since = None;
+                }
+                depth -= 1;
+            }
+        }
+        found
+    }
+
     /// The first of all, if there are any.
     pub fn first(&self) -> Option<Txg> {
         self.0.first().map(|(first, _)| *first)
@@ -114,6 +138,14 @@ mod tests {
                 let inside = of(&added) && !of(&taken);
                 proptest::prop_assert_eq!(ranges.contains(txg(each)), inside);
                 proptest::prop_assert_eq!(common.contains(txg(each)), inside && of(&others));
+            }
+            let sets = [ranges.clone(), other.clone(), TxgRanges::new([(txg(3), txg(30))])];
+            for count in 0..4 {
+                let found = TxgRanges::in_more_than(count, &sets);
+                for each in 0..80 {
+                    let holding = sets.iter().filter(|set| set.contains(txg(each))).count();
+                    proptest::prop_assert_eq!(found.contains(txg(each)), holding > count);
+                }
             }
             let list: Vec<_> = ranges.iter().collect();
             for pair in list.windows(2) {

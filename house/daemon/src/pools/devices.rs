@@ -2,10 +2,10 @@
 
 use std::path::{Path, PathBuf};
 
-use api::{AddDevices, VdevLayout, VdevRole};
-use engine::pool::{self, DraidLayout, NewVdev, Pool};
+use api::{AddDevices, Event, OfflineDevice, VdevLayout, VdevRole};
+use engine::pool::{self, DraidLayout, NewVdev, OfflineOptions, Pool};
 
-use super::Pools;
+use super::{ManagedPool, Pools};
 use crate::Result;
 
 impl Pools {
@@ -63,6 +63,48 @@ impl Pools {
         pool.handle.detach_drive(drive)?;
         self.log.write_line(&format!("pool '{name}': drive '{drive}' is detached"));
         self.save_pools()
+    }
+
+    /// Takes a device out of service.
+    pub(crate) fn offline_device(&self, call: &OfflineDevice) -> Result<()> {
+        let pool = self.writable_pool(&call.name)?;
+        let _changing = pool.dataset_lock.lock();
+        let options = OfflineOptions { temporary: call.temporary, fault: call.fault };
+        pool.handle.offline_drive(&call.device, options)?;
+        let (name, device) = (&call.name, &call.device);
+        self.log.write_line(&format!("pool '{name}': device '{device}' is offline"));
+        self.save_pools()
+    }
+
+    /// Brings a device back into service, and starts a resilver.
+    pub(crate) fn online_device(&self, name: &str, device: &str) -> Result<()> {
+        let pool = self.writable_pool(name)?;
+        let _importing = self.import_lock.lock();
+        let _changing = pool.dataset_lock.lock();
+        pool.handle.online_drive(device)?;
+        self.log.write_line(&format!("pool '{name}': device '{device}' is online"));
+        if pool.handle.needs_resilver() {
+            pool.handle.start_resilver();
+        }
+        self.save_pools()
+    }
+
+    /// Attaches hot spares to devices of these guids that are failed still, and starts a resilver.
+    pub(super) fn activate_spares(&self, pool: &ManagedPool, failed: &[u64]) -> Result<()> {
+        let _changing = pool.dataset_lock.lock();
+        let activated = pool.handle.activate_spares(failed)?;
+        if activated.is_empty() {
+            return Ok(());
+        }
+        let name = pool.handle.name();
+        for spare in activated {
+            let (device, spare) = (spare.failed, spare.spare);
+            self.log.write_line(&format!(
+                "pool '{name}': device '{device}' failed, and spare '{spare}' stands in for it"
+            ));
+            self.events.record(&[Event::SpareActivated { pool: name.to_owned(), device, spare }]);
+        }
+        self.start_resilver(&pool.handle)
     }
 
     /// Starts a scrub, or stops it.

@@ -27,6 +27,8 @@ struct WatchedPool {
     /// Names and states of its leaf vdevs, by guid.
     devices: BTreeMap<u64, (String, String)>,
     scan: Option<ScanStatus>,
+    /// Failed devices that no spare stands in for.
+    failed: Vec<u64>,
     /// The job of the scan that runs.
     job: Option<RunningJob>,
 }
@@ -35,7 +37,8 @@ impl WatchedPool {
     fn new(status: &PoolStatus) -> Self {
         let mut devices = BTreeMap::new();
         status.vdevs.iter().for_each(|vdev| collect_leaves(vdev, &mut devices));
-        Self { state: status.state.clone(), devices, scan: status.scan.clone(), job: None }
+        let (state, scan) = (status.state.clone(), status.scan.clone());
+        Self { state, devices, scan, failed: Vec::new(), job: None }
     }
 }
 
@@ -73,12 +76,27 @@ impl Pools {
             let Ok(pool) = self.pool(name) else { continue };
             let now = pool.handle.status();
             let mut next = WatchedPool::new(&now);
+            next.failed = pool.handle.failed_drives();
             if let Some(before) = watched.remove(&now.guid) {
                 self.events.record(&changes(&now.name, &before, &next, now.error.as_deref()));
                 next.job = before.job;
+                self.replace_failed(&pool, &before.failed, &next.failed);
             }
             self.follow_scan(&pool, &mut next);
             watched.insert(now.guid, next);
+        }
+    }
+
+    /// Attaches hot spares to devices that failed at the last look and still do: one that comes back at once
+    /// needs none.
+    fn replace_failed(&self, pool: &ManagedPool, before: &[u64], now: &[u64]) {
+        let failed: Vec<u64> = now.iter().filter(|guid| before.contains(guid)).copied().collect();
+        if failed.is_empty() {
+            return;
+        }
+        if let Err(why) = self.activate_spares(pool, &failed) {
+            let name = pool.handle.name();
+            self.log.write_line(&format!("pool '{name}': no spare could be attached: {why}"));
         }
     }
 
@@ -191,7 +209,7 @@ mod tests {
             damage: Vec::new(),
         });
         let devices = BTreeMap::from([(1, ("a".to_owned(), device.to_owned()))]);
-        WatchedPool { state: state.to_owned(), devices, scan, job: None }
+        WatchedPool { state: state.to_owned(), devices, scan, failed: Vec::new(), job: None }
     }
 
     fn kinds(before: &WatchedPool, now: &WatchedPool) -> Vec<String> {

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use api::{
     AddDevices, AttachDevice, ClearPool, CreatePool, DestroyPool, DetachDevice, ExportPool,
     FindEncryptionRoots, FindImportablePools, GetPoolHistory, GetPoolProperties, GetRewindProgress,
-    ImportPools, ListPools, RemoveDevices, ReplaceDevice, Reply, ScrubPool, SetPoolProperty,
-    StopRewindProbe, SyncPools,
+    ImportPools, ListPools, OfflineDevice, OnlineDevice, RemoveDevices, ReplaceDevice, Reply,
+    ScrubPool, SetPoolProperty, StopRewindProbe, SyncPools,
 };
 
 use super::Service;
@@ -65,6 +65,10 @@ impl PoolService {
         });
         let pools = Arc::clone(&self.pools);
         router.add(move |call: &DetachDevice, _| pools.detach_device(&call.name, &call.device));
+        let pools = Arc::clone(&self.pools);
+        router.add(move |call: &OfflineDevice, _| pools.offline_device(call));
+        let pools = Arc::clone(&self.pools);
+        router.add(move |call: &OnlineDevice, _| pools.online_device(&call.name, &call.device));
         let pools = Arc::clone(&self.pools);
         router.add(move |call: &ScrubPool, _| pools.scrub(&call.name, call.stop));
         let pools = Arc::clone(&self.pools);

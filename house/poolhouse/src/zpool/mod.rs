@@ -1,5 +1,6 @@
 //! `poolhouse zpool`: pools, in the words of zpool(8).
 
+mod advice;
 mod create;
 mod drives;
 mod history;
@@ -64,6 +65,10 @@ enum Command {
     Attach(repair::AttachArgs),
     /// Take a drive out of a mirror, or end its being replaced
     Detach(repair::DetachArgs),
+    /// Take drives out of service
+    Offline(repair::OfflineArgs),
+    /// Bring drives back into service
+    Online(repair::OnlineArgs),
     /// Read all that is in pools, and mend what is wrong
     Scrub(repair::ScrubArgs),
     /// Have a pool go on whose drives failed, and count their errors anew
@@ -179,6 +184,8 @@ impl Zpool {
             Command::Replace(args) => args.run(asking),
             Command::Attach(args) => args.run(asking),
             Command::Detach(args) => args.run(asking),
+            Command::Offline(args) => args.run(asking),
+            Command::Online(args) => args.run(asking),
             Command::Scrub(args) => args.run(asking),
             Command::Clear(args) => {
                 let (name, device) =

@@ -1,13 +1,13 @@
-//! `poolhouse zpool replace, attach, detach, scrub`.
+//! `poolhouse zpool replace, attach, detach, offline, online, scrub`.
 
 use std::path::PathBuf;
 use std::time::Duration;
 
-use api::{AttachDevice, DetachDevice, ReplaceDevice, ScrubPool};
+use api::{AttachDevice, DetachDevice, OfflineDevice, OnlineDevice, ReplaceDevice, ScrubPool};
 
 use super::{query_reports, vdevs};
 use crate::daemon::DaemonArgs;
-use crate::outcome::{CommandResult, Failure, Outcome};
+use crate::outcome::{CommandResult, Failure, Outcome, run_for_each};
 
 /// How often it is asked whether the pool is mended.
 const POLL_INTERVAL: Duration = Duration::from_millis(200);
@@ -17,6 +17,7 @@ const POLL_INTERVAL: Duration = Duration::from_millis(200);
 #[command(
     after_help = "The pool is in use all the while. The old drive is part of it until the new one
 has all (`zpool status`), and may be missing. Without NEW, a new drive is where the old one was.
+If NEW is a hot spare of the pool, it stands in for the old drive until that is back or replaced.
 
 Examples:
   poolhouse zpool replace tank sdb sdg
@@ -69,6 +70,48 @@ pub(super) struct DetachArgs {
     drive: String,
 }
 
+/// Take drives out of service
+#[derive(clap::Args, Debug)]
+#[command(
+    after_help = "Nothing is read from an offline drive or written to it until `zpool online`. A drive that
+holds the only valid copy of something is not taken offline.
+
+Examples:
+  poolhouse zpool offline tank sdb       to swap its cable, or to pull it
+  poolhouse zpool offline -f tank sdb    fault it: a hot spare takes its place"
+)]
+pub(super) struct OfflineArgs {
+    /// Fault the drives, until `zpool clear`
+    #[arg(short = 'f')]
+    fault: bool,
+    /// Only until the pool is exported
+    #[arg(short = 't')]
+    temporary: bool,
+    /// The pool
+    pool: String,
+    /// The drives, by path or guid
+    #[arg(value_name = "DRIVE", required = true)]
+    drives: Vec<String>,
+}
+
+/// Bring drives back into service
+#[derive(clap::Args, Debug)]
+#[command(after_help = "A resilver writes what the drives missed meanwhile.
+
+Examples:
+  poolhouse zpool online tank sdb
+  poolhouse zpool online -w tank sdb    return when it has all")]
+pub(super) struct OnlineArgs {
+    /// Wait until they have all
+    #[arg(short = 'w')]
+    wait: bool,
+    /// The pool
+    pool: String,
+    /// The drives, by path or guid
+    #[arg(value_name = "DRIVE", required = true)]
+    drives: Vec<String>,
+}
+
 /// Read all that is in pools, and mend what is wrong
 #[derive(clap::Args, Debug)]
 #[command(
@@ -115,6 +158,27 @@ impl DetachArgs {
             name: self.pool.clone(),
             device: vdevs::resolve_drive(&self.drive),
         })
+    }
+}
+
+impl OfflineArgs {
+    pub(super) fn run(&self, asking: &DaemonArgs) -> CommandResult {
+        let (temporary, fault) = (self.temporary, self.fault);
+        run_for_each(&self.drives, |drive| {
+            let (name, device) = (self.pool.clone(), vdevs::resolve_drive(drive));
+            asking.execute(&OfflineDevice { name, device, temporary, fault })
+        })
+    }
+}
+
+impl OnlineArgs {
+    pub(super) fn run(&self, asking: &DaemonArgs) -> CommandResult {
+        let outcome = run_for_each(&self.drives, |drive| {
+            let (name, device) = (self.pool.clone(), vdevs::resolve_drive(drive));
+            asking.execute(&OnlineDevice { name, device })
+        })?;
+        wait_for_scan(self.wait, asking, &self.pool)?;
+        Ok(outcome)
     }
 }
 

@@ -5,6 +5,7 @@ use std::io::{self, Write};
 use api::PoolReport;
 use engine::pool::{DedupBucket, PoolStatus, VdevActivity, VdevStatus};
 
+use super::advice::status_and_action;
 use super::repeat::RepeatArgs;
 use crate::daemon::DaemonArgs;
 use crate::outcome::{CommandResult, Outcome};
@@ -91,14 +92,14 @@ fn print_pools(
     Ok(Outcome::Complete)
 }
 
-fn is_healthy(pool: &PoolStatus) -> bool {
+pub(super) fn is_healthy(pool: &PoolStatus) -> bool {
     let vdevs = pool.vdevs.iter().chain(&pool.caches);
     let is_whole = pool.state == "ONLINE" && unavailable_caches(pool) == 0 && !pool.needs_resilver;
     is_whole && vdevs.map(error_count).all(|count| count == 0)
 }
 
 /// How many drives of the cache are not in use.
-fn unavailable_caches(pool: &PoolStatus) -> usize {
+pub(super) fn unavailable_caches(pool: &PoolStatus) -> usize {
     pool.caches.iter().filter(|cache| cache.state != "ONLINE").count()
 }
 
@@ -111,7 +112,8 @@ fn error_count(vdev: &VdevStatus) -> u64 {
 fn print_pool(pool: &PoolStatus, args: &Args, out: &mut dyn Write) -> io::Result<()> {
     writeln!(out, "  pool: {}\n state: {}", escape_control(&pool.name), pool.state)?;
     if let Some((status, action)) = status_and_action(pool) {
-        writeln!(out, "status: {}\naction: {action}", escape_control(&status))?;
+        let status: Vec<String> = status.split("\n\t").map(escape_control).collect();
+        writeln!(out, "status: {}\naction: {action}", status.join("\n\t"))?;
     }
     if let Some(scan) = &pool.scan {
         super::scan::print_scan(scan, out)?;
@@ -129,7 +131,8 @@ fn print_pool(pool: &PoolStatus, args: &Args, out: &mut dyn Write) -> io::Result
     ];
     head.extend(args.slow.then_some(("SLOW", Align::Right)));
     head.extend(args.direct.then_some(("DIO", Align::Right)));
-    head.extend((args.initialize || args.trim).then_some(("", Align::Left)));
+    let is_noted = args.initialize || args.trim || has_notes(pool);
+    head.extend(is_noted.then_some(("", Align::Left)));
     let mut table = Table::with_header(&head);
     let counts = (0..3 + usize::from(args.slow) + usize::from(args.direct)).map(|_| "0".to_owned());
     table.add_row([pool.name.clone(), pool.state.clone()].into_iter().chain(counts));
@@ -154,7 +157,9 @@ fn print_pool(pool: &PoolStatus, args: &Args, out: &mut dyn Write) -> io::Result
         for spare in visible_vdevs(args, &pool.spares) {
             let (name, state) =
                 (format!("  {}", args.repeat.vdev_name(spare)), spare.state.clone());
-            table.add_row([name, state]);
+            let blanks = (3..head.len()).map(|_| String::new());
+            let note = spare.note.iter().flat_map(|note| blanks.clone().chain([note.clone()]));
+            table.add_row([name, state].into_iter().chain(note));
         }
     }
     table.with_indent(8).print(out)?;
@@ -203,6 +208,14 @@ fn print_dedup(all: &[DedupBucket], out: &mut dyn Write) -> io::Result<()> {
     table.print(out)
 }
 
+/// Whether there are words behind the row of a vdev or a spare.
+fn has_notes(pool: &PoolStatus) -> bool {
+    fn is_noted(vdev: &VdevStatus) -> bool {
+        vdev.note.is_some() || vdev.children.iter().any(is_noted)
+    }
+    pool.vdevs.iter().chain(&pool.spares).any(is_noted)
+}
+
 /// The line above the drives for one purpose.
 fn add_header(table: &mut Table, head: &str) {
     table.add_row([head.to_owned()]);
@@ -223,7 +236,7 @@ fn add_vdev(table: &mut Table, vdev: &VdevStatus, args: &Args, depth: usize) {
     row.extend(counts.map(|errors| errors.to_string()));
     row.extend(args.slow.then(|| vdev.slow_requests.to_string()));
     row.extend(args.direct.then(|| "0".to_owned()));
-    let mut notes = Vec::new();
+    let mut notes: Vec<String> = vdev.note.clone().into_iter().collect();
     if args.initialize && vdev.children.is_empty() {
         notes.push(format_sweep(vdev.initialize.as_ref(), "initialized"));
     }
@@ -245,54 +258,4 @@ fn format_sweep(sweep: Option<&VdevActivity>, done: &str) -> String {
     };
     let how = if how.is_empty() { String::new() } else { format!(", {how}") };
     format!("({}% {done}{how}, {since} at {})", sweep.percent, time::format_date(sweep.time))
-}
-
-/// Whether a vdev, or one below it, is in that state.
-fn has_state(vdev: &VdevStatus, state: &str) -> bool {
-    vdev.state == state || vdev.children.iter().any(|child| has_state(child, state))
-}
-
-/// What is wrong, and what to do.
-fn status_and_action(pool: &PoolStatus) -> Option<(String, &'static str)> {
-    if let (Some(why), true) = (&pool.error, pool.is_unavailable()) {
-        let action = "bring the drives back: it is taken over as soon as they are there. Or import \
-                      it from elsewhere, or have it forgotten with `zpool export`.";
-        return Some((format!("it was here and cannot be taken over: {why}"), action));
-    }
-    if let Some(why) = &pool.error {
-        let action = "bring the drives back, and run `zpool clear`.";
-        return Some((format!("it takes no more changes: {why}"), action));
-    }
-    if pool.state != "ONLINE" {
-        let (what, action) = if pool.vdevs.iter().any(|vdev| has_state(vdev, "FAULTED")) {
-            (
-                "drives cannot be written",
-                "replace them (`zpool replace`), or mend what they hang on and run `zpool clear`.",
-            )
-        } else {
-            (
-                "drives are missing",
-                "bring the drives back, which are used again within seconds, or replace them \
-                 (`zpool replace`).",
-            )
-        };
-        let what =
-            format!("{what}; what is in the pool is there, and bears the loss of fewer more");
-        return Some((what, action));
-    }
-    let mends = pool.scan.as_ref().is_some_and(|scan| scan.state == "scanning");
-    if pool.needs_resilver && !mends {
-        let what = "drives lack some of what the others have, as they failed when it was written";
-        return Some((what.to_owned(), "run `zpool clear`, which has them resilvered."));
-    }
-    let lost = unavailable_caches(pool);
-    if lost > 0 {
-        let what = format!("{lost} of the cache drives cannot be used; nothing is lost by that");
-        let action = "bring it back and run `zpool clear`, or remove it with `zpool remove`.";
-        return Some((what, action));
-    }
-    (!is_healthy(pool)).then(|| {
-        let what = "drives gave errors or wrong data, which were mended from the others";
-        (what.to_owned(), "if the counts grow, replace the drive.")
-    })
 }

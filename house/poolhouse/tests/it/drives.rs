@@ -88,6 +88,63 @@ fn drives_are_replaced_and_mended_by_commands() {
     nas.run_ok("zpool export tank");
 }
 
+#[test]
+fn drives_go_offline_and_come_back_by_commands() {
+    let nas = TestNas::new("offline", 2);
+    nas.create_pool("-O canmount=off tank mirror", 2);
+    let [one, two] = &nas.drive_paths(2)[..] else { panic!("two drives") };
+    let (one, two) = (path_arg(one), path_arg(two));
+    nas.run_ok(&format!("zpool offline tank {one}"));
+    let text = nas.run_ok("zpool status tank");
+    assert!(text.contains("taken offline by the administrator"), "{text}");
+    assert!(text.contains("OFFLINE") && text.contains("DEGRADED"), "{text}");
+    let why = nas.run_failing(&format!("zpool offline tank {two}"), 1);
+    assert!(why.contains("no valid replicas"), "{why}");
+    nas.run_ok("zfs create -V 8M tank/volume");
+    // the daemon that comes after this one keeps it so
+    nas.run_ok("serve --stop");
+    assert!(nas.run_ok("zpool status tank").contains("OFFLINE"));
+    nas.run_ok(&format!("zpool online -w tank {one}"));
+    assert_eq!(nas.run_ok("zpool status -x"), "all pools are healthy\n");
+    nas.run_ok(&format!("zpool offline -ft tank {two}"));
+    assert!(nas.run_ok("zpool status tank").contains("external device fault"));
+    nas.run_ok("zpool clear tank");
+    nas.wait_until(|| nas.run_ok("zpool status -x") == "all pools are healthy\n");
+    assert!(nas.run_ok("zpool history tank").contains("zpool offline tank"));
+    nas.run_ok("zpool export tank");
+}
+
+#[test]
+fn daemon_attaches_a_spare_to_a_failed_drive() {
+    let nas = TestNas::new("hotspare", 3);
+    let drives = nas.drive_paths(3);
+    let [one, two, spare] = &drives[..] else { panic!("three drives") };
+    let [one, two, spare] = [one, two, spare].map(|path| path_arg(path));
+    nas.run_ok(&format!("zpool create -O canmount=off tank mirror {one} {two} spare {spare}"));
+    nas.run_ok("zfs create -V 8M tank/volume");
+    nas.run_ok(&format!("zpool offline -f tank {two}"));
+    nas.wait_until(|| {
+        let text = nas.run_ok("zpool status tank");
+        text.contains("INUSE") && text.contains("scan: resilvered")
+    });
+    let text = nas.run_ok("zpool status tank");
+    assert!(text.contains("spare-1") && text.contains("currently in use"), "{text}");
+    assert!(nas.read_log().contains("stands in for it"), "{}", nas.read_log());
+    // cleared, the drive gets what it missed, and the spare is free again
+    nas.run_ok("zpool clear tank");
+    nas.wait_until(|| {
+        let text = nas.run_ok("zpool status tank");
+        text.contains("AVAIL") && !text.contains("spare-1")
+    });
+    // by hand, and for good
+    nas.run_ok(&format!("zpool replace -w tank {one} {spare}"));
+    assert!(nas.run_ok("zpool status tank").contains("spare-0"));
+    nas.run_ok(&format!("zpool detach tank {one}"));
+    let text = nas.run_ok("zpool status tank");
+    assert!(!text.contains("spares") && text.contains(spare), "{text}");
+    nas.run_ok("zpool export tank");
+}
+
 /// A NAS with a pool on a file in a file system of another NAS, which takes the drive away and
 /// brings it back under a new handle.
 struct NestedNas {
@@ -238,7 +295,10 @@ fn a_drive_that_went_away_is_missed_and_made_whole_when_it_is_back() {
     nas.run_ok("zpool sync tank");
     assert_eq!(nas.run_ok("zpool list -Ho health"), "DEGRADED\n");
     let text = nas.run_ok("zpool status -x");
-    assert!(text.contains("drives are missing") && text.contains("REMOVED"), "{text}");
+    assert!(
+        text.contains("has been removed by the administrator") && text.contains("REMOVED"),
+        "{text}"
+    );
     let json: Value = serde_json::from_str(&nas.run_ok("zpool status --json tank")).unwrap();
     let vdev = &json[0]["vdevs"][0];
     assert_eq!(

@@ -78,16 +78,6 @@ pub(super) fn open_auxiliary_drives(active: &spa::ActivePool, opens: DeviceOpene
 }
 
 impl Pool {
-    /// The spares.
-    pub(super) fn spares(&self) -> Vec<VdevStatus> {
-        self.auxiliary_status(AuxiliaryRole::Spare, |named, device| {
-            let is_there = device.is_some() || named.is_distributed;
-            let state = if is_there { "AVAIL" } else { "UNAVAIL" };
-            let name = device.map_or(&*named.path, |device| device.name());
-            VdevStatus::new(name, named.guid, state)
-        })
-    }
-
     /// The drives of the cache.
     pub(super) fn caches(&self) -> Vec<VdevStatus> {
         let known = self.0.spa.l2arc().device_stats();
@@ -110,7 +100,7 @@ impl Pool {
         })
     }
 
-    fn auxiliary_status(
+    pub(super) fn auxiliary_status(
         &self,
         role: AuxiliaryRole,
         describe: impl Fn(&AuxiliaryEntry, Option<&dyn Device>) -> VdevStatus,
@@ -133,9 +123,13 @@ impl Pool {
             return;
         }
         let lost = self.0.spa.auxiliary().into_iter().filter(|(_, device)| device.is_none());
-        for (named, _) in lost.filter(|(named, _)| !named.is_distributed) {
+        let unused = |named: &AuxiliaryEntry| self.0.spa.tree().leaf(named.guid).is_none();
+        for (named, _) in lost.filter(|(named, _)| !named.is_distributed && unused(named)) {
             let path = Path::new(&named.path);
-            let is_it = |found: &Arc<dyn Device>| spa::auxiliary::is_labeled_as(found, named.guid);
+            let is_it = |found: &Arc<dyn Device>| {
+                spa::auxiliary::is_labeled_as(found, named.guid)
+                    || self.0.spa.recover_spare(named.guid, found)
+            };
             let open = |path: &Path| {
                 let device: Arc<dyn Device> = Arc::new(File::open_exclusive(path).ok()?);
                 is_it(&device).then_some(device)

@@ -351,6 +351,9 @@ pub fn import_with(
     let devices = open_devices(&members, options.read_only)?;
     let opens = |named: &AuxiliaryEntry| auxiliary::open_best_match(&others, named);
     let held = import_opened(&devices, &pool.to_string(), options, &opens, world)?;
+    // a spare may still have the label of a leaf
+    drop(devices);
+    held.reopen_auxiliary();
     held.add_events(duplicates);
     held.add_events(auxiliary::duplicate_events(&held.0.spa, &others));
     Ok(held)
@@ -409,6 +412,9 @@ fn import_opened(
     )?;
     let OpenedState { mut pool, target: rewound } = chosen;
     check_vdevs_present(candidate, &pool)?;
+    if !options.read_only {
+        check_vdevs_in_service(candidate, &pool)?;
+    }
     if let Some(name) = &options.new_name {
         pool_name::check_names_fit(&pool, name)?;
     }
@@ -469,6 +475,19 @@ fn check_vdevs_present(candidate: &Candidate, pool: &spa::Pool) -> Result<()> {
         return Ok(());
     }
     Err(Error::MissingVdevs { pool: candidate.name().to_owned(), vdevs: lacking })
+}
+
+/// Refuses a pool that lacks a vdev without the leaves that are offline or faulted by command.
+fn check_vdevs_in_service(candidate: &Candidate, pool: &spa::Pool) -> Result<()> {
+    let root = pool.config().tree.as_ref();
+    let away: Vec<Guid> =
+        root.into_iter().flat_map(spa::out_of_service_leaves).map(|(guid, _)| guid).collect();
+    if away.is_empty() {
+        return Ok(());
+    }
+    let devices = candidate.devices.iter().filter(|device| !away.contains(&device.guid()));
+    let in_service = Candidate { devices: devices.cloned().collect(), ..candidate.clone() };
+    check_vdevs_present(&in_service, pool)
 }
 
 /// The drives of a pool, and which it is.

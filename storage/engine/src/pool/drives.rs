@@ -16,11 +16,18 @@ use crate::{Error, Result};
 impl Pool {
     /// Has another drive take the place of one, that of a path or guid; none: the one that is now
     /// where the old one was. It has all when a resilver is done, and the old one is part of the
-    /// pool no more. `force` takes one that holds something.
+    /// pool no more. `force` takes one that holds something. An available spare of the pool stands in
+    /// for the old drive, which stays in the pool.
     pub fn replace_drive(&self, old: &str, new: Option<&Path>, force: bool) -> Result<()> {
         let found = self.find_drive(old)?;
         let there = found.path.clone().unwrap_or_default();
         let path = new.unwrap_or(Path::new(&there));
+        if let Some((spare, device)) = self.find_available_spare(path) {
+            let done = self.attach_spare(found.guid, &spare, &device);
+            done.map_err(|error| self.drive_error(old, &error))?;
+            self.record_drive_event("spare", &found);
+            return Ok(());
+        }
         let device = self.open_unused_drive(path, force)?;
         self.attach_child(old, &found, (path, device), AttachMode::Replace)
     }
@@ -55,15 +62,7 @@ impl Pool {
             return taken;
         }
         for (guid, path) in self.missing_drives() {
-            let take = |path: &Path| {
-                let drive = latency::open_exclusive(path).ok()?;
-                self.reopen_drive(guid, &drive).ok()?;
-                Some(path.display().to_string())
-            };
-            let is_it =
-                |found: &Drive| self.0.spa.newest_known_txg(Guid::new(guid), found).is_some();
-            let there = take(&path).or_else(|| take(&device::find_moved_device(&path, &is_it)?));
-            taken.extend(there);
+            taken.extend(self.reopen_missing(guid, &path).ok());
         }
         for guid in self.0.spa.reopen_failed_devices() {
             let Some(leaf) = self.0.spa.tree().leaf(guid) else { continue };
@@ -77,6 +76,24 @@ impl Pool {
             self.update_device_paths();
         }
         taken
+    }
+
+    /// Re-attaches a missing drive if it is at its path, or in that folder; returns its path.
+    pub(super) fn reopen_missing(&self, guid: u64, path: &Path) -> Result<String> {
+        let is_it = |found: &Drive| self.0.spa.newest_known_txg(Guid::new(guid), found).is_some();
+        let open = |path: &Path| {
+            let device = latency::open_exclusive(path);
+            device.map_err(|error| Error::from_device_error(&error))
+        };
+        let device = match open(path) {
+            Ok(device) if is_it(&device) => device,
+            at_path => match device::find_moved_device(path, &is_it) {
+                Some(moved) => open(&moved)?,
+                None => at_path?,
+            },
+        };
+        self.reopen_drive(guid, &device)?;
+        Ok(device.name().to_owned())
     }
 
     /// Has a group written, with a note that a drive is back.
@@ -124,13 +141,13 @@ impl Pool {
         Ok(())
     }
 
-    /// Drives that were missing when the pool was taken over: their guids, and where they were.
+    /// Drives that are missing though they should be in service: their guids, and where they were.
     pub fn missing_drives(&self) -> Vec<(u64, PathBuf)> {
         let config = self.0.spa.config();
         let leaves = config.tree.iter().flat_map(VdevConfig::leaves);
         let missing = leaves.filter(|leaf| {
             let found = self.0.spa.tree().leaf(leaf.guid);
-            found.is_some_and(|leaf| leaf.device().is_none())
+            found.is_some_and(|leaf| leaf.device().is_none() && leaf.out_of_service().is_none())
         });
         let path = |leaf: &VdevConfig| Some((leaf.guid.get(), PathBuf::from(leaf.path.as_ref()?)));
         missing.filter_map(path).collect()
@@ -172,7 +189,7 @@ impl Pool {
     }
 
     /// The drive of a path, the last part of one, or a guid.
-    fn find_drive(&self, wanted: &str) -> Result<VdevConfig> {
+    pub(super) fn find_drive(&self, wanted: &str) -> Result<VdevConfig> {
         let config = self.0.spa.config();
         let leaves = config.tree.iter().flat_map(VdevConfig::leaves);
         let devices = leaves.filter(|leaf| matches!(leaf.kind, VdevKind::Disk | VdevKind::File));
@@ -206,14 +223,14 @@ impl Pool {
             .or_else(|error| self.find_auxiliary_drive(wanted).map(|named| named.guid).ok_or(error))
     }
 
-    fn drive_error(&self, drive: &str, error: &spa::Error) -> Error {
+    pub(super) fn drive_error(&self, drive: &str, error: &spa::Error) -> Error {
         match error {
             spa::Error::DeviceChange(error) => Error::Usage { what: format!("'{drive}': {error}") },
             other => self.explain_error(other),
         }
     }
 
-    fn record_drive_event(&self, what: &'static str, old: &VdevConfig) {
+    pub(super) fn record_drive_event(&self, what: &'static str, old: &VdevConfig) {
         let path = old.path.clone().unwrap_or_default();
         // it is done whether it is written down or not
         let _ = self.0.spa.run_sync_task(move |active, change| {

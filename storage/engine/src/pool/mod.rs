@@ -24,6 +24,7 @@ mod key_probe;
 mod latency;
 mod multihost;
 mod name_rules;
+mod offline;
 mod open_volumes;
 mod owner_quotas;
 mod pool_name;
@@ -43,6 +44,7 @@ mod send;
 mod settings;
 mod snapshots;
 mod space;
+mod spares;
 mod status;
 mod sync_policy;
 mod transactions;
@@ -76,6 +78,7 @@ pub use drive::{Drive, open_drive};
 pub use environment::{Environment, FillRandom};
 pub use filesystems::OpenFileSystem;
 pub use key_probe::{KeyProbe, encryption_roots, try_keys};
+pub use offline::OfflineOptions;
 pub use open_volumes::DatasetHold;
 pub use properties::{CreateOptions, PoolProperty};
 pub use receive::{ReceiveRequest, Received};
@@ -86,6 +89,7 @@ pub use send::SendRequest;
 pub use snapshots::Snapshot;
 pub use spa::auxiliary::AuxiliaryRole;
 pub use spa::vdev_layout::{DraidLayout, VdevLayout, VdevRole};
+pub use spares::ActivatedSpare;
 pub use status::{DedupBucket, PoolStatus, VdevActivity, VdevStatus};
 pub use sync_policy::Snapdir;
 pub use volume_snapshots::VolumeSnapshot;
@@ -271,10 +275,12 @@ impl Pool {
         let only = drive.map(|name| self.find_any_drive(name)).transpose()?;
         self.reopen_auxiliary();
         if !self.is_suspended() {
+            self.clear_faulted(only)?;
             self.reopen_drives();
         }
         self.0.spa.clear(only).map_err(|error| self.explain_error(&error))?;
         self.sync()?;
+        self.0.spa.unspare_cleared(only).map_err(|error| self.explain_error(&error))?;
         self.update_device_paths();
         Ok(())
     }

@@ -3,6 +3,7 @@
 use ondisk::label::VdevConfig;
 use serde::{Deserialize, Serialize};
 use units::{Guid, ObjectId};
+use vdev::{Leaf, OutOfService};
 use zap::Zap;
 
 use super::{CacheCounts, Pool, ScanStatus};
@@ -53,8 +54,8 @@ pub struct VdevStatus {
     pub name: String,
     /// The number that it has in the pool and in labels.
     pub guid: u64,
-    /// ONLINE, DEGRADED or UNAVAIL; of a drive that cannot be written FAULTED, or REMOVED where it went away;
-    /// of a spare AVAIL.
+    /// ONLINE, DEGRADED or UNAVAIL; of a drive that cannot be written FAULTED, or REMOVED where it went away,
+    /// or OFFLINE where a command took it out of service; of a spare AVAIL or INUSE.
     pub state: String,
     /// How many times it could not be read.
     pub read_errors: u64,
@@ -79,6 +80,9 @@ pub struct VdevStatus {
     pub allocated: u64,
     /// Of a top-level vdev: how broken up its free space is, 0 to 100.
     pub fragmentation: Option<u64>,
+    /// The words behind its row, such as "too many errors".
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub note: Option<String>,
     /// The vdevs below.
     pub children: Vec<Self>,
 }
@@ -168,6 +172,7 @@ impl VdevStatus {
             size: 0,
             allocated: 0,
             fragmentation: None,
+            note: None,
             children: Vec::new(),
         }
     }
@@ -263,12 +268,10 @@ impl Pool {
             config.children.iter().map(|child| self.vdev_status(child)).collect();
         let leaf = self.0.spa.tree().leaf(config.guid);
         let healthy = children.iter().all(|child| child.state == "ONLINE");
-        let state = match &leaf {
-            Some(leaf) if leaf.device().is_none() => "UNAVAIL",
-            Some(leaf) if leaf.is_device_gone() => "REMOVED",
-            Some(leaf) if leaf.is_failing() => "FAULTED",
-            _ if healthy => "ONLINE",
-            _ => "DEGRADED",
+        let (state, note) = match &leaf {
+            Some(leaf) => leaf_state(leaf, self.is_read_only().then_some(config)),
+            None if healthy => ("ONLINE", None),
+            None => ("DEGRADED", None),
         };
         let (checksum_errors, read_errors) =
             leaf.as_ref().map_or((0, 0), |leaf| leaf.error_counts());
@@ -289,7 +292,23 @@ impl Pool {
             checksum_errors,
             size: leaf.as_ref().and_then(|leaf| leaf.device()).map_or(0, |device| device.size()),
             children,
+            note: note.map(str::to_owned),
             ..VdevStatus::new(&name, config.guid, state)
         }
+    }
+}
+
+/// The state of a leaf in the words of zpool(8), and the note behind its row. A pool that is imported
+/// read-only reads from leaves that its configuration keeps out of service.
+fn leaf_state(leaf: &Leaf, read_only: Option<&VdevConfig>) -> (&'static str, Option<&'static str>) {
+    match leaf.out_of_service() {
+        Some(OutOfService::Offline { .. }) => ("OFFLINE", None),
+        Some(OutOfService::Faulted { .. }) => ("FAULTED", Some("external device fault")),
+        Some(OutOfService::TooManyErrors) => ("FAULTED", Some("too many errors")),
+        None if read_only.is_some_and(|config| config.state.offline) => ("OFFLINE", None),
+        None if leaf.device().is_none() => ("UNAVAIL", Some("cannot open")),
+        None if leaf.is_device_gone() => ("REMOVED", None),
+        None if leaf.is_failing() => ("FAULTED", None),
+        None => ("ONLINE", None),
     }
 }

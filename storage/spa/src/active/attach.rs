@@ -3,6 +3,7 @@
 //!
 //! ```text
 //! replace    raidz ─ a b c    raidz ─ a ┌ replacing ─ b n ┐ c    resilver    raidz ─ a n c
+//! spare      raidz ─ a b c    raidz ─ a ┌ spare ─ b s ┐ c        b is back   raidz ─ a b c
 //! attach     a (a top)        mirror ─ a n
 //! detach     mirror ─ a n     n, with the identity that the mirror had: what was a top stays one
 //! ```
@@ -25,6 +26,7 @@ use vdev::{Leaf, NodeKind, TxgRanges, VdevNode};
 use zap::{NewZap, Zap};
 
 use super::ActivePool;
+use super::spares::{promoted_spare, request_unspare};
 use crate::create::{INITIAL_TXG, ZAP_METADATA};
 use crate::space::free_space_map;
 use crate::vdev_layout::{DeviceSpec, leaf_config};
@@ -63,8 +65,19 @@ pub enum DeviceChangeError {
     )]
     WrittenElsewhere,
     /// The others lack something.
-    #[error("the drives beside it do not have all that it has")]
+    #[error("no valid replicas: the drives beside it do not have all that it has")]
     NoValidReplicas,
+    /// It is the last drive of a log vdev whose blocks are still needed.
+    #[error("the intent logs of datasets whose keys are not loaded are on it: load the keys first")]
+    LogInUse,
+    /// Spares cannot stand in for log devices.
+    #[error(
+        "a spare cannot take the place of a log device: use `zpool replace` with another drive"
+    )]
+    SpareForLog,
+    /// A command faulted it, or it had too many errors.
+    #[error("it is faulted: `zpool clear` brings it back")]
+    Faulted,
 }
 
 /// A drive that is to be part of a pool.
@@ -83,77 +96,69 @@ pub enum AttachMode {
     Replace,
     /// To stay beside it.
     Attach,
+    /// To stand in for it: a hot spare of the pool, with the guid that the list of spares has.
+    Spare(Guid),
+}
+
+impl AttachMode {
+    /// The vdev that joins the old leaf and the new one.
+    fn parent_kind(self) -> VdevKind {
+        match self {
+            Self::Replace => VdevKind::Replacing,
+            Self::Attach => VdevKind::Mirror,
+            Self::Spare(_) => VdevKind::Spare,
+        }
+    }
 }
 
 impl ActivePool {
-    /// Puts a drive beside another. Returns when the pool knows of it; what it misses is to be given
-    /// to it by a resilver, and [`ActivePool::finish_replacements`] then takes the other one away.
-    pub fn attach_child(&self, old: Guid, new: NewChild, stay: AttachMode) -> Result<(), Error> {
-        self.check_attach(old, &new, stay)?;
-        let blank = Leaf::new(old, String::new(), Some(Arc::clone(&new.device)), Txg::ZERO);
-        commit::clear_leaf_labels(&blank).map_err(|_| Error::NoDeviceWritten)?;
-        self.run_sync_task(move |active, change| active.attach_child_sync(change, old, &new, stay))?
+    /// Attaches a device beside a leaf. Returns when the configuration has it. A resilver then writes what
+    /// it lacks, and [`ActivePool::finish_replacements`] detaches the leaf that it replaces.
+    pub fn attach_child(&self, old: Guid, new: NewChild, mode: AttachMode) -> Result<(), Error> {
+        self.check_attach(old, &new, mode)?;
+        // the label of a spare holds no past, and names the spare until the pool's label replaces it
+        if !matches!(mode, AttachMode::Spare(_)) {
+            let blank = Leaf::new(old, String::new(), Some(Arc::clone(&new.device)), Txg::ZERO);
+            commit::clear_leaf_labels(&blank).map_err(|_| Error::NoDeviceWritten)?;
+        }
+        self.run_sync_task(move |active, change| active.attach_child_sync(change, old, &new, mode))?
     }
 
-    /// Takes a side of a mirror away; gives its device, if it was there.
+    /// Detaches a child of a mirror, a replacing or a spare vdev. A hot spare is available again.
     pub fn detach(&self, leaf: Guid) -> Result<(), Error> {
         let gone = self.tree.leaf(leaf);
-        self.run_sync_task(move |active, change| active.detach_child_sync(change, leaf))??;
-        // nobody is to take it for part of the pool
-        if let Some(gone) = gone.filter(|gone| gone.is_writable()) {
-            let _ = commit::clear_leaf_labels(&gone);
+        let spare =
+            self.run_sync_task(move |active, change| active.detach_child_sync(change, leaf))??;
+        let Some(gone) = gone.filter(|gone| gone.is_writable()) else { return Ok(()) };
+        if let (true, Some(device)) = (spare, gone.device()) {
+            return self.return_spare(leaf, device);
         }
+        // its labels name the pool still
+        let _ = commit::clear_leaf_labels(&gone);
         Ok(())
-    }
-
-    /// Takes away the drives that were replaced by others which have all by now; gives how many.
-    pub fn finish_replacements(&self) -> Result<usize, Error> {
-        let replaced = self.completed_replacements();
-        for leaf in &replaced {
-            self.detach(*leaf)?;
-        }
-        Ok(replaced.len())
-    }
-
-    /// Drives that are replaced by others which have all.
-    pub(crate) fn completed_replacements(&self) -> Vec<Guid> {
-        let config = self.config();
-        let mut found = Vec::new();
-        let mut stack: Vec<&VdevConfig> = config.tree.iter().collect();
-        while let Some(vdev) = stack.pop() {
-            stack.extend(&vdev.children);
-            if let (VdevKind::Replacing, [old, new]) = (&vdev.kind, &vdev.children[..])
-                && old.children.is_empty()
-                && self.is_up_to_date(new)
-            {
-                found.push(old.guid);
-            }
-        }
-        found
-    }
-
-    /// Whether a vdev of one leaf is there and lacks nothing.
-    fn is_up_to_date(&self, vdev: &VdevConfig) -> bool {
-        let leaf = self.tree.leaf(vdev.guid);
-        leaf.is_some_and(|leaf| leaf.is_writable() && leaf.dtl().is_empty())
     }
 
     fn check_attach(
         &self,
         old: Guid,
         new: &NewChild,
-        stay: AttachMode,
+        mode: AttachMode,
     ) -> Result<(), DeviceChangeError> {
         let config = self.config();
         let root = config.tree.as_ref().ok_or(DeviceChangeError::NotInPool)?;
         let top = root.children.iter().find(|top| top.leaves().any(|leaf| leaf.guid == old));
         let top = top.ok_or(DeviceChangeError::NotInPool)?;
         let parent = parent_of(root, old).ok_or(DeviceChangeError::NotInPool)?;
-        match (stay, &parent.kind) {
+        let is_spare = parent.children.iter().any(|leaf| leaf.guid == old && leaf.is_spare);
+        match (mode, &parent.kind) {
+            // a drive takes the place of the one that a spare stands in for
+            (AttachMode::Replace, VdevKind::Spare) if !is_spare => {}
             (_, VdevKind::Replacing | VdevKind::Spare) => {
                 return Err(DeviceChangeError::AlreadyReplacing);
             }
-            (AttachMode::Attach, VdevKind::Root | VdevKind::Mirror) | (AttachMode::Replace, _) => {}
+            (AttachMode::Spare(_), _) if top.is_log => return Err(DeviceChangeError::SpareForLog),
+            (AttachMode::Attach, VdevKind::Root | VdevKind::Mirror)
+            | (AttachMode::Replace | AttachMode::Spare(_), _) => {}
             (AttachMode::Attach, _) => return Err(DeviceChangeError::CannotMirror),
         }
         let node = self.tree.top(top.id).ok_or(DeviceChangeError::NotInPool)?;
@@ -165,7 +170,7 @@ impl ActivePool {
         change: &SyncTaskContext<'_>,
         old: Guid,
         new: &NewChild,
-        stay: AttachMode,
+        mode: AttachMode,
     ) -> Result<(), Error> {
         let mut config = self.config();
         let root = config.tree.as_mut().ok_or(DeviceChangeError::NotInPool)?;
@@ -173,20 +178,25 @@ impl ActivePool {
         let (vdev, ashift) =
             place.map(|top| (top.id, top.ashift)).ok_or(DeviceChangeError::NotInPool)?;
         let mut side = leaf_config(&new.spec);
-        side.guid = self.unused_guid(root, Guid::new(0));
+        side.guid = match mode {
+            AttachMode::Spare(guid) => guid,
+            AttachMode::Replace | AttachMode::Attach => self.unused_guid(root, Guid::new(0)),
+        };
+        side.is_spare = matches!(mode, AttachMode::Spare(_));
         side.create_txg = Some(change.tx.txg());
         if config.has_vdev_zaps {
             side.leaf_zap = Some(create_vdev_zap(change)?);
         }
         let node = self.new_leaf(&side, new, ashift);
         let parent = self.unused_guid(root, side.guid);
-        let beside = ChildInsertion { old, parent, mode: stay };
+        let beside = ChildInsertion { old, parent, mode };
         beside.insert_into_config(root, &side);
         let mut top =
             self.tree.top(vdev).map(|top| (*top).clone()).ok_or(DeviceChangeError::NotInPool)?;
         beside.insert_into_tree(&mut top, node);
         self.tree.set_top(vdev, top);
         self.set_vdev_tree(root.clone());
+        self.take_spare_device(side.guid);
         Ok(())
     }
 
@@ -220,51 +230,78 @@ impl ActivePool {
         config.is_dirty = true;
     }
 
-    fn detach_child_sync(&self, change: &SyncTaskContext<'_>, gone: Guid) -> Result<(), Error> {
+    /// Returns whether the leaf was a hot spare, which stays one.
+    fn detach_child_sync(&self, change: &SyncTaskContext<'_>, gone: Guid) -> Result<bool, Error> {
         let mut config = self.config();
         let root = config.tree.as_mut().ok_or(DeviceChangeError::NotInPool)?;
-        let parent = parent_of(root, gone).ok_or(DeviceChangeError::NotInPool)?;
-        if !matches!(parent.kind, VdevKind::Mirror | VdevKind::Replacing) {
+        let parent = parent_of(root, gone).ok_or(DeviceChangeError::NotInPool)?.clone();
+        if !matches!(parent.kind, VdevKind::Mirror | VdevKind::Replacing | VdevKind::Spare) {
             return Err(DeviceChangeError::OnlyReplica.into());
         }
-        let mut others = parent.children.iter().filter(|side| side.guid != gone);
-        if !others.any(|side| self.is_up_to_date(side)) {
+        if !self.is_expendable(gone) {
             return Err(DeviceChangeError::NoValidReplicas.into());
         }
-        let (parent, left) = (parent.guid, parent.children.len() - 1);
+        let promoted = promoted_spare(&parent, gone);
+        let is_top = root.children.iter().any(|top| top.guid == parent.guid);
         let vdev = root.children.iter().find(|top| top.leaves().any(|leaf| leaf.guid == gone));
         let vdev = vdev.map(|top| top.id).ok_or(DeviceChangeError::NotInPool)?;
-        let is_top = root.children.iter().any(|top| top.guid == parent);
-        let mut removed = None;
-        edit_vdev(root, parent, &mut |vdev| {
-            let at = vdev.children.iter().position(|side| side.guid == gone);
-            removed = at.map(|at| vdev.children.remove(at));
-            if let (1, [_]) = (left, &vdev.children[..]) {
-                let last = vdev.children.remove(0);
-                *vdev = if is_top {
-                    promote_to_top(vdev, last)
-                } else {
-                    VdevConfig { id: vdev.id, ..last }
-                };
+        if let Some(spare) = promoted {
+            self.forget_spare(change, spare)?;
+        }
+        let removed = remove_child_config(root, &parent, gone, (promoted, is_top));
+        if parent.kind == VdevKind::Replacing {
+            // the spare that stood in for the old leaf is needed until the new one has all
+            for side in &parent.children {
+                request_unspare(root, side.guid);
             }
-            renumber_children(vdev);
-        });
-        if let Some(removed) = removed {
-            free_leaf_objects(change, &removed)?;
+        }
+        if let Some(removed) = &removed {
+            free_leaf_objects(change, removed)?;
         }
         let mut top =
             self.tree.top(vdev).map(|top| (*top).clone()).ok_or(DeviceChangeError::NotInPool)?;
-        let renamed = remove_child(&mut top, gone, is_top.then_some(parent));
+        let renamed = remove_child(&mut top, gone, is_top.then_some(parent.guid));
         self.tree.set_top(vdev, top);
         let mut noted = self.synced_dtls.lock();
         noted.remove(&gone);
         if let Some(known) = renamed.and_then(|before| noted.remove(&before)) {
-            noted.insert(parent, known);
+            noted.insert(parent.guid, known);
         }
         drop(noted);
         self.set_vdev_tree(root.clone());
-        Ok(())
+        Ok(removed.is_some_and(|removed| removed.is_spare))
     }
+}
+
+/// Removes a child from its parent in the configuration, and the parent where only one child is left;
+/// returns the child.
+fn remove_child_config(
+    root: &mut VdevConfig,
+    parent: &VdevConfig,
+    gone: Guid,
+    (promoted, is_top): (Option<Guid>, bool),
+) -> Option<VdevConfig> {
+    let mut removed = None;
+    edit_vdev(root, parent.guid, &mut |vdev| {
+        let at = vdev.children.iter().position(|side| side.guid == gone);
+        removed = at.map(|at| vdev.children.remove(at));
+        for side in &mut vdev.children {
+            if promoted == Some(side.guid) {
+                side.is_spare = false;
+            }
+            side.state.unspare = false;
+        }
+        if vdev.children.len() == 1 {
+            let last = vdev.children.remove(0);
+            *vdev = if is_top {
+                promote_to_top(vdev, last)
+            } else {
+                VdevConfig { id: vdev.id, ..last }
+            };
+        }
+        renumber_children(vdev);
+    });
+    removed
 }
 
 /// Whether a device of so many bytes is large enough for a place in a top-level vdev.
@@ -295,7 +332,7 @@ fn min_device_size(wanted: u64, fits: &dyn Fn(u64) -> bool) -> u64 {
     enough.next_multiple_of(1 << 18)
 }
 
-fn parent_of(vdev: &VdevConfig, leaf: Guid) -> Option<&VdevConfig> {
+pub(super) fn parent_of(vdev: &VdevConfig, leaf: Guid) -> Option<&VdevConfig> {
     let is = |child: &VdevConfig| child.guid == leaf && child.children.is_empty();
     if vdev.children.iter().any(is) {
         return Some(vdev);
@@ -364,11 +401,7 @@ impl ChildInsertion {
         }
         let is_top = root.children.iter().any(|top| top.guid == self.old);
         edit_vdev(root, self.old, &mut |vdev| {
-            let kind = match self.mode {
-                AttachMode::Replace => VdevKind::Replacing,
-                AttachMode::Attach => VdevKind::Mirror,
-            };
-            let mut pair = VdevConfig::new(kind);
+            let mut pair = VdevConfig::new(self.mode.parent_kind());
             (pair.id, pair.guid, pair.create_txg) = (vdev.id, self.parent, vdev.create_txg);
             let mut old = vdev.clone();
             if is_top {
@@ -400,6 +433,7 @@ impl ChildInsertion {
             let kind = match self.mode {
                 AttachMode::Replace => NodeKind::Replacing(pair),
                 AttachMode::Attach => NodeKind::Mirror(pair),
+                AttachMode::Spare(_) => NodeKind::Spare(pair),
             };
             *node = VdevNode { guid: self.parent, kind };
             return;
@@ -411,16 +445,19 @@ impl ChildInsertion {
 /// Takes a side out of a node; where only one is left below `top`, or below anything else, that
 /// takes its place: as a top-level vdev with its identity. Gives what that one was before.
 fn remove_child(node: &mut VdevNode, gone: Guid, top: Option<Guid>) -> Option<Guid> {
-    if let NodeKind::Mirror(sides) | NodeKind::Replacing(sides) = &mut node.kind
+    if let NodeKind::Mirror(sides) | NodeKind::Replacing(sides) | NodeKind::Spare(sides) =
+        &mut node.kind
         && sides.iter().any(|side| side.guid == gone)
     {
         sides.retain(|side| side.guid != gone);
         let [last] = &mut sides[..] else { return None };
         let mut last = last.clone();
         let before = last.guid;
-        if let (Some(guid), NodeKind::Leaf(leaf)) = (top, &last.kind) {
-            leaf.set_guid(guid);
+        if let Some(guid) = top {
             last.guid = guid;
+            if let NodeKind::Leaf(leaf) = &last.kind {
+                leaf.set_guid(guid);
+            }
         }
         *node = last;
         return top.map(|_| before);

@@ -94,6 +94,38 @@ impl ActivePool {
         device.map_or(Ok(()), |device| auxiliary::clear_labels(&*device))
     }
 
+    /// A spare's device is part of a vdev from now on.
+    pub(super) fn take_spare_device(&self, guid: Guid) {
+        self.auxiliary.lock().open_devices.remove(&guid);
+    }
+
+    /// Removes a spare, which is an ordinary leaf from now on, from the list of spares.
+    pub(super) fn forget_spare(
+        &self,
+        change: &SyncTaskContext<'_>,
+        guid: Guid,
+    ) -> Result<(), Error> {
+        self.update_auxiliary(change, |known| known.retain(|named| named.guid != guid))
+    }
+
+    /// Gives the device of a spare that was detached the label of a spare: it is available again.
+    pub(super) fn return_spare(&self, guid: Guid, device: &Arc<dyn Device>) -> Result<(), Error> {
+        let entry = self.auxiliary().into_iter().find(|(named, _)| named.guid == guid);
+        let Some((entry, _)) = entry else { return Ok(()) };
+        AuxiliaryLabel::of_spare(entry, Arc::clone(device)).write()?;
+        self.open_auxiliary(guid, Arc::clone(device));
+        Ok(())
+    }
+
+    /// Opens a spare whose label still names it as a leaf of this pool: the power failed, or the drive was
+    /// away, between the detach and the new label.
+    pub fn recover_spare(&self, guid: Guid, device: &Arc<dyn Device>) -> bool {
+        let is_member = self.tree.leaf(guid).is_some();
+        !is_member
+            && self.newest_known_txg(guid, device).is_some()
+            && self.return_spare(guid, device).is_ok()
+    }
+
     /// Counts the errors of cache drives anew, on drives that are opened anew where they failed.
     pub(super) fn clear_cache_errors(&self, only: Option<Guid>) {
         let drives = self.l2arc.device_stats().into_iter();

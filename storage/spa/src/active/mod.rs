@@ -12,11 +12,14 @@ mod deflate;
 mod dtl;
 mod export;
 mod history;
+mod log_vdevs;
 mod mmp;
+mod offline;
 mod policy;
 mod reattach;
 mod self_heal;
 mod space_limits;
+mod spares;
 mod suspend;
 mod sync;
 mod synced_mos;
@@ -51,6 +54,7 @@ pub(crate) use config::write_packed_nvlist;
 pub(crate) use deflate::dva_dsize;
 pub(crate) use history::append_entry;
 pub use mmp::FAIL_INTERVALS as SIGNS_MISSED;
+pub use offline::out_of_service_leaves;
 pub use policy::{EnabledFeatures, RedundantMetadata, StorageSettings};
 pub use synced_mos::SyncedMos;
 
@@ -257,6 +261,9 @@ impl ActivePool {
     /// The same, its own objects being changed already.
     pub(crate) fn with_mos(mut pool: Pool, mos: Objset, world: Environment) -> Result<Self, Error> {
         capacity::fill_biases(&mut pool);
+        if let Some(root) = &pool.config.tree {
+            offline::drop_out_of_service_devices(&pool.tree, root, pool.uberblock.txg);
+        }
         let unsettled = AtomicBool::new(pool.continue_after_newest());
         let space = PoolSpace::load(&pool, &mos)?;
         Ok(Self { rewind_pending: unsettled, ..Self::assemble(pool, mos, space, world)? })

@@ -15,6 +15,7 @@ use vdev::{Leaf, NodeKind, VdevNode};
 
 use super::ActivePool;
 use super::attach::{DeviceChangeError, check_device_size, edit_vdev};
+use super::spares::request_unspare;
 use crate::space::is_closed_to_allocation;
 use crate::{Error, read_labels};
 
@@ -58,9 +59,9 @@ impl ActivePool {
         leaf.record_label_txg(synced);
         edit_vdev(root, guid, &mut |entry| {
             entry.path = Some(path.clone());
-            // whatever was wrong with it when it was away
             entry.state = VdevState::default();
         });
+        request_unspare(root, guid);
         replace_leaf(&mut top, guid, &Arc::new(leaf));
         if !is_closed_to_allocation(&place, &top) {
             self.space.allocator().set_allocatable(vdev, true)?;
@@ -94,7 +95,7 @@ impl ActivePool {
 }
 
 /// Puts a leaf in the place of the one with its identity.
-fn replace_leaf(node: &mut VdevNode, guid: Guid, leaf: &Arc<Leaf>) {
+pub(super) fn replace_leaf(node: &mut VdevNode, guid: Guid, leaf: &Arc<Leaf>) {
     if matches!(node.kind, NodeKind::Leaf(_)) && node.guid == guid {
         node.kind = NodeKind::Leaf(Arc::clone(leaf));
         return;

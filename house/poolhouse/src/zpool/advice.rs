@@ -1,0 +1,86 @@
+//! The `status:` and `action:` lines of `zpool status`, in the words of zpool(8) where it has them: people
+//! and scripts search for these.
+
+use engine::pool::{PoolStatus, VdevStatus};
+
+use super::status::{is_healthy, unavailable_caches};
+
+/// The lines about a pool of whose devices some are not ONLINE, by the state of such a device. The first
+/// that fits is shown.
+const DEGRADED: [(&str, &str, &str); 4] = [
+    (
+        "FAULTED",
+        "One or more devices are faulted in response to persistent errors.\n\
+         \tSufficient replicas exist for the pool to continue functioning in a\n\
+         \tdegraded state.",
+        "Replace the faulted device, or use 'zpool clear' to mark the device\n\trepaired.",
+    ),
+    (
+        "UNAVAIL",
+        "One or more devices could not be opened.  Sufficient replicas exist for\n\
+         \tthe pool to continue functioning in a degraded state.",
+        "Attach the missing device and online it using 'zpool online'.",
+    ),
+    (
+        "OFFLINE",
+        "One or more devices has been taken offline by the administrator.\n\
+         \tSufficient replicas exist for the pool to continue functioning in a\n\
+         \tdegraded state.",
+        "Online the device using 'zpool online' or replace the device with\n\t'zpool replace'.",
+    ),
+    (
+        "REMOVED",
+        "One or more devices has been removed by the administrator.\n\
+         \tSufficient replicas exist for the pool to continue functioning in a\n\
+         \tdegraded state.",
+        "Online the device using 'zpool online' or replace the device with\n\t'zpool replace'.",
+    ),
+];
+
+/// What is wrong, and what to do.
+pub(super) fn status_and_action(pool: &PoolStatus) -> Option<(String, &'static str)> {
+    if let (Some(why), true) = (&pool.error, pool.is_unavailable()) {
+        let action = "bring the drives back: it is taken over as soon as they are there. Or import \
+                      it from elsewhere, or have it forgotten with `zpool export`.";
+        return Some((format!("it was here and cannot be taken over: {why}"), action));
+    }
+    if let Some(why) = &pool.error {
+        let what = format!("One or more devices are faulted in response to IO failures.\n\t{why}");
+        let action = "Make sure the affected devices are connected, then run 'zpool clear'.";
+        return Some((what, action));
+    }
+    if pool.scan.as_ref().is_some_and(|scan| {
+        scan.state == "scanning" && scan.scan == engine::pool::ScanKind::Resilver
+    }) {
+        let what = "One or more devices is currently being resilvered.  The pool will\n\
+                    \tcontinue to function, possibly in a degraded state.";
+        return Some((what.to_owned(), "Wait for the resilver to complete."));
+    }
+    let is_in = |state: &str| pool.vdevs.iter().any(|vdev| has_state(vdev, state));
+    let degraded = DEGRADED.iter().find(|(state, ..)| is_in(state));
+    if let Some((_, what, action)) = degraded {
+        return Some(((*what).to_owned(), action));
+    }
+    if pool.needs_resilver {
+        let what = "drives lack some of what the others have, as they failed when it was written";
+        return Some((what.to_owned(), "run `zpool clear`, which has them resilvered."));
+    }
+    let lost = unavailable_caches(pool);
+    if lost > 0 {
+        let what = format!("{lost} of the cache drives cannot be used; nothing is lost by that");
+        let action = "bring it back and run `zpool clear`, or remove it with `zpool remove`.";
+        return Some((what, action));
+    }
+    (!is_healthy(pool)).then(|| {
+        let what = "One or more devices has experienced an unrecoverable error.  An\n\
+                    \tattempt was made to correct the error.  Applications are unaffected.";
+        let action = "Determine if the device needs to be replaced, and clear the errors\n\
+                      \tusing 'zpool clear' or replace the device with 'zpool replace'.";
+        (what.to_owned(), action)
+    })
+}
+
+/// Whether a vdev, or one below it, is in that state.
+fn has_state(vdev: &VdevStatus, state: &str) -> bool {
+    vdev.state == state || vdev.children.iter().any(|child| has_state(child, state))
+}

@@ -1,0 +1,107 @@
+//! Drives that commands take out of service and bring back: `zpool offline`, `zpool online`.
+
+use ondisk::label::VdevConfig;
+use spa::DeviceChangeError;
+use units::Guid;
+use vdev::OutOfService;
+
+use super::Pool;
+use crate::{Error, Result};
+
+/// How a drive is taken out of service.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct OfflineOptions {
+    /// Only until the pool is exported (`-t`).
+    pub temporary: bool,
+    /// Fault it, until `zpool clear` (`-f`).
+    pub fault: bool,
+}
+
+impl Pool {
+    /// Takes a drive (its path or guid) out of service. Refused where no valid replicas are left. What is
+    /// written meanwhile, a resilver writes to it when it is back.
+    pub fn offline_drive(&self, drive: &str, options: OfflineOptions) -> Result<()> {
+        let found = self.find_leaf_in_use(drive)?;
+        let temporary = options.temporary;
+        let why = if options.fault {
+            OutOfService::Faulted { temporary }
+        } else {
+            OutOfService::Offline { temporary }
+        };
+        let done = self.0.spa.take_offline(found.guid, why);
+        done.map_err(|error| self.offline_error("offline", drive, &error))?;
+        self.record_drive_event("offline", &found);
+        Ok(())
+    }
+
+    /// Brings a drive (its path or guid) back that is offline or missing. An error if its device cannot be
+    /// used: the drive is then missing, and no longer offline.
+    pub fn online_drive(&self, drive: &str) -> Result<()> {
+        let found = self.find_leaf_in_use(drive)?;
+        let leaf = self.0.spa.tree().leaf(found.guid);
+        let Some(leaf) = leaf else { return Err(self.not_in_pool(drive)) };
+        match leaf.out_of_service() {
+            Some(OutOfService::Offline { .. }) => {
+                let done = self.0.spa.clear_offline(found.guid);
+                done.map_err(|error| self.offline_error("online", drive, &error))?;
+            }
+            Some(OutOfService::Faulted { .. } | OutOfService::TooManyErrors) => {
+                let error = spa::Error::DeviceChange(DeviceChangeError::Faulted);
+                return Err(self.offline_error("online", drive, &error));
+            }
+            None if leaf.device().is_some() => {
+                self.reopen_drives();
+                return Ok(());
+            }
+            None => {}
+        }
+        let path = found.path.clone().unwrap_or_default();
+        let reopened = self.reopen_missing(found.guid.get(), path.as_ref());
+        reopened.map(drop).map_err(|error| Error::Refused {
+            what: format!(
+                "device '{drive}' is onlined, but remains unavailable: {error}. Connect the drive, and it \
+                 is used again, or replace it with `zpool replace`"
+            ),
+        })
+    }
+
+    /// Brings drives back that are faulted; `only`: this one.
+    pub(super) fn clear_faulted(&self, only: Option<Guid>) -> Result<()> {
+        for leaf in self.0.spa.tree().leaves() {
+            let is_faulted = matches!(
+                leaf.out_of_service(),
+                Some(OutOfService::Faulted { .. } | OutOfService::TooManyErrors)
+            );
+            if is_faulted && only.is_none_or(|guid| guid == leaf.guid()) {
+                let done = self.0.spa.clear_offline(leaf.guid());
+                done.map_err(|error| self.explain_error(&error))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// The leaf of a path or guid. Refuses spares that are not in use.
+    fn find_leaf_in_use(&self, drive: &str) -> Result<VdevConfig> {
+        self.check_writable()?;
+        let found = self.find_drive(drive);
+        found.map_err(|error| match self.find_auxiliary_drive(drive) {
+            Some(_) => Error::Refused {
+                what: format!("'{drive}' is reserved as a hot spare, or is a cache device"),
+            },
+            None => error,
+        })
+    }
+
+    fn not_in_pool(&self, drive: &str) -> Error {
+        Error::Usage { what: format!("'{drive}' is no drive of pool '{}'", self.name()) }
+    }
+
+    fn offline_error(&self, verb: &str, drive: &str, error: &spa::Error) -> Error {
+        match error {
+            spa::Error::DeviceChange(error) => {
+                Error::Refused { what: format!("cannot {verb} {drive}: {error}") }
+            }
+            other => self.explain_error(other),
+        }
+    }
+}

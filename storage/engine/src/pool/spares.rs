@@ -1,0 +1,145 @@
+//! Hot spares that stand in for failed drives.
+//!
+//! The daemon asks twice in a row which drives failed ([`Pool::failed_drives`]) and has spares attached to
+//! those that it found both times ([`Pool::activate_spares`]). A resilver then writes all that the failed
+//! drive held.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use device::Device;
+use ondisk::label::{VdevConfig, VdevKind};
+use spa::auxiliary::{AuxiliaryEntry, AuxiliaryRole};
+use spa::vdev_layout::DeviceSpec;
+use spa::{AttachMode, NewChild};
+use units::Guid;
+use vdev::{Leaf, OutOfService};
+
+use super::{Pool, status};
+use crate::Result;
+
+/// A spare that stands in for a drive from now on.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ActivatedSpare {
+    /// The path of the spare.
+    pub spare: String,
+    /// The path of the drive that failed.
+    pub failed: String,
+}
+
+/// Whether a spare is to stand in for a leaf.
+fn has_failed(leaf: &Leaf) -> bool {
+    match leaf.out_of_service() {
+        Some(OutOfService::Offline { .. }) => false,
+        Some(OutOfService::Faulted { .. } | OutOfService::TooManyErrors) => true,
+        None => leaf.device().is_none() || leaf.is_failing(),
+    }
+}
+
+impl Pool {
+    /// The guids of failed drives that no spare and no replacement stands in for: faulted, removed or
+    /// unavailable ones. Drives that a command took offline, and log devices, are none.
+    pub fn failed_drives(&self) -> Vec<u64> {
+        if self.is_read_only() || self.is_suspended() {
+            return Vec::new();
+        }
+        let config = self.0.spa.config();
+        let tops = config.tree.iter().flat_map(|root| &root.children).filter(|top| !top.is_log);
+        let mut found = Vec::new();
+        for top in tops {
+            let alone = std::slice::from_ref(top).iter().filter(|top| top.children.is_empty());
+            let parents = top
+                .walk()
+                .filter(|vdev| !matches!(vdev.kind, VdevKind::Replacing | VdevKind::Spare));
+            let leaves = parents.flat_map(|vdev| &vdev.children).chain(alone);
+            let failed = leaves.filter(|leaf| {
+                let is_physical = matches!(leaf.kind, VdevKind::Disk | VdevKind::File);
+                let state = self.0.spa.tree().leaf(leaf.guid);
+                is_physical && state.is_some_and(|leaf| has_failed(&leaf))
+            });
+            found.extend(failed.map(|leaf| leaf.guid.get()));
+        }
+        found
+    }
+
+    /// Attaches available spares to failed drives of these guids. A drive for which no spare is large
+    /// enough stays as it is.
+    pub fn activate_spares(&self, failed: &[u64]) -> Result<Vec<ActivatedSpare>> {
+        let mut activated = Vec::new();
+        for guid in self.failed_drives().into_iter().filter(|guid| failed.contains(guid)) {
+            activated.extend(self.activate_spare_for(Guid::new(guid))?);
+        }
+        Ok(activated)
+    }
+
+    fn activate_spare_for(&self, failed: Guid) -> Result<Option<ActivatedSpare>> {
+        let config = self.0.spa.config();
+        let mut leaves = config.tree.iter().flat_map(VdevConfig::leaves);
+        let Some(leaf) = leaves.find(|leaf| leaf.guid == failed) else { return Ok(None) };
+        for (spare, device) in self.available_spares() {
+            match self.attach_spare(failed, &spare, &device) {
+                Ok(()) => {
+                    self.record_drive_event("spare", leaf);
+                    let failed = leaf.path.clone().unwrap_or_default();
+                    return Ok(Some(ActivatedSpare { spare: spare.path.clone(), failed }));
+                }
+                // too small for this place
+                Err(spa::Error::DeviceChange(_)) => {}
+                Err(error) => return Err(self.explain_error(&error)),
+            }
+        }
+        Ok(None)
+    }
+
+    /// Puts a spare beside a leaf.
+    pub(super) fn attach_spare(
+        &self,
+        old: Guid,
+        spare: &AuxiliaryEntry,
+        device: &Arc<dyn Device>,
+    ) -> std::result::Result<(), spa::Error> {
+        let path = device.path().and_then(|path| path.to_str()).unwrap_or(&spare.path).to_owned();
+        let is_disk = !Path::new(&path).is_file();
+        let spec = DeviceSpec { path, size: device.size(), is_disk };
+        let new = NewChild { spec, device: Arc::clone(device) };
+        self.0.spa.attach_child(old, new, AttachMode::Spare(spare.guid))
+    }
+
+    /// The available spare of a path.
+    pub(super) fn find_available_spare(
+        &self,
+        path: &Path,
+    ) -> Option<(AuxiliaryEntry, Arc<dyn Device>)> {
+        let named = self.find_auxiliary_drive(path.to_str()?)?;
+        self.available_spares().find(|(spare, _)| spare.guid == named.guid)
+    }
+
+    /// The spares that are open and stand in for nothing.
+    pub(super) fn available_spares(
+        &self,
+    ) -> impl Iterator<Item = (AuxiliaryEntry, Arc<dyn Device>)> + '_ {
+        let all = self.0.spa.auxiliary().into_iter();
+        let spares = all.filter(|(named, _)| named.role == AuxiliaryRole::Spare);
+        spares.filter_map(|(named, device)| {
+            let device = device?;
+            self.0.spa.tree().leaf(named.guid).is_none().then_some((named, device))
+        })
+    }
+
+    /// The spares as `zpool status` shows them.
+    pub(super) fn spares(&self) -> Vec<status::VdevStatus> {
+        self.auxiliary_status(AuxiliaryRole::Spare, |named, device| {
+            let in_use = self.0.spa.tree().leaf(named.guid);
+            let is_there = device.is_some() || named.is_distributed;
+            let state = match (&in_use, is_there) {
+                (Some(_), _) => "INUSE",
+                (None, true) => "AVAIL",
+                (None, false) => "UNAVAIL",
+            };
+            let device = in_use.as_ref().and_then(|leaf| leaf.device()).map(|device| &**device);
+            let name = device.map_or(&*named.path, |device| device.name());
+            let note = in_use.is_some().then(|| "currently in use".to_owned());
+            status::VdevStatus { note, ..status::VdevStatus::new(name, named.guid, state) }
+        })
+    }
+}

@@ -1,0 +1,246 @@
+//! Hot spares: one stands in for a failed drive, and goes back or stays.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use engine::pool::{Drive, NewPool, NewVdev, OfflineOptions, Pool, VdevLayout, VdevRole};
+use sim::{DiskArray, Fault};
+
+use crate::offline::{leaf_states, resilver};
+use crate::resilver::import;
+use crate::shared_blocks::{noise_bytes, run_zdb};
+use crate::test_pool::{TempDir, check_pool, environment, read_file, write_file};
+
+const DRIVE_SIZE: u64 = 128 << 20;
+
+fn new_pool(layout: VdevLayout, drives: &[PathBuf], spares: &[PathBuf]) -> NewPool {
+    let mut vdevs = vec![NewVdev { layout, drives: drives.to_vec(), role: VdevRole::Data }];
+    vdevs.extend(spares.iter().map(|spare| NewVdev {
+        layout: VdevLayout::Single,
+        drives: vec![spare.clone()],
+        role: VdevRole::Spare,
+    }));
+    let (name, properties) = ("tank".to_owned(), Vec::new());
+    NewPool { name, vdevs, ashift: None, properties, force: false }
+}
+
+fn create_image(folder: &TempDir, name: &str, size: u64) -> PathBuf {
+    let path = folder.path().join(name);
+    std::fs::File::create(&path).unwrap().set_len(size).unwrap();
+    path
+}
+
+/// A raidz1 of three drives with a spare, of which the first drive is in another folder.
+fn pool_without_first(name: &str) -> (TempDir, Pool, TempDir) {
+    let folder = TempDir::new(name, 3, DRIVE_SIZE);
+    let spare = create_image(&folder, "spare.img", DRIVE_SIZE);
+    let drives = folder.drives(3);
+    let new = new_pool(VdevLayout::Raidz(1), &drives, &[spare]);
+    let pool = engine::pool::create(&new, &environment()).unwrap();
+    write_file(&pool, "tank", "before", &noise_bytes(1, 5 << 20));
+    pool.export().unwrap();
+    drop(pool);
+    let away = TempDir::new(&format!("{name}-away"), 0, 0);
+    std::fs::rename(&drives[0], away.path().join("d0.img")).unwrap();
+    let pool = import(&[folder.path().into()]);
+    write_file(&pool, "tank", "while", &noise_bytes(2, 3 << 20));
+    pool.sync().unwrap();
+    (folder, pool, away)
+}
+
+fn activate(pool: &Pool) -> usize {
+    pool.activate_spares(&pool.failed_drives()).unwrap().len()
+}
+
+fn spare_states(pool: &Pool) -> Vec<String> {
+    pool.status().spares.iter().map(|spare| spare.state.clone()).collect()
+}
+
+fn assert_files(pool: &Pool) {
+    assert!(read_file(pool, "tank", "before") == noise_bytes(1, 5 << 20));
+    assert!(read_file(pool, "tank", "while") == noise_bytes(2, 3 << 20));
+}
+
+#[test]
+fn spare_replaces_a_missing_drive_until_it_is_back() {
+    let (folder, pool, away) = pool_without_first("spare-back");
+    assert_eq!(spare_states(&pool), ["AVAIL"]);
+    assert_eq!(activate(&pool), 1);
+    assert_eq!(activate(&pool), 0, "it has a spare already");
+    assert_eq!(spare_states(&pool), ["INUSE"]);
+    resilver(&pool);
+    assert_eq!(leaf_states(&pool), ["UNAVAIL", "ONLINE", "ONLINE", "ONLINE"]);
+    let vdev = &pool.status().vdevs[0].children[0];
+    assert_eq!((vdev.name.as_str(), vdev.state.as_str()), ("spare-0", "DEGRADED"));
+    pool.export().unwrap();
+    drop(pool);
+    let said = run_zdb(folder.path(), &["-bcc", "-C"]);
+    assert!(said.is_empty() || said.contains("type: 'spare'"), "{said}");
+    // the spare makes up for the drive: another may go
+    let others = [folder.path().join("spare.img"), folder.drives(3)[2].clone()];
+    let pool = import(&others);
+    assert_files(&pool);
+    pool.close().unwrap();
+    drop(pool);
+
+    std::fs::rename(away.path().join("d0.img"), &folder.drives(3)[0]).unwrap();
+    let pool = import(&[folder.path().into()]);
+    resilver(&pool);
+    assert_eq!(spare_states(&pool), ["INUSE"], "it came with the import, and not while in use");
+    pool.clear_errors(None).unwrap();
+    resilver(&pool);
+    pool.resilver(&engine::pool::ScanProgress::new()).unwrap();
+    assert_eq!(spare_states(&pool), ["AVAIL"]);
+    assert_eq!(leaf_states(&pool), ["ONLINE", "ONLINE", "ONLINE"]);
+    pool.export().unwrap();
+    drop(pool);
+    assert_eq!(check_pool(&folder, "tank"), Vec::<String>::new());
+    let pool = import(&[folder.path().into()]);
+    assert_eq!(spare_states(&pool), ["AVAIL"]);
+    assert_files(&pool);
+    pool.export().unwrap();
+}
+
+#[test]
+fn returning_drive_sends_the_spare_back() {
+    let (folder, pool, away) = pool_without_first("spare-return");
+    assert_eq!(activate(&pool), 1);
+    resilver(&pool);
+    std::fs::rename(away.path().join("d0.img"), &folder.drives(3)[0]).unwrap();
+    assert_eq!(pool.reopen_drives().len(), 1);
+    resilver(&pool);
+    assert_eq!(spare_states(&pool), ["AVAIL"]);
+    assert_eq!(leaf_states(&pool), ["ONLINE", "ONLINE", "ONLINE"]);
+    assert_files(&pool);
+    pool.export().unwrap();
+    drop(pool);
+    assert_eq!(check_pool(&folder, "tank"), Vec::<String>::new());
+}
+
+#[test]
+fn replacement_of_the_failed_drive_frees_the_spare() {
+    let (folder, pool, _) = pool_without_first("spare-replace");
+    assert_eq!(activate(&pool), 1);
+    resilver(&pool);
+    let new = create_image(&folder, "new.img", DRIVE_SIZE);
+    pool.replace_drive("d0.img", Some(&new), false).unwrap();
+    let said = run_zdb_of_copy(&folder, &pool);
+    assert!(said.is_empty() || said.contains("type: 'replacing'"), "{said}");
+    resilver(&pool);
+    assert_eq!(spare_states(&pool), ["AVAIL"]);
+    assert_eq!(leaf_states(&pool), ["ONLINE", "ONLINE", "ONLINE"]);
+    assert_files(&pool);
+    pool.export().unwrap();
+    drop(pool);
+    assert_eq!(check_pool(&folder, "tank"), Vec::<String>::new());
+    let pool = import(&[folder.path().into()]);
+    assert_eq!(spare_states(&pool), ["AVAIL"]);
+    pool.export().unwrap();
+}
+
+/// The configuration as zdb reads it while the pool is in use.
+fn run_zdb_of_copy(folder: &TempDir, pool: &Pool) -> String {
+    pool.sync().unwrap();
+    let copy = TempDir::new("spare-copy", 0, 0);
+    for entry in std::fs::read_dir(folder.path()).unwrap() {
+        let from = entry.unwrap().path();
+        let mut command = std::process::Command::new("cp");
+        command.arg("--sparse=always").arg(&from).arg(copy.path());
+        assert!(command.status().unwrap().success());
+    }
+    run_zdb(copy.path(), &["-C"])
+}
+
+#[test]
+fn spare_stays_when_the_failed_drive_is_detached() {
+    let (folder, pool, _) = pool_without_first("spare-stays");
+    assert_eq!(activate(&pool), 1);
+    resilver(&pool);
+    pool.detach_drive("d0.img").unwrap();
+    assert!(spare_states(&pool).is_empty());
+    assert_eq!(leaf_states(&pool), ["ONLINE", "ONLINE", "ONLINE"]);
+    pool.export().unwrap();
+    drop(pool);
+    assert_eq!(check_pool(&folder, "tank"), Vec::<String>::new());
+    let said = run_zdb(folder.path(), &["-C"]);
+    assert!(!said.contains("spare: 1") && !said.contains("type: 'spare'"), "{said}");
+    let pool = import(&[folder.path().into()]);
+    assert_files(&pool);
+    pool.export().unwrap();
+}
+
+#[test]
+fn spare_stands_in_for_a_drive_that_fails_in_use() {
+    for layout in [VdevLayout::Mirror, VdevLayout::Raidz(2)] {
+        let storm = DiskArray::new(&[64 << 20; 5]);
+        let drives: Vec<PathBuf> = (0..5).map(|index| format!("/disk{index}").into()).collect();
+        let new = new_pool(layout, &drives[..4], &drives[4..]);
+        let pool = engine::pool::create_on_devices(&new, &storm.devices(), &environment()).unwrap();
+        write_file(&pool, "tank", "before", &noise_bytes(1, 5 << 20));
+        pool.sync().unwrap();
+        assert!(pool.failed_drives().is_empty());
+        let start = storm.journal().len();
+        storm.disks()[1].add_fault(Fault::Removed);
+        write_file(&pool, "tank", "while", &noise_bytes(2, 3 << 20));
+        pool.sync().unwrap();
+        assert_eq!(pool.failed_drives().len(), 1);
+        assert_eq!(activate(&pool), 1);
+        resilver_with_failed(&pool);
+        assert_files(&pool);
+        let in_use = storm.journal().len();
+        pool.detach_drive("/disk4").unwrap();
+        let end = storm.journal().len();
+        assert_eq!(spare_states(&pool), ["AVAIL"]);
+        drop(pool);
+        cut_power(&storm, (start, in_use, end));
+    }
+}
+
+fn resilver_with_failed(pool: &Pool) {
+    let done = pool.resilver(&engine::pool::ScanProgress::new()).unwrap();
+    assert!(done.complete && done.errors == 0, "{done:?}");
+}
+
+/// The pool is there, with all that was synced, wherever the power fails.
+fn cut_power(storm: &DiskArray, (start, in_use, end): (usize, usize, usize)) {
+    let step = ((end - start) / 8).max(1);
+    for at in (start..=end).step_by(step).chain((in_use..=end).step_by(3)).chain([end]) {
+        let found = storm.journal().cut_power(at, at as u64);
+        let devices: Vec<_> = found.into_iter().map(|disk| Arc::new(disk) as Drive).collect();
+        let pool = engine::pool::import_devices(&devices, "tank", &environment())
+            .unwrap_or_else(|why| panic!("cut at {at}: {why}"));
+        assert!(read_file(&pool, "tank", "before") == noise_bytes(1, 5 << 20), "cut at {at}");
+        if at >= in_use {
+            assert_files(&pool);
+        }
+        pool.close().unwrap();
+    }
+}
+
+#[test]
+fn spares_leave_offline_and_larger_drives_alone() {
+    let folder = TempDir::new("spare-refused", 2, DRIVE_SIZE);
+    let small = create_image(&folder, "small.img", 64 << 20);
+    let new = new_pool(VdevLayout::Mirror, &folder.drives(2), std::slice::from_ref(&small));
+    let pool = engine::pool::create(&new, &environment()).unwrap();
+    let offline = OfflineOptions::default();
+    pool.offline_drive("d0.img", offline).unwrap();
+    assert!(pool.failed_drives().is_empty(), "a command took it offline");
+    pool.online_drive("d0.img").unwrap();
+    resilver(&pool);
+    let why = pool.offline_drive(name_of(&small), offline).unwrap_err().to_string();
+    assert!(why.contains("reserved as a hot spare"), "{why}");
+    let why = pool.replace_drive("d0.img", Some(&small), false).unwrap_err().to_string();
+    assert!(why.contains("are needed"), "{why}");
+    pool.offline_drive("d0.img", OfflineOptions { fault: true, ..offline }).unwrap();
+    assert_eq!(pool.failed_drives().len(), 1);
+    assert_eq!(activate(&pool), 0, "the spare is too small");
+    assert_eq!(spare_states(&pool), ["AVAIL"]);
+    pool.export().unwrap();
+    drop(pool);
+    assert_eq!(check_pool(&folder, "tank"), Vec::<String>::new());
+}
+
+fn name_of(path: &Path) -> &str {
+    path.to_str().unwrap()
+}

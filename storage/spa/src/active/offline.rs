@@ -1,0 +1,120 @@
+//! Leaves that go out of service and come back: `zpool offline`, `zpool online`, and leaves that had too
+//! many errors.
+//!
+//! ```text
+//! offline     configuration: offline=1                            kept over an export
+//! offline -f  configuration: faulted=1, aux_state="external"      kept over an export, until a clear
+//! -t          in memory only
+//! ```
+//!
+//! The leaf loses its device with the txg that records it. From that txg on the leaf misses every txg (its
+//! DTL); a resilver writes those when the leaf is back in service.
+//!
+//! Learnt from: `vdev_offline`, `vdev_fault` and `vdev_alloc` of OpenZFS 2.3.2. Proved by: the engine's
+//! `tests/it/offline.rs`.
+
+use ondisk::label::{VdevConfig, VdevKind, VdevState};
+use units::{Guid, Txg};
+use vdev::{Leaf, OutOfService, VdevTree};
+
+use super::ActivePool;
+use super::attach::{DeviceChangeError, edit_vdev};
+use super::reattach::replace_leaf;
+use super::spares::request_unspare;
+use crate::Error;
+
+/// The reason in the configuration of a leaf that `zpool offline -f` faulted.
+const EXTERNAL: &str = "external";
+
+/// Why the configuration keeps a leaf out of service, if it does.
+fn persistent_reason(config: &VdevConfig) -> Option<OutOfService> {
+    let state = &config.state;
+    match state.reason.as_deref() {
+        _ if state.offline => Some(OutOfService::Offline { temporary: false }),
+        Some(EXTERNAL) if state.faulted => Some(OutOfService::Faulted { temporary: false }),
+        _ => None,
+    }
+}
+
+/// The leaves that a configuration keeps out of service.
+pub fn out_of_service_leaves(root: &VdevConfig) -> impl Iterator<Item = (Guid, OutOfService)> + '_ {
+    let leaves = root.leaves().filter(|leaf| is_physical(leaf));
+    leaves.filter_map(|leaf| Some((leaf.guid, persistent_reason(leaf)?)))
+}
+
+fn is_physical(leaf: &VdevConfig) -> bool {
+    matches!(leaf.kind, VdevKind::Disk | VdevKind::File)
+}
+
+/// Takes the devices from the leaves that the configuration keeps out of service. `last` is the newest txg.
+pub(super) fn drop_out_of_service_devices(tree: &VdevTree, root: &VdevConfig, last: Txg) {
+    for (guid, why) in out_of_service_leaves(root) {
+        let Some(leaf) = tree.leaf(guid) else { continue };
+        set_leaf(tree, &leaf, leaf.to_out_of_service(Some(why), last));
+    }
+}
+
+/// Puts a leaf in the place of the one with its identity.
+fn set_leaf(tree: &VdevTree, old: &Leaf, new: Leaf) {
+    let new = std::sync::Arc::new(new);
+    for (id, top) in tree.tops() {
+        if top.leaves().iter().any(|leaf| leaf.guid() == old.guid()) {
+            let mut node = (*top).clone();
+            replace_leaf(&mut node, old.guid(), &new);
+            tree.set_top(id, node);
+        }
+    }
+}
+
+impl ActivePool {
+    /// Takes a leaf out of service. Refused where its vdev has no valid replicas without it.
+    pub fn take_offline(&self, guid: Guid, why: OutOfService) -> Result<(), Error> {
+        self.drain_log_of(guid)?;
+        self.run_sync_task(move |active, _| active.take_offline_sync(guid, why))?
+    }
+
+    /// Clears the mark of a leaf that is offline. The leaf stays missing until its device is re-attached.
+    pub fn clear_offline(&self, guid: Guid) -> Result<(), Error> {
+        self.run_sync_task(move |active, _| active.return_to_service_sync(guid))?
+    }
+
+    fn take_offline_sync(&self, guid: Guid, why: OutOfService) -> Result<(), Error> {
+        let mut config = self.config();
+        let root = config.tree.as_mut().ok_or(DeviceChangeError::NotInPool)?;
+        let top = root.children.iter().find(|top| top.leaves().any(|leaf| leaf.guid == guid));
+        let top = top.ok_or(DeviceChangeError::NotInPool)?;
+        let (vdev, is_log) = (top.id, top.is_log);
+        let node = self.tree.top(vdev).ok_or(DeviceChangeError::NotInPool)?;
+        let leaf = self.tree.leaf(guid).ok_or(DeviceChangeError::NotInPool)?;
+        let is_required = !node.outage(&|other| other.guid() == guid).is_empty();
+        if is_required && !is_log && leaf.out_of_service().is_none() {
+            return Err(DeviceChangeError::NoValidReplicas.into());
+        }
+        let last = self.txgs.synced_txg();
+        set_leaf(&self.tree, &leaf, leaf.to_out_of_service(Some(why), last));
+        edit_vdev(root, guid, &mut |entry| {
+            entry.state.offline = why == OutOfService::Offline { temporary: false };
+            entry.state.faulted = why == OutOfService::Faulted { temporary: false };
+            entry.state.reason = entry.state.faulted.then(|| EXTERNAL.to_owned());
+        });
+        if self.tree.top(vdev).is_some_and(|top| top.is_unavailable()) {
+            self.space.allocator().set_allocatable(vdev, false)?;
+        }
+        self.set_vdev_tree(root.clone());
+        Ok(())
+    }
+
+    fn return_to_service_sync(&self, guid: Guid) -> Result<(), Error> {
+        let leaf = self.tree.leaf(guid).ok_or(DeviceChangeError::NotInPool)?;
+        if leaf.out_of_service().is_none() {
+            return Ok(());
+        }
+        set_leaf(&self.tree, &leaf, leaf.to_out_of_service(None, self.txgs.synced_txg()));
+        let mut config = self.config();
+        let root = config.tree.as_mut().ok_or(DeviceChangeError::NotInPool)?;
+        edit_vdev(root, guid, &mut |entry| entry.state = VdevState::default());
+        request_unspare(root, guid);
+        self.set_vdev_tree(root.clone());
+        Ok(())
+    }
+}
