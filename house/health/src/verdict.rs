@@ -109,6 +109,16 @@ pub fn assess(evidence: &Evidence<'_>) -> Verdict {
     for (counter, value) in evidence.counters {
         findings.extend(counter_rules::find(*counter, *value, evidence));
     }
+    if let (Some(_), Some(why)) = (evidence.report, evidence.unreadable) {
+        findings.push(Finding {
+            key: "unreadable".to_owned(),
+            value: 1,
+            grade: Grade::Watch,
+            sentence: format!("The last look at the drive failed: {why}."),
+            action: "Check its cable and power, and the kernel's messages: dmesg".to_owned(),
+            is_noted: false,
+        });
+    }
     for finding in &mut findings {
         finding.is_noted =
             evidence.history.notes.get(&finding.key).is_some_and(|note| covers(note, finding));

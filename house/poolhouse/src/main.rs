@@ -6,10 +6,12 @@
 // the comments on arguments are the help that users read, where POOL/FS[@SNAP] is no link
 #![allow(rustdoc::broken_intra_doc_links)]
 
+mod alerts;
 mod bench;
 mod cli;
 mod config;
 mod daemon;
+mod drives;
 mod events;
 mod generate;
 mod inspect;
@@ -28,6 +30,7 @@ mod rescue;
 mod stream;
 mod table;
 mod time;
+mod web;
 mod zfs;
 mod zpool;
 

@@ -3,6 +3,10 @@
 //! ```toml
 //! [web]                          # the API on TCP
 //! listen = "127.0.0.1:8080"      # or a list, or a port alone (loopback); without it nothing listens
+//!
+//! [health]                       # see drives/config.rs
+//! [bays]                         # see the crate `health`
+//! [alerts]                       # see the crate `alerts`
 //! ```
 //!
 //! A section belongs to a service, which knows its fields: a new service brings its section along. A section
@@ -24,7 +28,7 @@ pub use store::check as check_config;
 use crate::services;
 
 /// Sections that have a meaning in other versions, and their services.
-const RESERVED: [(&str, &str); 9] = [
+const RESERVED: [(&str, &str); 8] = [
     ("nfs", "NFS"),
     ("smb", "SMB"),
     ("iscsi", "iSCSI"),
@@ -33,7 +37,6 @@ const RESERVED: [(&str, &str); 9] = [
     ("share", "share"),
     ("policy", "snapshot policy"),
     ("replica", "replication"),
-    ("alerts", "alert"),
 ];
 
 /// A section that a service owns.
@@ -162,7 +165,7 @@ mod tests {
             ("[web\n", "line 1: "),
             ("\n[nfs]\nlisten = 2049\n", "line 2: [nfs]: this version has no NFS service"),
             ("[[share]]\nname = \"a\"\n", "line 1: [share]: this version has no share service"),
-            ("[wab]\n", "line 1: [wab]: there is no such section; known are [web]"),
+            ("[wab]\n", "line 1: [wab]: there is no such section; known are [health]"),
             ("listen = 80\n", "line 1: [listen]: there is no such section"),
         ] {
             let found = problems(text);
