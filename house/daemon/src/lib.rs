@@ -18,6 +18,7 @@ mod client;
 mod conditions;
 mod config;
 mod context;
+mod dashboard_backend;
 mod descriptor;
 mod drives;
 mod environment;

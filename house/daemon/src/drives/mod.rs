@@ -219,9 +219,9 @@ impl DriveMonitor {
         DriveList { drives, bays, is_complete }
     }
 
-    /// A drive with its history.
-    pub(crate) fn details(&self, name: &str, pools: &[PoolReport]) -> Result<DriveDetails> {
-        let drive = find(self.list(pools), name)?;
+    /// A drive of a list with its history.
+    pub(crate) fn details(&self, list: &DriveList, name: &str) -> Result<DriveDetails> {
+        let drive = find(list, name)?;
         let samples = self.watched(&drive.name)?.history.samples;
         Ok(DriveDetails { drive, samples })
     }
@@ -234,7 +234,7 @@ impl DriveMonitor {
 
     /// Starts a self-test.
     pub(crate) fn start_self_test(&self, call: &TestDrive) -> Result<()> {
-        let drive = find(self.list(&[]), &call.drive)?;
+        let drive = find(&self.list(&[]), &call.drive)?;
         let device = self.watched(&drive.name)?.device;
         let smartctl = self.state.lock().config.smartctl();
         let started = smartctl.start_self_test(&device, call.kind);
@@ -243,7 +243,7 @@ impl DriveMonitor {
 
     /// Notes the findings of a drive, or forgets the notes.
     pub(crate) fn note(&self, call: &NoteDrive, pools: &[PoolReport]) -> Result<Drive> {
-        let drive = find(self.list(pools), &call.drive)?;
+        let drive = find(&self.list(pools), &call.drive)?;
         let now = unix_seconds();
         let mut state = self.state.lock();
         let found = state.drives.iter_mut().find(|it| it.device.name == drive.name);
@@ -258,13 +258,13 @@ impl DriveMonitor {
         let saved = self.store.save(watched.id(), &watched.history);
         drop(state);
         saved.map_err(|why| Error::refused_error(why.to_string()))?;
-        find(self.list(pools), &call.drive)
+        find(&self.list(pools), &call.drive)
     }
 }
 
-fn find(list: DriveList, name: &str) -> Result<Drive> {
-    let mut found = list.drives.into_iter().filter(|drive| drive.matches(name));
-    found.next().ok_or_else(|| no_such_drive(name))
+fn find(list: &DriveList, name: &str) -> Result<Drive> {
+    let found = list.drives.iter().find(|drive| drive.matches(name));
+    found.cloned().ok_or_else(|| no_such_drive(name))
 }
 
 fn no_such_drive(name: &str) -> Error {

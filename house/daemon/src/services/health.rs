@@ -36,7 +36,9 @@ impl Service for HealthService {
         });
         let context = Arc::clone(&self.context);
         router.add(move |call: &GetDrive, _| {
-            context.drives.details(&call.drive, &context.overview.latest().pools)
+            context
+                .drives
+                .details(&context.drives.list(&context.overview.latest().pools), &call.drive)
         });
         let context = Arc::clone(&self.context);
         router.add(move |_: &CheckDrives, _| context.drives.check_now());
