@@ -15,22 +15,27 @@
 //! ```
 #![forbid(unsafe_code)]
 
+mod alert;
 mod call;
 mod config;
 mod daemon;
 mod dataset;
+mod drive;
 mod event;
 mod job;
 mod key;
 mod mount;
+mod overview;
 mod pool;
 mod share;
 mod snapshot;
 mod stream;
 mod user;
 mod vdev;
+mod web;
 mod wire;
 
+pub use alert::{AlertList, ChannelTest, ListAlerts, TestAlerts};
 pub use call::{Call, Method, Refusal, Reply};
 pub use config::{ConfigReport, GetConfig, SetConfig};
 pub use daemon::{DaemonInfo, GetDaemon, StopDaemon};
@@ -38,10 +43,15 @@ pub use dataset::{
     CreateFilesystem, CreateVolume, DestroyDatasets, DestroyedDatasets, InheritProperty,
     ListDatasets, ListOwnerSpace, OwnerKind, PromoteClone, RenameDataset, SetProperties,
 };
+pub use drive::{
+    CheckDrives, Drive, DriveDetails, DriveList, DrivePlace, GetDrive, ListDrives, NoteDrive,
+    TestDrive,
+};
 pub use event::{Event, EventPage, EventRecord, ListEvents};
 pub use job::{CancelJob, Job, JobProgress, JobState, ListJobs};
 pub use key::{ChangeKey, InheritKey, LoadKey, Secret, UnloadKey};
 pub use mount::{ListMounts, Mount, MountOverrides, Mounting, Unmount};
+pub use overview::{GetOverview, Overview};
 pub use pool::{
     ClearPool, CreatePool, DestroyPool, ExportPool, FindEncryptionRoots, FindImportablePools,
     GetPoolHistory, GetPoolProperties, GetRewindProgress, ImportPools, ImportResult,
@@ -58,6 +68,7 @@ pub use vdev::{
     AddDevices, AttachDevice, DetachDevice, OfflineDevice, OnlineDevice, RemoveDevices,
     ReplaceDevice, VdevLayout, VdevRole,
 };
+pub use web::{DashboardLinks, DashboardStatus, GetDashboard, SetUpDashboard, TurnOffDashboard};
 pub use wire::{
     COMMAND_HEADER, EncodedCall, PREFIX, decode, decode_command, encode, encode_command,
 };

@@ -6,9 +6,11 @@ use engine::pool::Environment;
 use tokio::sync::Notify;
 
 use crate::config::ConfigStore;
+use crate::drives::DriveMonitor;
 use crate::events::Events;
 use crate::jobs::Jobs;
 use crate::log::Log;
+use crate::overview::OverviewCache;
 use crate::pools::Pools;
 use crate::{Result, StateDir};
 
@@ -19,6 +21,8 @@ pub(crate) struct Context {
     pub(crate) jobs: Arc<Jobs>,
     pub(crate) events: Arc<Events>,
     pub(crate) config: ConfigStore,
+    pub(crate) drives: DriveMonitor,
+    pub(crate) overview: OverviewCache,
     pub(crate) log: Arc<Log>,
     /// The calls of all services, once they are known.
     pub(crate) routes: OnceLock<axum::Router>,
@@ -44,7 +48,20 @@ impl Context {
         );
         let config = ConfigStore::load(state_dir.config());
         let (pools, routes, stop) = (Arc::new(pools), OnceLock::new(), Notify::new());
-        Ok(Arc::new(Self { state_dir, pools, jobs, events, config, log, routes, stop }))
+        let drives = DriveMonitor::new(&state_dir, Arc::clone(&log));
+        let overview = OverviewCache::default();
+        Ok(Arc::new(Self {
+            state_dir,
+            pools,
+            jobs,
+            events,
+            config,
+            drives,
+            overview,
+            log,
+            routes,
+            stop,
+        }))
     }
 
     /// Answers calls that wait for events.

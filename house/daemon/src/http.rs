@@ -1,14 +1,18 @@
 //! The Unix socket and the TCP ports of the daemon, and HTTP/1.1 on their connections.
 
 use std::collections::HashMap;
+use std::convert::Infallible;
 use std::fs::Permissions;
 use std::io;
+use std::net::IpAddr;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
+use axum::body::Body;
 use axum::http::StatusCode;
+use axum::response::Response;
 use hyper::body::Incoming;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
@@ -16,6 +20,7 @@ use parking_lot::Mutex;
 use tokio::net::{TcpListener, UnixListener, UnixStream};
 use tokio::sync::Semaphore;
 use tower_service::Service;
+use web::{ClientAddress, Dashboard};
 
 use crate::auth::{Peer, Token};
 use crate::log::Log;
@@ -31,6 +36,8 @@ const MAX_TCP_CONNECTIONS: usize = 256;
 pub(crate) const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 /// The action that a request without the token cannot do.
 const NO_TOKEN: &str = "use the API without its token (Authorization: Bearer TOKEN)";
+/// The time that a request to the dashboard may take.
+const PAGE_TIMEOUT: Duration = Duration::from_mins(1);
 /// The time that a client may take to send the head of a request.
 const HEAD_TIMEOUT: Duration = Duration::from_secs(30);
 
@@ -93,29 +100,46 @@ pub(crate) async fn serve_unix(stream: UnixStream, routes: axum::Router, connect
     let _ = connection().serve_connection(TokioIo::new(stream), answer).await;
 }
 
-/// Serves the connections to a TCP port. Each request shows the token.
-pub(crate) async fn accept_tcp(
-    listener: TcpListener,
-    token: Arc<Token>,
-    routes: axum::Router,
-    log: Arc<Log>,
-) {
+/// The requests to a TCP port: of programs to the API, and of browsers to the dashboard.
+#[derive(Clone)]
+pub(crate) struct TcpRoutes {
+    /// Each request to the API shows it.
+    pub(crate) token: Arc<Token>,
+    pub(crate) api: axum::Router,
+    pub(crate) dashboard: Arc<Dashboard>,
+}
+
+impl TcpRoutes {
+    async fn answer(mut self, mut request: hyper::Request<Incoming>, client: IpAddr) -> Response {
+        if !request.uri().path().starts_with("/api/") {
+            request.extensions_mut().insert(ClientAddress(client));
+            let answer = self.dashboard.answer(request.map(Body::new));
+            return tokio::time::timeout(PAGE_TIMEOUT, answer).await.unwrap_or_else(|_| {
+                let why = Error::refused_error("the request was not sent within a minute");
+                router::refuse(StatusCode::REQUEST_TIMEOUT, &why)
+            });
+        }
+        let Some(peer) = self.token.peer(request.headers()) else {
+            let why = Error::PermissionDenied { action: NO_TOKEN.to_owned() };
+            return router::refuse(StatusCode::UNAUTHORIZED, &why);
+        };
+        request.extensions_mut().insert(peer);
+        let Ok(answer) = self.api.call(request).await;
+        answer
+    }
+}
+
+/// Serves the connections to a TCP port.
+pub(crate) async fn accept_tcp(listener: TcpListener, routes: TcpRoutes, log: Arc<Log>) {
     let open = Arc::new(Semaphore::new(MAX_TCP_CONNECTIONS));
     loop {
         let Ok(permit) = Arc::clone(&open).acquire_owned().await else { return };
         match listener.accept().await {
-            Ok((stream, _)) => {
-                let (token, routes) = (Arc::clone(&token), routes.clone());
-                let answer = move |mut request: hyper::Request<Incoming>| {
-                    let (peer, mut routes) = (token.peer(request.headers()), routes.clone());
-                    async move {
-                        let Some(peer) = peer else {
-                            let why = Error::PermissionDenied { action: NO_TOKEN.to_owned() };
-                            return Ok(router::refuse(StatusCode::UNAUTHORIZED, &why));
-                        };
-                        request.extensions_mut().insert(peer);
-                        routes.call(request).await
-                    }
+            Ok((stream, client)) => {
+                let routes = routes.clone();
+                let answer = move |request: hyper::Request<Incoming>| {
+                    let answer = routes.clone().answer(request, client.ip());
+                    async move { Ok::<_, Infallible>(answer.await) }
                 };
                 tokio::spawn(async move {
                     let _permit = permit;

@@ -7,15 +7,20 @@
 //! ```text
 //! client ── socket ── http ── router ── auth ── services ── pools ── engine
 //!                                                  └ events, jobs, config
+//! drives ── overview ── conditions ── alert_desk      └ dashboard (crate `web`)
 //! ```
 #![forbid(unsafe_code)]
 
+mod alert_desk;
 mod auth;
 mod cancel;
 mod client;
+mod conditions;
 mod config;
 mod context;
+mod dashboard_backend;
 mod descriptor;
+mod drives;
 mod environment;
 mod error;
 mod events;
@@ -24,6 +29,7 @@ mod jobs;
 mod log;
 mod memory;
 mod openapi;
+mod overview;
 mod pool_cache;
 mod pools;
 mod router;

@@ -1,7 +1,7 @@
 //! The directories with a daemon's socket, list of pools, jobs and log.
 //!
 //! ```text
-//!                  socket                                   pools.json, jobs.json, token, lock, log, smb
+//!                  socket                                   the other files: *.json, token, lock, log ...
 //! named DIR        DIR/socket                               DIR
 //! root             /run/poolhouse/socket                    /var/lib/poolhouse
 //! another user     $XDG_RUNTIME_DIR/poolhouse/socket        $XDG_STATE_HOME/poolhouse
@@ -141,6 +141,21 @@ impl StateDir {
     /// The directory of persistent reservations that outlast the daemon.
     pub(crate) fn iscsi_reservations(&self) -> PathBuf {
         self.persistent_dir.join("iscsi-reservations")
+    }
+
+    /// The histories of drives.
+    pub(crate) fn drive_histories(&self) -> PathBuf {
+        self.persistent_dir.join("drives")
+    }
+
+    /// The book of alerts.
+    pub(crate) fn alerts(&self) -> PathBuf {
+        self.persistent_dir.join("alerts.json")
+    }
+
+    /// The hash of the dashboard's password.
+    pub(crate) fn web_password(&self) -> PathBuf {
+        self.persistent_dir.join("web-password")
     }
 
     /// The configuration file.

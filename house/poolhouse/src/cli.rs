@@ -7,8 +7,8 @@ use clap::{CommandFactory, FromArgMatches};
 
 use crate::outcome::CommandResult;
 use crate::{
-    bench, config, daemon, events, generate, inspect, jobs, plan, rescue, share, stream, user, zfs,
-    zpool,
+    alerts, bench, config, daemon, drives, events, generate, inspect, jobs, plan, rescue, share, stream,
+    user, web, zfs, zpool,
 };
 
 /// A NAS in one program: real OpenZFS pools, in user space.
@@ -44,6 +44,12 @@ enum Command {
     Jobs(jobs::Jobs),
     /// Show what happened to pools, datasets, mounts and devices
     Events(events::Events),
+    /// Show the health of drives and their bays
+    Drives(drives::Drives),
+    /// Show what is wrong, and test the ways by which it is told
+    Alerts(alerts::Alerts),
+    /// Turn the dashboard on or off
+    Web(web::Web),
     /// Find pools and get everything out of them, without importing anything
     Rescue(rescue::Rescue),
     /// Look at the structures on disk
@@ -97,6 +103,9 @@ impl Cli {
             Command::User(user) => user.run(),
             Command::Jobs(jobs) => jobs.run(),
             Command::Events(events) => events.run(),
+            Command::Drives(drives) => drives.run(),
+            Command::Alerts(alerts) => alerts.run(),
+            Command::Web(web) => web.run(),
             Command::Rescue(rescue) => rescue.run(),
             Command::Inspect(inspect) => inspect.run(),
             Command::Stream(stream) => stream.run(),

@@ -6,12 +6,14 @@
 // the comments on arguments are the help that users read, where POOL/FS[@SNAP] is no link
 #![allow(rustdoc::broken_intra_doc_links)]
 
+mod alerts;
 mod bench;
 mod cli;
 mod config;
 #[cfg(test)]
 mod coverage;
 mod daemon;
+mod drives;
 mod events;
 mod generate;
 mod inspect;
@@ -32,6 +34,7 @@ mod stream;
 mod table;
 mod time;
 mod user;
+mod web;
 mod zfs;
 mod zpool;
 

@@ -3,6 +3,10 @@
 //! ```toml
 //! [web]                          # the API on TCP
 //! listen = "127.0.0.1:8080"      # or a list, or a port alone (loopback); without it nothing listens
+//!
+//! [health]                       # see drives/config.rs
+//! [bays]                         # see the crate `health`
+//! [alerts]                       # see the crate `alerts`
 //! ```
 //!
 //! A section belongs to a service, which knows its fields: a new service brings its section along. A section
@@ -33,7 +37,6 @@ const RESERVED: [(&str, &str); 8] = [
     ("nbd", "NBD"),
     ("policy", "snapshot policy"),
     ("replica", "replication"),
-    ("alerts", "alert"),
 ];
 
 /// A section that a service owns.
@@ -185,7 +188,7 @@ mod tests {
             ("\n[nfs]\nlisten = 2049\n", "line 2: [nfs]: this version has no NFS service"),
             ("[[share]]\nname = \"a\"\n", "line 1: [[share]] needs the field protocol"),
             ("[share]\n", "line 1: [share]: write [[share]] above each share"),
-            ("[wab]\n", "line 1: [wab]: there is no such section; known are [web]"),
+            ("[wab]\n", "line 1: [wab]: there is no such section; known are [health]"),
             ("listen = 80\n", "line 1: [listen]: there is no such section"),
         ] {
             let found = problems(text);

@@ -3,10 +3,12 @@
 //! A service adds the calls that it answers, starts and stops with the daemon, and follows the changes of
 //! pools and datasets.
 
+mod alerts;
 mod config;
 mod daemon;
 mod datasets;
 mod events;
+mod health;
 mod iscsi;
 mod jobs;
 mod keys;
@@ -20,6 +22,8 @@ mod web;
 
 use std::sync::Arc;
 
+use ::alerts::AlertsConfig;
+use ::health::BayMap;
 use api::Event;
 use serde::de::DeserializeOwned;
 
@@ -28,6 +32,7 @@ pub(crate) use web::WebConfig;
 use crate::Result;
 use crate::config::{Config, Section, check_section};
 use crate::context::Context;
+use crate::drives::HealthConfig;
 use crate::events::ChangeOptions;
 use crate::router::Router;
 use crate::shares::{ShareServer, entry};
@@ -75,14 +80,14 @@ pub(crate) trait Service: Send + Sync {
 
 /// A service that the daemon has.
 struct Registration {
-    /// Its section of the configuration.
-    section: Option<Section>,
+    /// Its sections of the configuration.
+    sections: [Option<Section>; 2],
     new: fn(&Arc<Context>) -> Arc<dyn Service>,
 }
 
 impl Registration {
     const fn new(new: fn(&Arc<Context>) -> Arc<dyn Service>) -> Self {
-        Self { section: None, new }
+        Self { sections: [None; 2], new }
     }
 
     /// A service with the section `name`, whose fields are those of `T`.
@@ -90,7 +95,14 @@ impl Registration {
         name: &'static str,
         new: fn(&Arc<Context>) -> Arc<dyn Service>,
     ) -> Self {
-        Self { section: Some(Section { name, check: check_section::<T> }), new }
+        let section = Section { name, check: check_section::<T> };
+        Self { sections: [Some(section), None], new }
+    }
+
+    /// The same service with another section.
+    const fn and_section<T: DeserializeOwned>(mut self, name: &'static str) -> Self {
+        self.sections[1] = Some(Section { name, check: check_section::<T> });
+        self
     }
 }
 
@@ -104,6 +116,13 @@ const SERVICES: &[Registration] = &[
     Registration::new(|context| Arc::new(jobs::JobService::new(context))),
     Registration::new(|context| Arc::new(events::EventService::new(context))),
     Registration::new(|context| Arc::new(config::ConfigService::new(context))),
+    Registration::with_section::<HealthConfig>("health", |context| {
+        Arc::new(health::HealthService::new(context))
+    })
+    .and_section::<BayMap>("bays"),
+    Registration::with_section::<AlertsConfig>("alerts", |context| {
+        Arc::new(alerts::AlertService::new(context))
+    }),
     Registration::with_section::<WebConfig>("web", |context| {
         Arc::new(web::WebService::new(context))
     }),
@@ -121,7 +140,7 @@ const SERVICES: &[Registration] = &[
     }),
     // after the services of all protocols
     Registration {
-        section: Some(Section { name: entry::SECTION, check: entry::check }),
+        sections: [Some(Section { name: entry::SECTION, check: entry::check }), None],
         new: |context| Arc::new(shares::ShareService::new(context)),
     },
 ];
@@ -133,5 +152,5 @@ pub(crate) fn all(context: &Arc<Context>) -> Vec<Arc<dyn Service>> {
 
 /// The sections of the configuration.
 pub(crate) fn sections() -> impl Iterator<Item = &'static Section> {
-    SERVICES.iter().filter_map(|service| service.section.as_ref())
+    SERVICES.iter().flat_map(|service| service.sections.iter().flatten())
 }

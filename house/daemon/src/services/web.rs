@@ -1,18 +1,22 @@
-//! The service of the API on TCP. A client shows the token of the daemon, which is in the file `token` of the
-//! state directory, and has the rights of the daemon's own user.
+//! The service of the API and the dashboard on TCP. A program shows the token of the daemon, which is in the file
+//! `token` of the state directory, and has the rights of the daemon's own user. A browser shows the dashboard,
+//! which serves nothing until a password is set.
 
 use std::collections::BTreeMap;
-use std::net::{SocketAddr, TcpListener};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener};
 use std::sync::Arc;
 
+use api::{DashboardLinks, DashboardStatus, GetDashboard, SetUpDashboard, TurnOffDashboard};
 use parking_lot::Mutex;
 use serde::Deserialize;
 use tokio::task::JoinHandle;
+use web::{Dashboard, SETUP_MINUTES};
 
 use super::Service;
 use crate::auth::Token;
 use crate::config::{Config, Listen};
 use crate::context::Context;
+use crate::dashboard_backend::DashboardBackend;
 use crate::router::Router;
 use crate::{Error, Result, http};
 
@@ -24,16 +28,47 @@ pub(crate) struct WebConfig {
     pub(crate) listen: Listen,
 }
 
-/// The service of the API on TCP.
+/// The service of the API and the dashboard on TCP.
 pub(super) struct WebService {
     context: Arc<Context>,
+    /// The dashboard, or why there is none.
+    dashboard: std::result::Result<Arc<Dashboard>, String>,
     /// The open listeners. A connection outlives its listener.
     listeners: Mutex<BTreeMap<SocketAddr, JoinHandle<()>>>,
 }
 
 impl WebService {
     pub(super) fn new(context: &Arc<Context>) -> Self {
-        Self { context: Arc::clone(context), listeners: Mutex::default() }
+        let backend = Arc::new(DashboardBackend::new(context));
+        let (context, dashboard) = (Arc::clone(context), Dashboard::new(backend));
+        Self { context, dashboard, listeners: Mutex::default() }
+    }
+
+    fn dashboard(&self) -> Result<&Arc<Dashboard>> {
+        self.dashboard.as_ref().map_err(Error::refused_error)
+    }
+
+    /// Makes a setup link for each address.
+    fn set_up(&self) -> Result<DashboardLinks> {
+        let web: WebConfig = self.context.config.current().section("web");
+        let addresses = web.listen.addresses();
+        if addresses.is_empty() {
+            let why = "the dashboard listens nowhere; set its address first, as: \
+                       poolhouse config set web.listen 127.0.0.1:8080";
+            return Err(Error::refused_error(why));
+        }
+        let path = self.dashboard()?.make_setup_link().map_err(Error::refused_error)?;
+        let link = |address: &SocketAddr| format!("http://{}{path}", reachable(*address));
+        Ok(DashboardLinks { links: addresses.iter().map(link).collect(), minutes: SETUP_MINUTES })
+    }
+
+    fn status(&self) -> Result<DashboardStatus> {
+        let dashboard = self.dashboard()?;
+        Ok(DashboardStatus {
+            addresses: self.listeners.lock().keys().copied().collect(),
+            has_password: dashboard.is_on(),
+            sessions: dashboard.session_count(),
+        })
     }
 
     fn open(&self, address: SocketAddr) -> Result<JoinHandle<()>> {
@@ -52,11 +87,13 @@ impl WebService {
         self.context.log.write_line(&format!("the API listens on {bound}"));
         if !bound.ip().is_loopback() {
             self.context.log.write_line(&format!(
-                "the API on {bound} is not encrypted: whoever reads the network can read the token"
+                "the API on {bound} is not encrypted: a listener in the network can read the token and the dashboard's password"
             ));
         }
         let log = Arc::clone(&self.context.log);
-        Ok(tokio::spawn(http::accept_tcp(listener, Arc::new(token), routes, log)))
+        let dashboard = Arc::clone(self.dashboard()?);
+        let routes = http::TcpRoutes { token: Arc::new(token), api: routes, dashboard };
+        Ok(tokio::spawn(http::accept_tcp(listener, routes, log)))
     }
 }
 
@@ -65,7 +102,15 @@ impl Service for WebService {
         "web"
     }
 
-    fn calls(self: Arc<Self>, _router: &mut Router) {}
+    fn calls(self: Arc<Self>, router: &mut Router) {
+        let service = Arc::clone(&self);
+        router.add(move |_: &SetUpDashboard, _| service.set_up());
+        let service = Arc::clone(&self);
+        router.add(move |_: &GetDashboard, _| service.status());
+        router.add(move |_: &TurnOffDashboard, _| {
+            self.dashboard()?.turn_off().map_err(Error::refused_error)
+        });
+    }
 
     fn start(&self, context: &Arc<Context>) -> Result<()> {
         self.configure(&context.config.current())
@@ -101,4 +146,14 @@ impl Service for WebService {
             task.abort();
         }
     }
+}
+
+/// The address in a link: a listener on all addresses is reached by loopback.
+fn reachable(address: SocketAddr) -> SocketAddr {
+    let ip = match address.ip() {
+        IpAddr::V4(ip) if ip.is_unspecified() => Ipv4Addr::LOCALHOST.into(),
+        IpAddr::V6(ip) if ip.is_unspecified() => Ipv6Addr::LOCALHOST.into(),
+        ip => ip,
+    };
+    SocketAddr::new(ip, address.port())
 }

@@ -1,0 +1,87 @@
+//! A POST request. Certificates are checked with those of the system; redirects are not followed.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use ureq::tls::{Certificate, PemItem, RootCerts, TlsConfig, parse_pem};
+
+use crate::DeliveryError;
+
+/// The time for a whole request.
+const TIME_LIMIT: Duration = Duration::from_secs(30);
+/// The files in which Linux distributions keep the certificates that they trust.
+const SYSTEM_CERTIFICATES: [&str; 3] =
+    ["/etc/ssl/certs/ca-certificates.crt", "/etc/pki/tls/certs/ca-bundle.crt", "/etc/ssl/cert.pem"];
+
+/// A request.
+pub(crate) struct Post<'a> {
+    pub(crate) url: &'a str,
+    pub(crate) headers: &'a [(&'a str, String)],
+    pub(crate) body: &'a [u8],
+    /// Certificates in PEM; none: those of the system.
+    pub(crate) ca_file: Option<&'a Path>,
+}
+
+/// Sends a request; an answer with another status than 2xx is an error.
+pub(crate) fn post(post: &Post<'_>) -> Result<(), DeliveryError> {
+    let host = host_of(post.url);
+    let mut config = ureq::Agent::config_builder()
+        .timeout_global(Some(TIME_LIMIT))
+        .max_redirects(0)
+        .max_redirects_will_error(false)
+        .http_status_as_error(false)
+        .user_agent("poolhouse");
+    if post.url.starts_with("https://") {
+        config = config.tls_config(tls(post.ca_file)?);
+    }
+    let mut request = ureq::Agent::new_with_config(config.build()).post(post.url);
+    for (name, value) in post.headers {
+        request = request.header(*name, value);
+    }
+    match request.send(post.body) {
+        Ok(answer) if answer.status().is_success() => Ok(()),
+        Ok(answer) => Err(DeliveryError::Refused { host, status: answer.status().as_u16() }),
+        Err(why) => Err(DeliveryError::Unreachable { host, why: why.to_string() }),
+    }
+}
+
+fn tls(ca_file: Option<&Path>) -> Result<TlsConfig, DeliveryError> {
+    let system = || SYSTEM_CERTIFICATES.map(PathBuf::from).into_iter().find(|path| path.exists());
+    let path = ca_file.map(Path::to_owned).or_else(system);
+    let path = path.unwrap_or_else(|| PathBuf::from(SYSTEM_CERTIFICATES[0]));
+    let failed = |why: String| DeliveryError::Certificates { path: path.clone(), why };
+    let pem = std::fs::read(&path).map_err(|why| failed(why.to_string()))?;
+    let certificates: Vec<Certificate<'static>> = parse_pem(&pem)
+        .filter_map(|item| match item {
+            Ok(PemItem::Certificate(certificate)) => Some(certificate),
+            _ => None,
+        })
+        .collect();
+    if certificates.is_empty() {
+        return Err(failed("there is none".to_owned()));
+    }
+    let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
+    Ok(TlsConfig::builder()
+        .root_certs(RootCerts::new_with_certs(&certificates))
+        .unversioned_rustls_crypto_provider(provider)
+        .build())
+}
+
+/// The host of a URL, without user, password and path.
+fn host_of(url: &str) -> String {
+    let rest = url.split_once("://").map_or(url, |(_, rest)| rest);
+    let authority = rest.split(['/', '?', '#']).next().unwrap_or_default();
+    authority.rsplit('@').next().unwrap_or_default().to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::host_of;
+
+    #[test]
+    fn host_has_no_secret() {
+        assert_eq!(host_of("https://user:secret@ntfy.sh:80/topic?auth=x"), "ntfy.sh:80");
+        assert_eq!(host_of("http://[::1]:9/"), "[::1]:9");
+    }
+}

@@ -1,0 +1,189 @@
+//! The desk of alerts: it keeps the book, and a thread that delivers messages.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use alerts::{Alert, AlertBook, AlertsConfig, Channel, Condition, Message, Severity};
+use api::{AlertList, ChannelTest, Event};
+use parking_lot::{Condvar, Mutex};
+
+use crate::events::{Events, unix_seconds};
+use crate::log::Log;
+use crate::{StateDir, state_file};
+
+/// The time between two looks for messages that are to be tried again.
+const INTERVAL: Duration = Duration::from_secs(5);
+
+/// The desk of alerts.
+pub(crate) struct AlertDesk {
+    state_dir: StateDir,
+    events: Arc<Events>,
+    log: Arc<Log>,
+    state: Mutex<State>,
+    /// Wakes the thread that delivers.
+    changed: Condvar,
+}
+
+#[derive(Default)]
+struct State {
+    config: AlertsConfig,
+    book: AlertBook,
+    is_stopped: bool,
+}
+
+impl AlertDesk {
+    /// The desk with the book of the last daemon.
+    pub(crate) fn new(state_dir: &StateDir, events: &Arc<Events>, log: &Arc<Log>) -> Self {
+        let path = state_dir.alerts();
+        let read = std::fs::read(&path).map(|bytes| serde_json::from_slice(&bytes));
+        let book = match read {
+            Ok(Ok(book)) => book,
+            Ok(Err(why)) => {
+                let path = path.display();
+                log.write_line(&format!("'{path}' is damaged ({why}): open alerts are told again"));
+                AlertBook::default()
+            }
+            Err(_) => AlertBook::default(),
+        };
+        Self {
+            state_dir: state_dir.clone(),
+            events: Arc::clone(events),
+            log: Arc::clone(log),
+            state: Mutex::new(State { book, ..State::default() }),
+            changed: Condvar::new(),
+        }
+    }
+
+    /// Takes over the configuration.
+    pub(crate) fn configure(&self, config: AlertsConfig) {
+        let mut state = self.state.lock();
+        let names = channel_names(&config);
+        state.book.keep_channels(&names);
+        state.config = config;
+        self.changed.notify_all();
+    }
+
+    /// The percentage of used space from which a pool is told.
+    pub(crate) fn space_percent(&self) -> u64 {
+        self.state.lock().config.space
+    }
+
+    /// Tells what is new, worse or over.
+    pub(crate) fn update(&self, conditions: Vec<Condition>, now: u64) {
+        let mut state = self.state.lock();
+        let before = state.book.clone();
+        let messages = state.book.update(conditions, now);
+        let names = channel_names(&state.config);
+        for message in &messages {
+            state.book.queue(message, &names);
+        }
+        if state.book != before {
+            self.save(&state.book);
+        }
+        drop(state);
+        for message in &messages {
+            self.log.write_line(&format!("alert: {}. {}", message.title, message.text));
+        }
+        let told = |message: &Message| Event::AlertTold {
+            alert: message.key.clone(),
+            severity: message.severity.as_str().to_owned(),
+            title: message.title.clone(),
+        };
+        self.events.record(&messages.iter().map(told).collect::<Vec<_>>());
+        self.changed.notify_all();
+    }
+
+    /// The alerts, the open ones first.
+    pub(crate) fn alerts(&self) -> Vec<Alert> {
+        self.state.lock().book.alerts()
+    }
+
+    /// The alerts and their channels.
+    pub(crate) fn list(&self) -> AlertList {
+        let state = self.state.lock();
+        AlertList {
+            alerts: state.book.alerts(),
+            channels: channel_names(&state.config),
+            undelivered: state.book.undelivered(),
+        }
+    }
+
+    /// Sends a message by every channel, one after the other.
+    pub(crate) fn test(&self) -> Vec<ChannelTest> {
+        let channels = self.state.lock().config.channels();
+        let message = Message {
+            key: "test".to_owned(),
+            severity: Severity::Notice,
+            title: "Test of poolhouse's alerts".to_owned(),
+            text: "Nothing is wrong: this message shows that alerts reach you.".to_owned(),
+            time: unix_seconds(),
+        };
+        let test = |channel: &Channel| ChannelTest {
+            channel: channel.name().to_owned(),
+            error: channel.send(&message, &host()).err().map(|why| why.to_string()),
+        };
+        channels.iter().map(test).collect()
+    }
+
+    /// Delivers messages until [`Self::stop`].
+    pub(crate) fn run(&self) {
+        loop {
+            let mut state = self.state.lock();
+            let (channel, message) = loop {
+                if state.is_stopped {
+                    return;
+                }
+                if let Some((name, message)) = state.book.next_due(unix_seconds()) {
+                    let channels = state.config.channels();
+                    match channels.into_iter().find(|channel| channel.name() == name) {
+                        Some(channel) => break (channel, message),
+                        None => state.book.delivered(&name, &message),
+                    }
+                } else {
+                    self.changed.wait_for(&mut state, INTERVAL);
+                }
+            };
+            drop(state);
+            let sent = channel.send(&message, &host());
+            self.take_result(&channel, &message, sent.err().map(|why| why.to_string()));
+        }
+    }
+
+    fn take_result(&self, channel: &Channel, message: &Message, error: Option<String>) {
+        let mut state = self.state.lock();
+        match error {
+            None => state.book.delivered(channel.name(), message),
+            Some(why) => {
+                let is_lost = state.book.failed(channel.name(), message, &why, unix_seconds());
+                let next = if is_lost { "it is given up" } else { "it is tried again" };
+                let (name, title) = (channel.name(), &message.title);
+                self.log.write_line(&format!("alert '{title}' by {name}: {why}; {next}"));
+            }
+        }
+        self.save(&state.book);
+    }
+
+    /// Ends the thread.
+    pub(crate) fn stop(&self) {
+        self.state.lock().is_stopped = true;
+        self.changed.notify_all();
+    }
+
+    fn save(&self, book: &AlertBook) {
+        let path = self.state_dir.alerts();
+        let saved = serde_json::to_vec_pretty(book)
+            .map_err(|why| crate::Error::file_error(&path, &why.into()))
+            .and_then(|bytes| state_file::replace(&path, &bytes));
+        if let Err(why) = saved {
+            self.log.write_line(&why.to_string());
+        }
+    }
+}
+
+fn channel_names(config: &AlertsConfig) -> Vec<String> {
+    config.channels().iter().map(|channel| channel.name().to_owned()).collect()
+}
+
+fn host() -> String {
+    rustix::system::uname().nodename().to_string_lossy().into_owned()
+}

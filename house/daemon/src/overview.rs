@@ -1,0 +1,91 @@
+//! The overview of all pools and drives, made every two seconds by a thread of its own. Whoever reads it waits
+//! for no drive: while one hangs, the last overview stays and shows its age.
+
+use std::sync::Arc;
+
+use alerts::{AlertState, Condition};
+use api::Overview;
+use health::Grade;
+use parking_lot::RwLock;
+
+use crate::alert_desk::AlertDesk;
+use crate::conditions;
+use crate::context::Context;
+use crate::events::unix_seconds;
+
+/// The events that the overview shows.
+const EVENTS: usize = 20;
+/// The jobs that ended and are shown.
+const ENDED_JOBS: usize = 5;
+
+/// The latest overview.
+#[derive(Default)]
+pub(crate) struct OverviewCache(RwLock<Arc<Overview>>);
+
+impl OverviewCache {
+    /// The latest overview.
+    pub(crate) fn latest(&self) -> Arc<Overview> {
+        Arc::clone(&self.0.read())
+    }
+
+    /// Makes a new overview, and tells the alerts.
+    pub(crate) fn refresh(&self, context: &Context, desk: &AlertDesk) {
+        let now = unix_seconds();
+        let pools = context.pools.pool_reports(&[]).unwrap_or_default();
+        let drives = context.drives.list(&pools);
+        let jobs = context.jobs.list();
+        let space = desk.space_percent();
+        let conditions = conditions::find(&pools, &drives.drives, &jobs, space, now);
+        let (grade, sentence) = verdict(&conditions, pools.len(), drives.drives.len());
+        desk.update(conditions, now);
+        let mounts =
+            context.pools.all().iter().flat_map(|pool| pool.mounted_filesystems()).collect();
+        let ended = jobs.iter().filter(|job| job.finished.is_some()).count();
+        let mut surplus = ended - ended.min(ENDED_JOBS);
+        let shown = jobs.into_iter().filter(|job| {
+            let is_old = job.finished.is_some() && surplus > 0;
+            surplus -= usize::from(is_old);
+            !is_old
+        });
+        let events = context.events.after(None).events;
+        let overview = Overview {
+            host: rustix::system::uname().nodename().to_string_lossy().into_owned(),
+            time: now,
+            grade,
+            sentence,
+            pools,
+            drives,
+            jobs: shown.collect(),
+            mounts,
+            events: events.iter().skip(events.len() - events.len().min(EVENTS)).cloned().collect(),
+            alerts: desk
+                .alerts()
+                .into_iter()
+                .filter(|alert| alert.state == AlertState::Open)
+                .collect(),
+        };
+        *self.0.write() = Arc::new(overview);
+    }
+}
+
+/// The verdict on everything: the most urgent condition.
+fn verdict(conditions: &[Condition], pools: usize, drives: usize) -> (Grade, String) {
+    let Some(first) = conditions.first() else {
+        let plural = |count: usize, noun: &str| {
+            format!("{count} {noun}{}", if count == 1 { "" } else { "s" })
+        };
+        let (pools, drives) = (plural(pools, "pool"), plural(drives, "drive"));
+        return (Grade::Ok, format!("All is well: {pools} and {drives}, no problem is known."));
+    };
+    let grade = match first.severity {
+        alerts::Severity::Critical => Grade::Failing,
+        alerts::Severity::Warning => Grade::Watch,
+        alerts::Severity::Notice => Grade::Unknown,
+    };
+    let more = match conditions.len() - 1 {
+        0 => String::new(),
+        1 => " One more alert is below.".to_owned(),
+        count => format!(" {count} more alerts are below."),
+    };
+    (grade, format!("{}. {} {}{more}", first.title, first.sentence, first.action))
+}

@@ -1,0 +1,73 @@
+//! The service of drives: their health, their bays and their histories.
+
+use std::sync::Arc;
+use std::thread::Builder;
+
+use api::{CheckDrives, GetDrive, ListDrives, NoteDrive, TestDrive};
+use health::BayMap;
+
+use super::Service;
+use crate::config::Config;
+use crate::context::Context;
+use crate::drives::HealthConfig;
+use crate::router::Router;
+use crate::{Error, Result};
+
+/// The service of drives.
+pub(super) struct HealthService {
+    context: Arc<Context>,
+}
+
+impl HealthService {
+    pub(super) fn new(context: &Arc<Context>) -> Self {
+        Self { context: Arc::clone(context) }
+    }
+}
+
+impl Service for HealthService {
+    fn name(&self) -> &'static str {
+        "health"
+    }
+
+    fn calls(self: Arc<Self>, router: &mut Router) {
+        let context = Arc::clone(&self.context);
+        router.add(move |_: &ListDrives, _| {
+            Ok(context.drives.list(&context.overview.latest().pools))
+        });
+        let context = Arc::clone(&self.context);
+        router.add(move |call: &GetDrive, _| {
+            context
+                .drives
+                .details(&context.drives.list(&context.overview.latest().pools), &call.drive)
+        });
+        let context = Arc::clone(&self.context);
+        router.add(move |_: &CheckDrives, _| context.drives.check_now());
+        let context = Arc::clone(&self.context);
+        router.add(move |call: &TestDrive, _| context.drives.start_self_test(call));
+        let context = Arc::clone(&self.context);
+        router.add(move |call: &NoteDrive, _| {
+            context.drives.note(call, &context.overview.latest().pools)
+        });
+    }
+
+    fn start(&self, context: &Arc<Context>) -> Result<()> {
+        self.configure(&context.config.current())?;
+        let context = Arc::clone(context);
+        let thread = Builder::new().name("drive health".to_owned());
+        let spawned = thread.spawn(move || context.drives.run());
+        spawned.map(drop).map_err(|why| Error::refused_error(format!("no thread: {why}")))
+    }
+
+    fn configure(&self, config: &Config) -> Result<()> {
+        let bays: BayMap = config.section("bays");
+        let duplicate = bays.duplicate().map(|serial| {
+            Error::refused_error(format!("[bays]: the drive {serial} is in two bays"))
+        });
+        self.context.drives.configure(config.section::<HealthConfig>("health"), bays);
+        duplicate.map_or(Ok(()), Err)
+    }
+
+    fn stop(&self) {
+        self.context.drives.stop();
+    }
+}

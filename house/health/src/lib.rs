@@ -1,0 +1,29 @@
+//! The health of drives: SMART reports, their history, verdicts and the map of bays.
+//!
+//! ```text
+//! inventory   which drives are there           /sys/block, /dev/disk/by-id
+//! smartctl    runs smartctl, never wakes       smartctl --json -x -n standby,3 /dev/sda
+//! report      its JSON as a SmartReport        ATA, NVMe, SCSI
+//! history     samples of a drive, bounded      one JSON file a drive
+//! verdict     report + history -> a sentence   Ok, Watch, Failing, Unknown
+//! bays        rows and columns of a case       serial number -> bay
+//! ```
+//!
+//! The crate knows no pool: the caller passes in how many errors a pool counted on a drive.
+#![forbid(unsafe_code)]
+
+mod bays;
+mod counter;
+mod history;
+mod inventory;
+mod report;
+mod smartctl;
+mod verdict;
+
+pub use bays::{Bay, BayMap};
+pub use counter::Counter;
+pub use history::{History, HistoryStore, MAX_SAMPLES, Note, Sample, StoreError};
+pub use inventory::{BlockDevice, Host};
+pub use report::{Attribute, Protocol, SelfTest, SmartReport, parse_report};
+pub use smartctl::{Reading, SelfTestKind, Smartctl, SmartctlError};
+pub use verdict::{Evidence, Finding, Grade, Placement, Verdict, assess};

@@ -1,0 +1,7 @@
+//! Drives as smartctl and the kernel describe them, and the verdicts on them.
+
+mod history;
+mod inventory;
+mod recordings;
+mod smartctl;
+mod verdicts;

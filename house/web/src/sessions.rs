@@ -1,0 +1,130 @@
+//! Sessions: who is logged in. They are in memory, so that a restart of the daemon ends them.
+//!
+//! The cookie holds 32 random bytes as digits. The table holds their hash: its memory shows no cookie. A cookie
+//! that the daemon did not make is never taken over.
+
+use std::collections::HashMap;
+
+use sha2::{Digest, Sha256};
+use subtle::ConstantTimeEq;
+
+/// The sessions at most; the one that was not used for the longest time goes first.
+const MAX_SESSIONS: usize = 64;
+/// The seconds without a request after which a session ends.
+const IDLE_LIMIT: u64 = 12 * 60 * 60;
+/// The age in seconds at which a session ends.
+const AGE_LIMIT: u64 = 7 * 24 * 60 * 60;
+
+/// 32 random bytes as hexadecimal digits.
+#[derive(Clone, PartialEq, Eq)]
+pub(crate) struct Secret(pub(crate) String);
+
+impl Secret {
+    pub(crate) fn from_bytes(bytes: &[u8; 32]) -> Self {
+        Self(bytes.iter().map(|byte| format!("{byte:02x}")).collect())
+    }
+
+    /// Compares in constant time.
+    pub(crate) fn matches(&self, other: &str) -> bool {
+        self.0.as_bytes().ct_eq(other.as_bytes()).into()
+    }
+}
+
+/// The open sessions, by the hash of their cookie.
+#[derive(Default)]
+pub(crate) struct Sessions(HashMap<[u8; 32], Session>);
+
+struct Session {
+    /// The token that each form of the session carries.
+    csrf: Secret,
+    began: u64,
+    used: u64,
+}
+
+impl Sessions {
+    /// Opens a session.
+    pub(crate) fn open(&mut self, cookie: &Secret, csrf: Secret, now: u64) {
+        self.expire(now);
+        if self.0.len() >= MAX_SESSIONS {
+            let idlest = self.0.iter().min_by_key(|(_, session)| session.used);
+            if let Some(key) = idlest.map(|(key, _)| *key) {
+                self.0.remove(&key);
+            }
+        }
+        self.0.insert(hash(&cookie.0), Session { csrf, began: now, used: now });
+    }
+
+    /// The token for the forms of a session; nothing if the session does not exist or ended. A request that a
+    /// page makes by itself is no use of the session.
+    pub(crate) fn csrf(&mut self, cookie: &str, now: u64, is_use: bool) -> Option<Secret> {
+        self.expire(now);
+        let session = self.0.get_mut(&hash(cookie))?;
+        if is_use {
+            session.used = now;
+        }
+        Some(session.csrf.clone())
+    }
+
+    /// Ends a session.
+    pub(crate) fn close(&mut self, cookie: &str) {
+        self.0.remove(&hash(cookie));
+    }
+
+    /// Ends all sessions.
+    pub(crate) fn close_all(&mut self) {
+        self.0.clear();
+    }
+
+    /// The number of open sessions.
+    pub(crate) fn count(&self) -> usize {
+        self.0.len()
+    }
+
+    fn expire(&mut self, now: u64) {
+        self.0.retain(|_, session| {
+            now < session.used + IDLE_LIMIT && now < session.began + AGE_LIMIT
+        });
+    }
+}
+
+fn hash(cookie: &str) -> [u8; 32] {
+    Sha256::digest(cookie.as_bytes()).into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{AGE_LIMIT, IDLE_LIMIT, MAX_SESSIONS, Secret, Sessions};
+
+    fn secret(number: u8) -> Secret {
+        Secret::from_bytes(&[number; 32])
+    }
+
+    #[test]
+    fn sessions_end_by_idleness_and_age() {
+        let mut sessions = Sessions::default();
+        sessions.open(&secret(1), secret(2), 0);
+        assert!(sessions.csrf(&secret(1).0, 1, true).unwrap().matches(&secret(2).0));
+        assert!(sessions.csrf(&secret(3).0, 1, true).is_none());
+        assert!(sessions.csrf(&secret(1).0, IDLE_LIMIT, true).is_some());
+        assert!(sessions.csrf(&secret(1).0, 2 * IDLE_LIMIT, true).is_none());
+        sessions.open(&secret(1), secret(2), 0);
+        let mut now = 0;
+        while sessions.csrf(&secret(1).0, now, true).is_some() {
+            now += IDLE_LIMIT - 1;
+        }
+        assert!(now >= AGE_LIMIT);
+    }
+
+    #[test]
+    fn the_table_is_bounded() {
+        let mut sessions = Sessions::default();
+        for number in 0..200 {
+            sessions.open(&secret(number), secret(0), u64::from(number));
+        }
+        assert_eq!(sessions.count(), MAX_SESSIONS);
+        assert!(sessions.csrf(&secret(199).0, 200, true).is_some());
+        assert!(sessions.csrf(&secret(0).0, 200, true).is_none());
+        sessions.close(&secret(199).0);
+        assert!(sessions.csrf(&secret(199).0, 200, true).is_none());
+    }
+}
