@@ -29,7 +29,7 @@ pub(crate) use store::{ConfigStore, parse_value};
 use crate::services;
 
 /// Sections that have a meaning in other versions, and their services.
-const RESERVED: [(&str, &str); 8] = [
+const RESERVED: [(&str, &str); 7] = [
     ("nfs", "NFS"),
     ("smb", "SMB"),
     ("iscsi", "iSCSI"),
