@@ -356,13 +356,13 @@ impl Pool {
         let (name, received) = (plan.target.clone(), plan.snapshot.clone());
         let fails = |name: &str, error: &dsl::Error| receive_error(name, error);
         if let Mode::Incremental(base) = &plan.mode {
-            let head = self.find_dataset(&name)?;
-            if !force && self.is_modified_since(&head, base)? {
-                return Err(plan.error("it was modified while the stream was being received"));
-            }
-            let heads = [name.clone()];
+            let (heads, base) = ([name.clone()], base.id());
             return self.run_retiring_task(&heads, move |active, change| {
                 let head = write::head_id(change, &name).map_err(|why| fails(&name, &why))?;
+                if !force && base.map_or(Ok(true), |base| differs(active, change, head, base))? {
+                    let why = "it was modified while the stream was being received";
+                    return Err(receive_error(&name, why));
+                }
                 write::end_incremental_receive(change, &name, &received)
                     .map_err(|why| fails(&name, &why))?;
                 active.close_dataset(id);
@@ -389,6 +389,23 @@ impl Pool {
                 .map_err(|why| Error::from_dsl_error(&path, &why))
         });
     }
+}
+
+/// Whether the objects of a head differ from those of a snapshot, as of the txg that is being written. Intent
+/// logs do not count.
+fn differs(
+    active: &ActivePool,
+    change: &write::SyncTaskContext<'_>,
+    head: ObjsetId,
+    snapshot: ObjsetId,
+) -> Result<bool> {
+    let meta = |id: ObjsetId| {
+        let refused = |why: String| Error::Refused { what: why };
+        let root = change.dataset_root(id).map_err(|why| refused(why.to_string()))?;
+        let objset = Objset::open(active.source(), id, &root, None);
+        Ok::<_, Error>(objset.map_err(|why| refused(why.to_string()))?.header().meta.clone())
+    };
+    Ok(meta(head)? != meta(snapshot)?)
 }
 
 /// Begins a transaction that writes so many bytes of a received dataset.

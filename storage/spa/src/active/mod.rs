@@ -37,7 +37,7 @@ use ondisk::objset::LogHeader;
 use ondisk::uberblock::Uberblock;
 use ondisk::version;
 use parking_lot::{Mutex, RwLock};
-use txg::{Tx, TxgLimits, Txgs};
+use txg::{Tx, TxGate, TxgLimits, Txgs};
 use units::{Guid, ObjsetId, Txg};
 use vdev::{LeafError, TxgRanges, VdevTree};
 use zio::{Reader, Source, Writer};
@@ -106,8 +106,8 @@ pub struct OpenDataset {
     header_edits: Mutex<Vec<HeaderEdit>>,
     /// Features that changes of open txgs begin to use.
     features: Mutex<Vec<(Txg, &'static Feature)>>,
-    /// Nothing of it is written any more.
-    retired: AtomicBool,
+    /// Holds its transactions back while its head is exchanged; retired with the dataset.
+    gate: Arc<TxGate>,
 }
 
 /// A change to a root block.
@@ -157,12 +157,17 @@ impl OpenDataset {
 
     /// Takes no changes any more. What waits to be written may still be.
     pub fn retire(&self) {
-        self.retired.store(true, Ordering::Release);
+        self.gate.retire();
     }
 
     /// Whether it takes no changes any more.
     pub fn is_retired(&self) -> bool {
-        self.retired.load(Ordering::Acquire)
+        self.gate.is_retired()
+    }
+
+    /// The gate of its transactions.
+    pub const fn gate(&self) -> &Arc<TxGate> {
+        &self.gate
     }
 
     fn is_dirty(&self, txg: Txg) -> bool {
@@ -416,6 +421,14 @@ impl ActivePool {
         self.txgs.begin_tx().ok_or_else(|| self.suspend_error().unwrap_or(otherwise))
     }
 
+    /// A hold on the open txg for a change of one dataset. Waits also while the dataset's head is exchanged,
+    /// and fails once the dataset is retired.
+    pub fn begin_dataset_tx(&self, dataset: &OpenDataset) -> Result<Tx, Error> {
+        let otherwise = if self.is_read_only { Error::ImportedReadOnly } else { Error::Closed };
+        let begun = self.txgs.begin_gated_tx(&dataset.gate);
+        begun.ok_or_else(|| self.suspend_error().unwrap_or(otherwise))
+    }
+
     /// Tells who accounts for owners.
     pub fn set_owner_accounting(&self, accounts: Arc<dyn OwnerAccounting>) {
         for set in self.open_datasets.lock().values() {
@@ -445,7 +458,7 @@ impl ActivePool {
             log: OnceLock::new(),
             header_edits: Mutex::default(),
             features: Mutex::default(),
-            retired: AtomicBool::new(false),
+            gate: Arc::default(),
         });
         self.open_datasets.lock().insert(id, Arc::clone(&set));
         set
