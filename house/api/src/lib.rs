@@ -20,6 +20,7 @@ mod config;
 mod daemon;
 mod dataset;
 mod event;
+mod hold;
 mod job;
 mod key;
 mod mount;
@@ -37,6 +38,7 @@ pub use dataset::{
     ListDatasets, PromoteClone, RenameDataset, SetProperties,
 };
 pub use event::{Event, EventPage, EventRecord, ListEvents};
+pub use hold::{Hold, ListHolds, PlaceHold, ReleaseHold};
 pub use job::{CancelJob, Job, JobProgress, JobState, ListJobs};
 pub use key::{ChangeKey, InheritKey, LoadKey, Secret, UnloadKey};
 pub use mount::{ListMounts, Mount, MountOverrides, Mounting, Unmount};
@@ -46,7 +48,10 @@ pub use pool::{
     ImportablePool, ListPools, PoolReport, ScrubPool, SetPoolProperty, StopRewindProbe, SyncPools,
 };
 pub use snapshot::{CloneSnapshot, CreateBookmark, CreateSnapshots, RollbackDataset};
-pub use stream::{ReceiveStream, ReceivedStream, SendStream};
+pub use stream::{
+    AbortReceive, PlanSend, PlannedSend, ReceiveNaming, ReceiveStream, ReceivedSnapshot,
+    ReceivedStream, SendStream,
+};
 pub use vdev::{
     AddDevices, AttachDevice, DetachDevice, RemoveDevices, ReplaceDevice, VdevLayout, VdevRole,
 };

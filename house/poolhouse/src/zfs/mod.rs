@@ -3,19 +3,21 @@
 mod create;
 mod destroy;
 mod get;
+mod hold;
 mod key;
 mod list;
 mod modify;
 mod mount;
 mod owner_property;
+mod receive;
 mod select;
+mod send;
 mod sort_keys;
-mod stream;
 
 pub(crate) use select::canonical_properties;
 
 use crate::daemon::DaemonArgs;
-use crate::outcome::CommandResult;
+use crate::outcome::{CommandResult, Failure};
 
 /// Make datasets and look after them, in the words of zfs(8)
 #[derive(clap::Args, Debug)]
@@ -67,11 +69,17 @@ enum Command {
     Promote(modify::PromoteArgs),
     /// Give a dataset or snapshot another name
     Rename(modify::RenameArgs),
-    /// Send a snapshot as a stream to standard output
-    Send(stream::SendArgs),
+    /// Send snapshots as a stream to standard output
+    Send(send::SendArgs),
     /// Receive a stream from standard input
     #[command(visible_alias = "recv")]
-    Receive(stream::ReceiveArgs),
+    Receive(receive::ReceiveArgs),
+    /// Put a hold on snapshots
+    Hold(hold::HoldArgs),
+    /// Release a hold of snapshots
+    Release(hold::ReleaseArgs),
+    /// List the holds of snapshots
+    Holds(hold::HoldsArgs),
     /// Unlock encrypted datasets
     LoadKey(key::LoadKeyArgs),
     /// Lock encrypted datasets
@@ -101,9 +109,22 @@ impl Zfs {
             Command::Rename(args) => args.run(asking),
             Command::Send(args) => args.run(asking),
             Command::Receive(args) => args.run(asking),
+            Command::Hold(args) => args.run(asking),
+            Command::Release(args) => args.run(asking),
+            Command::Holds(args) => args.run(asking),
             Command::LoadKey(args) => args.run(asking),
             Command::UnloadKey(args) => args.run(asking),
             Command::ChangeKey(args) => args.run(asking),
         }
     }
+}
+
+/// Refuses those options that were given.
+fn refuse_options(command: &str, options: &[(&str, bool)]) -> Result<(), Failure> {
+    let given: Vec<&str> =
+        options.iter().filter(|(_, given)| *given).map(|(name, _)| *name).collect();
+    if given.is_empty() {
+        return Ok(());
+    }
+    Err(Failure::usage(format!("zfs {command} {} is not supported yet", given.join(" "))))
 }

@@ -23,6 +23,7 @@ mod self_heal;
 mod shared_blocks;
 mod snapshots;
 mod space;
+mod stream_resume;
 mod streams;
 mod suspend;
 mod test_pool;

@@ -29,7 +29,7 @@ use std::sync::{Arc, OnceLock};
 
 use arc::{Cache, L2arc, MemoryBudget};
 use dmu::{DnodeChange, Objset};
-use dsl::write::Moment;
+use dsl::write::{Moment, SyncTaskContext};
 use ondisk::dnode::Flags;
 use ondisk::feature::Feature;
 use ondisk::label::PoolConfig;
@@ -106,9 +106,14 @@ pub struct OpenDataset {
     header_edits: Mutex<Vec<HeaderEdit>>,
     /// Features that changes of open txgs begin to use.
     features: Mutex<Vec<(Txg, &'static Feature)>>,
+    /// Runs with each sync of the dataset.
+    sync_hook: OnceLock<DatasetSyncHook>,
     /// Holds its transactions back while its head is exchanged; retired with the dataset.
     gate: Arc<TxGate>,
 }
+
+/// A function that runs with each sync of a dataset, after its content was written.
+type DatasetSyncHook = Box<dyn Fn(&SyncTaskContext<'_>) -> Result<(), dsl::Error> + Send + Sync>;
 
 /// A change to a root block.
 type HeaderEdit = (Txg, Box<dyn FnOnce(&mut ondisk::objset::ObjsetHeader) + Send>);
@@ -139,6 +144,14 @@ impl OpenDataset {
         let (due, later) = features.drain(..).partition(|(known, _)| *known <= txg);
         *features = later;
         due.into_iter().map(|(_, feature)| feature).collect()
+    }
+
+    /// Has a function run with each sync of the dataset. There is one at most.
+    pub fn set_sync_hook(
+        &self,
+        hook: impl Fn(&SyncTaskContext<'_>) -> Result<(), dsl::Error> + Send + Sync + 'static,
+    ) {
+        let _ = self.sync_hook.set(Box::new(hook));
     }
 
     /// Has it stored otherwise from now on; what the pool's features allow, and the key, stay.
@@ -458,6 +471,7 @@ impl ActivePool {
             log: OnceLock::new(),
             header_edits: Mutex::default(),
             features: Mutex::default(),
+            sync_hook: OnceLock::new(),
             gate: Arc::default(),
         });
         self.open_datasets.lock().insert(id, Arc::clone(&set));
