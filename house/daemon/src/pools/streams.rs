@@ -29,13 +29,12 @@ impl Pools {
         let plan = pool.handle.plan_send(&request)?;
         let is_short = request.replicate || request.intermediates;
         let reported = |step: &engine::pool::SendStep| {
-            let base = step.reported_base(request.replicate);
-            // several snapshots: their bases are of the same file system
+            // bases of the same file system go by their short names, as with OpenZFS
             let part = |base: &str| base.split_once('@').map(|(_, part)| part.to_owned());
-            let short = |base: &str| part(base).filter(|_| is_short);
+            let short = |base: &str| part(base).filter(|_| is_short && !step.is_from_origin);
             PlannedSend {
                 snapshot: step.snapshot.clone(),
-                base: base.map(|base| short(base).unwrap_or_else(|| base.to_owned())),
+                base: step.base.as_deref().map(|base| short(base).unwrap_or_else(|| base.to_owned())),
                 bytes: step.bytes,
             }
         };

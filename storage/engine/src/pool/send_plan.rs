@@ -37,8 +37,8 @@ pub struct SendStep {
     /// The estimated bytes of the stream.
     pub bytes: u64,
     pub(super) guid: u64,
-    /// The base is the origin of a clone.
-    is_from_origin: bool,
+    /// The base is a snapshot of another file system: the origin of a clone.
+    pub is_from_origin: bool,
 }
 
 impl std::fmt::Debug for SendPlan {
@@ -60,13 +60,6 @@ impl SendPlan {
 
     pub(super) fn name(&self) -> &str {
         self.steps.last().map_or("", |step| &step.snapshot)
-    }
-}
-
-impl SendStep {
-    /// The base in the words of zfs-send(8), where it is a clone's origin: none, as `-R` reports it.
-    pub fn reported_base(&self, is_replicate: bool) -> Option<&str> {
-        self.base.as_deref().filter(|_| !(is_replicate && self.is_from_origin))
     }
 }
 
