@@ -24,7 +24,9 @@ mod hold;
 mod job;
 mod key;
 mod mount;
+mod policy;
 mod pool;
+mod replica;
 mod snapshot;
 mod stream;
 mod vdev;
@@ -42,10 +44,14 @@ pub use hold::{Hold, ListHolds, PlaceHold, ReleaseHold};
 pub use job::{CancelJob, Job, JobProgress, JobState, ListJobs};
 pub use key::{ChangeKey, InheritKey, LoadKey, Secret, UnloadKey};
 pub use mount::{ListMounts, Mount, MountOverrides, Mounting, Unmount};
+pub use policy::{GetPolicyStatus, PolicyRun, PolicyStatus, RunPolicies};
 pub use pool::{
     ClearPool, CreatePool, DestroyPool, ExportPool, FindEncryptionRoots, FindImportablePools,
     GetPoolHistory, GetPoolProperties, GetRewindProgress, ImportPools, ImportResult,
     ImportablePool, ListPools, PoolReport, ScrubPool, SetPoolProperty, StopRewindProbe, SyncPools,
+};
+pub use replica::{
+    CopyStatus, GetReplicaStatus, ReplicaStatus, Replicate, ReplicatedDataset, RunReplicas,
 };
 pub use snapshot::{CloneSnapshot, CreateBookmark, CreateSnapshots, RollbackDataset};
 pub use stream::{

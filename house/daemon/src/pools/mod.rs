@@ -14,6 +14,7 @@ mod mount_calls;
 mod mount_change;
 pub(crate) mod mounts;
 mod options;
+mod policies;
 mod receive;
 mod receive_package;
 mod rollback;

@@ -10,7 +10,9 @@ mod events;
 mod jobs;
 mod keys;
 mod mounts;
+mod policies;
 mod pools;
+mod replicas;
 mod web;
 
 use std::sync::Arc;
@@ -24,6 +26,8 @@ use crate::Result;
 use crate::config::{Config, Section, check_section};
 use crate::context::Context;
 use crate::events::ChangeOptions;
+use crate::policy::PolicyConfig;
+use crate::replica::ReplicaConfig;
 use crate::router::Router;
 
 /// A part of the daemon.
@@ -89,6 +93,12 @@ const SERVICES: &[Registration] = &[
     Registration::new(|context| Arc::new(mounts::MountService::new(context))),
     Registration::new(|context| Arc::new(pools::PoolService::new(context))),
     Registration::new(|context| Arc::new(datasets::DatasetService::new(context))),
+    Registration::with_section::<Vec<PolicyConfig>>("policy", |context| {
+        Arc::new(policies::PolicyService::new(context))
+    }),
+    Registration::with_section::<Vec<ReplicaConfig>>("replica", |context| {
+        Arc::new(replicas::ReplicaService::new(context))
+    }),
     Registration::new(|context| Arc::new(keys::KeyService::new(context))),
     Registration::new(|context| Arc::new(jobs::JobService::new(context))),
     Registration::new(|context| Arc::new(events::EventService::new(context))),

@@ -16,6 +16,7 @@ mod mounts;
 mod name_conflicts;
 mod partial_datasets;
 mod readonly;
+mod replicas;
 mod rescue_get;
 mod rescue_manifest;
 mod rescue_scan;

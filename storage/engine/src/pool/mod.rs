@@ -92,7 +92,7 @@ pub use rewind::{Rewind, RewindProbe, RewindProgress, RewindTarget};
 pub use scan::{ScanKind, ScanProgress, ScanResult, ScanStatus};
 pub use send::SendRequest;
 pub use send_plan::{SendPlan, SendStep};
-pub use snapshots::Snapshot;
+pub use snapshots::{Bookmark, Snapshot};
 pub use spa::auxiliary::AuxiliaryRole;
 pub use spa::vdev_layout::{DraidLayout, VdevLayout, VdevRole};
 pub use status::{DedupBucket, PoolStatus, VdevActivity, VdevStatus};
