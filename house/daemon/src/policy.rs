@@ -156,10 +156,7 @@ pub(crate) fn snapshot_name(period: Period, now: u64, zone: &TimeZone) -> Option
 }
 
 /// The automatic snapshots of a kind.
-pub(crate) fn automatic(
-    snapshots: &[Snapshot],
-    period: Period,
-) -> impl Iterator<Item = &Snapshot> {
+pub(crate) fn automatic(snapshots: &[Snapshot], period: Period) -> impl Iterator<Item = &Snapshot> {
     snapshots.iter().filter(move |snapshot| {
         let rest = snapshot.name.strip_prefix("autosnap_");
         rest.and_then(|rest| rest.strip_suffix(period.word())).is_some_and(|it| it.ends_with('_'))

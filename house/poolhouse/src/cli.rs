@@ -4,8 +4,8 @@ use clap::{CommandFactory, FromArgMatches};
 
 use crate::outcome::CommandResult;
 use crate::{
-    bench, config, daemon, events, generate, inspect, jobs, plan, policy, replicate, rescue, stream,
-    zfs, zpool,
+    bench, config, daemon, events, generate, inspect, jobs, plan, policy, replicate, rescue,
+    stream, zfs, zpool,
 };
 
 /// A NAS in one program: real OpenZFS pools, in user space.

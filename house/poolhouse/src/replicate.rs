@@ -52,7 +52,9 @@ enum Command {
     #[command(after_help = "Example:\n  poolhouse replicate status")]
     Status,
     /// Bring configured replicas up to date, now
-    #[command(after_help = "Examples:\n  poolhouse replicate run\n  poolhouse replicate run offsite")]
+    #[command(
+        after_help = "Examples:\n  poolhouse replicate run\n  poolhouse replicate run offsite"
+    )]
     Run {
         /// The name of one; all without it
         name: Option<String>,

@@ -7,8 +7,8 @@ use std::sync::{Arc, OnceLock};
 use parking_lot::{Condvar, Mutex, MutexGuard};
 use units::Txg;
 
-use crate::gate::{ClosedGate, TxGate};
 use crate::TxgLimits;
+use crate::gate::{ClosedGate, TxGate};
 
 /// The transaction groups of a pool. Cheap to clone.
 #[derive(Clone, Debug)]

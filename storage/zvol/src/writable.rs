@@ -85,14 +85,7 @@ impl WritableVolume {
         let table = Zap::open(objset.object(ZVOL_ZAP_OBJ)?)?;
         let size = table.lookup_u64(SIZE_PROPERTY)?.ok_or(Error::MissingSize { objset: id })?;
         let data = objset.object(ZVOL_OBJ)?;
-        Ok(Self {
-            objset,
-            data,
-            txgs,
-            log,
-            size: RwLock::new(size),
-            resize_lock: Mutex::default(),
-        })
+        Ok(Self { objset, data, txgs, log, size: RwLock::new(size), resize_lock: Mutex::default() })
     }
 
     /// Bytes of it (volsize).

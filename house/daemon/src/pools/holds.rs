@@ -43,7 +43,8 @@ impl Pools {
             let Some((head, part)) = name.split_once('@') else {
                 return Err(Error::usage_error(format!("'{name}' is not a snapshot: FS@NAME")));
             };
-            let found = if recursive { self.snapshots_named(head, part)? } else { vec![name.clone()] };
+            let found =
+                if recursive { self.snapshots_named(head, part)? } else { vec![name.clone()] };
             let same = |group: &&mut Vec<String>| {
                 group.first().is_some_and(|first| pool_of(first) == pool_of(name))
             };

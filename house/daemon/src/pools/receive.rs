@@ -34,7 +34,8 @@ impl<'a> Naming<'a> {
             Some((target, part)) => (target, Some(part)),
             None => (call.target.as_str(), None),
         };
-        if part.is_some() && (input.compound_name().is_some() || call.naming != ReceiveNaming::Exact)
+        if part.is_some()
+            && (input.compound_name().is_some() || call.naming != ReceiveNaming::Exact)
         {
             return Err(Error::usage_error(format!(
                 "'{}': a stream of several snapshots keeps their names",
@@ -123,7 +124,8 @@ impl Pools {
                 }
                 input.skip_snapshot()?;
                 let sent = header.name.clone();
-                let existed = ReceivedSnapshot { sent, snapshot, existed: true, ..Default::default() };
+                let existed =
+                    ReceivedSnapshot { sent, snapshot, existed: true, ..Default::default() };
                 received.snapshots.push(existed);
                 continue;
             }
@@ -216,7 +218,9 @@ impl ManagedPool {
         let how = UnmountOptions { force: false, keep_dirs: true };
         let gone = self.unmount_selected(&|name| is_within(name, head), how).map_err(|busy| {
             engine::Error::Refused {
-                what: format!("cannot receive into '{head}': it is mounted and in use: {busy} ({why})"),
+                what: format!(
+                    "cannot receive into '{head}': it is mounted and in use: {busy} ({why})"
+                ),
             }
         })?;
         let done = exchange();

@@ -124,11 +124,11 @@ impl Pools {
 
 /// The file systems and volumes below a target, with their snapshots.
 fn local_datasets(pool: &ManagedPool, top: &str) -> Result<Vec<LocalDataset>> {
-    let names = match super::datasets::list_head_names(&pool.handle, top) {
-        Ok(names) => names,
-        // all of it is new
-        Err(_) => return Ok(Vec::new()),
-    };
+    // all of it is new
+    if matches!(pool.handle.snapshots(top), Err(engine::Error::NoSuchDataset { .. })) {
+        return Ok(Vec::new());
+    }
+    let names = super::datasets::list_head_names(&pool.handle, top)?;
     let mut found = Vec::new();
     for name in names {
         let snapshots = pool.handle.snapshots(&name)?;

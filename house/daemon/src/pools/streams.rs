@@ -34,7 +34,10 @@ impl Pools {
             let short = |base: &str| part(base).filter(|_| is_short && !step.is_from_origin);
             PlannedSend {
                 snapshot: step.snapshot.clone(),
-                base: step.base.as_deref().map(|base| short(base).unwrap_or_else(|| base.to_owned())),
+                base: step
+                    .base
+                    .as_deref()
+                    .map(|base| short(base).unwrap_or_else(|| base.to_owned())),
                 bytes: step.bytes,
             }
         };

@@ -64,7 +64,8 @@ impl ReplicaTarget for LocalTarget {
     }
 
     fn receive(&self, dataset: &str, is_new: bool, send: &mut WriteStream<'_>) -> Result<()> {
-        let failed = |why: std::io::Error| Error::refused_error(format!("cannot open a pipe: {why}"));
+        let failed =
+            |why: std::io::Error| Error::refused_error(format!("cannot open a pipe: {why}"));
         let (from, to) = std::io::pipe().map_err(failed)?;
         let call = ReceiveStream {
             target: dataset.to_owned(),
@@ -79,7 +80,7 @@ impl ReplicaTarget for LocalTarget {
                 self.pools.receive_from(&call, &mut input, &self.caller)
             });
             let mut out = BufWriter::with_capacity(BUFFER_SIZE, to);
-            let sent = send(&mut out).and_then(|()| out.flush().map_err(broken_pipe));
+            let sent = send(&mut out).and_then(|()| out.flush().map_err(|why| broken_pipe(&why)));
             drop(out.into_parts());
             (sent, receiver.join().unwrap_or(Err(Error::Panicked {})))
         });
@@ -96,7 +97,7 @@ fn read_only() -> Vec<(String, String)> {
     vec![("readonly".to_owned(), "on".to_owned())]
 }
 
-fn broken_pipe(why: std::io::Error) -> Error {
+fn broken_pipe(why: &std::io::Error) -> Error {
     Error::refused_error(format!("cannot transfer the stream: {why}"))
 }
 
@@ -179,7 +180,8 @@ fn is_missing(why: &Error) -> bool {
 impl ReplicaTarget for SshTarget {
     fn snapshots(&self, dataset: &str) -> Result<Option<Vec<(String, u64)>>> {
         let columns = ["-o", "name,guid", "-s", "createtxg"];
-        let words = [&["zfs", "list", "-Hp", "-d", "1", "-t", "snapshot"][..], &columns, &[dataset]];
+        let words =
+            [&["zfs", "list", "-Hp", "-d", "1", "-t", "snapshot"][..], &columns, &[dataset]];
         let text = match self.run(&words.concat()) {
             Ok(text) => text,
             Err(why) if is_missing(&why) => return Ok(None),
@@ -220,7 +222,8 @@ impl ReplicaTarget for SshTarget {
             let receiver = scope.spawn(move || finish(child, &host));
             let sent = input.map_or(Ok(()), |input| {
                 let mut out = BufWriter::with_capacity(BUFFER_SIZE, input);
-                let sent = send(&mut out).and_then(|()| out.flush().map_err(broken_pipe));
+                let sent =
+                    send(&mut out).and_then(|()| out.flush().map_err(|why| broken_pipe(&why)));
                 drop(out.into_parts());
                 sent
             });

@@ -181,7 +181,8 @@ mod tests {
             assert_eq!(read(text).unwrap().to_text(), text);
         }
         assert_eq!(read("ssh://nas:2222/pool/a").unwrap().dataset(), "pool/a");
-        for text in ["", "/tank", "tank@a", "ssh://nas", "ssh://-oProxyCommand=x/a", "ssh://nas:x/a"]
+        for text in
+            ["", "/tank", "tank@a", "ssh://nas", "ssh://-oProxyCommand=x/a", "ssh://nas:x/a"]
         {
             assert!(read(text).is_err(), "{text}");
         }

@@ -77,11 +77,7 @@ impl ReplicaStates {
 
     /// The last txg of a dataset that all its replicas have; 0: one of them has nothing; `None`: the dataset
     /// has no replica.
-    pub(crate) fn replicated_txg(
-        &self,
-        replicas: &[ReplicaConfig],
-        dataset: &str,
-    ) -> Option<u64> {
+    pub(crate) fn replicated_txg(&self, replicas: &[ReplicaConfig], dataset: &str) -> Option<u64> {
         let states = self.states.lock();
         let covering = replicas.iter().filter(|replica| replica.covers(dataset));
         let txg = |replica: &ReplicaConfig| {

@@ -105,7 +105,7 @@ impl Transfer<'_> {
             let there = self.target.snapshots(self.copy)?;
             let is_new = there.is_none();
             let bookmarks = pool.handle.bookmarks(self.source)?;
-            let next = next_stream(&snapshots, &bookmarks, there.as_deref());
+            let next = next_stream(&snapshots, &bookmarks, (self.copy, there.as_deref()));
             let (to, base) = match next.map_err(|why| self.error(&why))? {
                 Next::Nothing => return Ok(Some(safe_copy(newest))),
                 Next::Full(to) => (to, None),
@@ -165,14 +165,16 @@ fn safe_copy(snapshot: &Snapshot) -> SafeCopy {
 fn next_stream(
     snapshots: &[Snapshot],
     bookmarks: &[Bookmark],
-    there: Option<&[(String, u64)]>,
+    (copy, there): (&str, Option<&[(String, u64)]>),
 ) -> std::result::Result<Next, String> {
     let (Some(oldest), Some(newest)) = (snapshots.first(), snapshots.last()) else {
         return Ok(Next::Nothing);
     };
     let Some(there) = there else { return Ok(Next::Full(oldest.name.clone())) };
     let Some((last, guid)) = there.last() else {
-        return Err("the target exists and has no snapshots; destroy it, or choose another".to_owned());
+        return Err(
+            "the target exists and has no snapshots; destroy it, or choose another".to_owned()
+        );
     };
     if newest.guid == *guid {
         return Ok(Next::Nothing);
@@ -182,15 +184,14 @@ fn next_stream(
     }
     if let Some(mark) = bookmarks.iter().find(|it| it.guid == *guid) {
         let after = snapshots.iter().find(|it| it.txg > mark.txg);
-        return Ok(after.map_or(Next::Nothing, |it| {
-            Next::FromBookmark(mark.name.clone(), it.name.clone())
-        }));
+        return Ok(after
+            .map_or(Next::Nothing, |it| Next::FromBookmark(mark.name.clone(), it.name.clone())));
     }
     let is_common = |(_, guid): &&(String, u64)| snapshots.iter().any(|it| it.guid == *guid);
     Err(match there.iter().rev().find(is_common) {
         Some((common, _)) => format!(
-            "the target has snapshots that the source does not have, such as '@{last}'; `zfs rollback -r` \
-             the target to '@{common}' to give them up"
+            "the target has snapshots that the source does not have, such as '@{last}'; give them up \
+             there with `zfs rollback -r {copy}@{common}`"
         ),
         None => "the target has no snapshot in common with the source".to_owned(),
     })
@@ -214,7 +215,7 @@ mod tests {
         let next = |there: Option<&[u64]>| {
             let there: Option<Vec<_>> =
                 there.map(|all| all.iter().map(|guid| (guid.to_string(), *guid)).collect());
-            next_stream(&here, std::slice::from_ref(&mark), there.as_deref())
+            next_stream(&here, std::slice::from_ref(&mark), ("copy", there.as_deref()))
         };
         let word = |text: &str| text.to_owned();
         assert_eq!(next(None), Ok(Next::Full(word("2"))));
@@ -224,6 +225,6 @@ mod tests {
         assert!(next(Some(&[])).unwrap_err().contains("has no snapshots"));
         assert!(next(Some(&[3, 9])).unwrap_err().contains("rollback -r"));
         assert!(next(Some(&[8, 9])).unwrap_err().contains("no snapshot in common"));
-        assert_eq!(next_stream(&[], &[], None), Ok(Next::Nothing));
+        assert_eq!(next_stream(&[], &[], ("copy", None)), Ok(Next::Nothing));
     }
 }

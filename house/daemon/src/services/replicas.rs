@@ -3,9 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use api::{
-    CopyStatus, GetReplicaStatus, ReplicaStatus, Replicate, ReplicatedDataset, RunReplicas,
-};
+use api::{CopyStatus, GetReplicaStatus, ReplicaStatus, Replicate, ReplicatedDataset, RunReplicas};
 use jiff::tz::TimeZone;
 use parking_lot::Mutex;
 use tokio::task::JoinHandle;
@@ -84,7 +82,8 @@ fn replicate_all(
     let target: &dyn ReplicaTarget = ssh.as_ref().map_or(&local, |ssh| ssh);
     let pool = pools.pool_of_dataset(work.source)?;
     let top = work.target.dataset();
-    if ssh.is_none() && is_within(top, work.source) || is_within(work.source, top) && ssh.is_none() {
+    if ssh.is_none() && is_within(top, work.source) || is_within(work.source, top) && ssh.is_none()
+    {
         return Err(Error::usage_error(format!("'{}' and '{top}' overlap", work.source)));
     }
     let mut sources = list_head_names(&pool.handle, work.source)?;

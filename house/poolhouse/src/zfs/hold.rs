@@ -87,15 +87,16 @@ impl HoldsArgs {
             Table::with_header(&columns)
         };
         for hold in holds {
-            let when = if self.parsable {
-                hold.time.to_string()
-            } else {
-                time::format_hold(hold.time)
-            };
+            let when =
+                if self.parsable { hold.time.to_string() } else { time::format_hold(hold.time) };
             table.add_row([hold.snapshot, hold.tag, when]);
         }
         let mut out = io::stdout().lock();
-        if self.scripted { table.print_tab_separated(&mut out)? } else { table.print(&mut out)? }
+        if self.scripted {
+            table.print_tab_separated(&mut out)?;
+        } else {
+            table.print(&mut out)?;
+        }
         Ok(Outcome::Complete)
     }
 }

@@ -117,7 +117,12 @@ impl ReceiveArgs {
             dry_run: self.dry_run,
             resumable: self.resumable,
             set_properties: canonical_properties(&self.properties)?,
-            excluded_properties: self.excluded.iter().flat_map(|it| it.split(',')).map(str::to_owned).collect(),
+            excluded_properties: self
+                .excluded
+                .iter()
+                .flat_map(|it| it.split(','))
+                .map(str::to_owned)
+                .collect(),
             descriptor,
         })
     }

@@ -133,7 +133,7 @@ impl SendArgs {
             ));
         }
         let offered = asking.offer_descriptor(out.as_fd().try_clone_to_owned()?)?;
-        call.descriptor = offered.path().to_owned();
+        offered.path().clone_into(&mut call.descriptor);
         asking.request(&call)?;
         Ok(Outcome::Complete)
     }

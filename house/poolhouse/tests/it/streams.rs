@@ -172,7 +172,10 @@ fn replicated_tree_follows_renames_and_destructions() {
     // all of it is there: nothing is received again
     pass("zfs send -R -I @two tank/tree@three", "zfs receive -uF tank/copy/tree");
     assert_eq!(names("tank/tree"), names("tank/copy/tree"));
-    pass("zfs send -R tank/tree@three", "zfs receive -du -x compression -o atime=off tank/copy/all");
+    pass(
+        "zfs send -R tank/tree@three",
+        "zfs receive -du -x compression -o atime=off tank/copy/all",
+    );
 }
 
 #[test]
@@ -213,7 +216,8 @@ fn cut_stream_is_resumed_by_its_token() {
     let (status, said) = receive_file(&nas, "zfs receive -u tank/copy", &path);
     assert!(status == 1 && said.contains("partially-complete state"), "{said}");
     send_to_file(&nas, &format!("zfs send -t {token}"));
-    let (status, said) = receive_file(&nas, "zfs receive -su tank/copy", &nas.0.join("sent.zstream"));
+    let (status, said) =
+        receive_file(&nas, "zfs receive -su tank/copy", &nas.0.join("sent.zstream"));
     assert_eq!((status, said.as_str()), (0, ""));
     let guids = nas.run_ok("zfs get -Ho value guid tank/copy@one tank/from@one");
     assert!(guids.lines().next() == guids.lines().nth(1), "{guids}");
@@ -253,7 +257,8 @@ fn mounted_file_system_follows_what_is_received() {
     let dir = nas.altroot().join("tank/copy");
     let open = File::open(dir.join("folder/numbers")).unwrap();
     assert!(dir.join("folder/many-20").exists() && !dir.join("new").exists());
-    let (status, said) = receive_file(&nas, "zfs receive -F tank/copy", &stream("incremental.zstream"));
+    let (status, said) =
+        receive_file(&nas, "zfs receive -F tank/copy", &stream("incremental.zstream"));
     assert_eq!((status, said.as_str()), (0, ""));
     // the file that is open is the one of the snapshot now
     let mut numbers = String::new();

@@ -10,7 +10,7 @@ use zap::ZapValue;
 use super::context::{SyncTaskContext, free_log};
 use super::destroy::destroy_head;
 use super::interrupted::RECV_CLONE;
-use crate::{Error, ResumeToken, Result};
+use crate::{Error, Result, ResumeToken};
 
 const FIELDS: [&str; 11] = [
     DatasetPhys::RESUME_FROM_GUID,

@@ -239,7 +239,9 @@ impl Pool {
             (None, 0) => Mode::Full,
             (Some(_), 0) if resume.is_some() || request.force => Mode::Replace,
             (Some(_), 0) => {
-                return Err(refused(format!("destination '{target}' exists\nmust specify -F to overwrite it")));
+                return Err(refused(format!(
+                    "destination '{target}' exists\nmust specify -F to overwrite it"
+                )));
             }
             (Some(head), guid) => self.plan_incremental(&head, Guid::new(guid), request, &begin)?,
             (None, guid) if begin.flags.has(BeginFlags::CLONE) => self.plan_clone(&target, guid)?,
@@ -378,8 +380,7 @@ impl Pool {
         };
         let (id, more) = match &plan.mode {
             Mode::Full => {
-                let mut options =
-                    NewDataset { name: plan.target.clone(), properties: Vec::new() };
+                let mut options = NewDataset { name: plan.target.clone(), properties: Vec::new() };
                 let keying = self.child_encryption(&mut options, None)?;
                 self.with_opens_blocked(|| {
                     self.run_sync_task(move |active, change| {

@@ -64,9 +64,10 @@ impl Pool {
             }
             Ok(tx)
         };
-        let point = first.as_ref().filter(|state| state.bytes > 0).map(|state| {
-            ResumePoint { object: state.object, offset: state.offset }
-        });
+        let point = first
+            .as_ref()
+            .filter(|state| state.bytes > 0)
+            .map(|state| ResumePoint { object: state.object, offset: state.offset });
         let failed = |why: send::Error| plan.error(why);
         let stream = (plan.begin.clone(), point);
         let mut receiver =

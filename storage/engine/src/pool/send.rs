@@ -3,11 +3,11 @@
 use std::io::Write;
 
 use dsl::Dataset;
+use dsl::ResumeToken;
 use dsl::write::features;
 use ondisk::blkptr::Regular;
 use ondisk::dsl::Dataset as DatasetPhys;
 use ondisk::feature::Feature;
-use dsl::ResumeToken;
 use send::{FeatureFacts, SendBase, SendSource, StoredBlocks, StreamWriter};
 use units::Zbookmark;
 

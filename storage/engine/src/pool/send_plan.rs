@@ -74,22 +74,16 @@ impl Pool {
         let (head, part) = snapshot_parts(&request.snapshot)?;
         let top = self.find_dataset(head)?;
         let last = self.find_dataset(&request.snapshot)?;
-        let mut plan = SendPlan {
-            steps: Vec::new(),
-            package: None,
-            options: options(request),
-            resume: None,
-            _holds: Vec::new(),
-        };
-        let is_package = request.replicate || request.intermediates || request.properties;
-        if is_package {
-            let list = self.plan_package(&tree, request, (&top, part), &mut plan.steps)?;
-            plan.package = Some((package_begin(&request.snapshot), list));
+        let (mut steps, mut package) = (Vec::new(), None);
+        if request.replicate || request.intermediates || request.properties {
+            let list = self.plan_package(&tree, request, (&top, part), &mut steps)?;
+            package = Some((package_begin(&request.snapshot), list));
         } else {
-            plan.steps.push(self.plan_step(&last, request.base.as_deref(), request.compressed)?);
+            steps.push(self.plan_step(&last, request.base.as_deref(), request.compressed)?);
         }
-        plan._holds = self.hold_snapshots(&tree, &plan.steps);
-        Ok(plan)
+        let holds = self.hold_snapshots(&tree, &steps);
+        let options = options(request);
+        Ok(SendPlan { steps, package, options, resume: None, _holds: holds })
     }
 
     fn plan_resumed_send(
@@ -188,7 +182,8 @@ impl Pool {
         check_range_base(request, top)?;
         let is_in_package = |path: &str| {
             let below = path.strip_prefix(top.dir().path());
-            below.is_some_and(|rest| rest.is_empty() || (request.replicate && rest.starts_with('/')))
+            below
+                .is_some_and(|rest| rest.is_empty() || (request.replicate && rest.starts_with('/')))
         };
         let mut heads = Vec::new();
         for head in tree.heads_matching(&is_in_package) {
@@ -204,7 +199,7 @@ impl Pool {
             ..Package::default()
         };
         for head in in_origin_order(heads)? {
-            let Some(chosen) = self.choose_snapshots(&head, &range, request)? else { continue };
+            let Some(chosen) = choose_snapshots(&head, &range, request)? else { continue };
             self.push_steps(&head, &chosen, request, &is_in_package, steps)?;
             let failed = |error: dsl::Error| Error::from_dsl_error(&head.name(), &error);
             let listed = packaged(&head, &chosen, &package).map_err(failed)?;
@@ -212,39 +207,6 @@ impl Pool {
         }
         let has_list = request.replicate || request.properties;
         Ok(if has_list { package.encode() } else { Vec::new() })
-    }
-
-    /// The snapshots of a file system that are sent; `None` if it is left out.
-    fn choose_snapshots(
-        &self,
-        head: &Dataset,
-        range: &Range<'_>,
-        request: &SendRequest,
-    ) -> Result<Option<Chosen>> {
-        let name = head.name();
-        let failed = |error: dsl::Error| Error::from_dsl_error(&name, &error);
-        let snapshots = head.snapshots().map_err(failed)?;
-        let find = |part: &str| snapshots.iter().position(|it| it.short_name() == Some(part));
-        let Some(to) = find(range.to) else {
-            if request.skip_missing {
-                return Ok(None);
-            }
-            let what = format!(
-                "cannot send '{name}@{}': the snapshot does not exist; -s leaves file systems without \
-                 it out",
-                range.to
-            );
-            return Err(Error::Refused { what });
-        };
-        let from = range.from.and_then(find).filter(|from| *from < to);
-        let first = from.map_or(0, |from| from.saturating_add(1));
-        let between = snapshots.get(first..=to).unwrap_or_default();
-        let is_sent = |it: &&Dataset| {
-            let has_clones = it.phys().is_some_and(|phys| phys.children > 1);
-            range.all || it.short_name() == Some(range.to) || (request.replicate && has_clones)
-        };
-        let base = from.and_then(|from| snapshots.get(from)).cloned();
-        Ok(Some(Chosen { base, sent: between.iter().filter(is_sent).cloned().collect() }))
     }
 
     fn push_steps(
@@ -285,6 +247,38 @@ struct Chosen {
     sent: Vec<Dataset>,
 }
 
+/// The snapshots of a file system that are sent; `None` if it is left out.
+fn choose_snapshots(
+    head: &Dataset,
+    range: &Range<'_>,
+    request: &SendRequest,
+) -> Result<Option<Chosen>> {
+    let name = head.name();
+    let failed = |error: dsl::Error| Error::from_dsl_error(&name, &error);
+    let snapshots = head.snapshots().map_err(failed)?;
+    let find = |part: &str| snapshots.iter().position(|it| it.short_name() == Some(part));
+    let Some(to) = find(range.to) else {
+        if request.skip_missing {
+            return Ok(None);
+        }
+        let what = format!(
+            "cannot send '{name}@{}': the snapshot does not exist; -s leaves file systems without \
+             it out",
+            range.to
+        );
+        return Err(Error::Refused { what });
+    };
+    let from = range.from.and_then(find).filter(|from| *from < to);
+    let first = from.map_or(0, |from| from.saturating_add(1));
+    let between = snapshots.get(first..=to).unwrap_or_default();
+    let is_sent = |it: &&Dataset| {
+        let has_clones = it.phys().is_some_and(|phys| phys.children > 1);
+        range.all || it.short_name() == Some(range.to) || (request.replicate && has_clones)
+    };
+    let base = from.and_then(|from| snapshots.get(from)).cloned();
+    Ok(Some(Chosen { base, sent: between.iter().filter(is_sent).cloned().collect() }))
+}
+
 fn options(request: &SendRequest) -> SendOptions {
     SendOptions {
         large_blocks: request.large_blocks,
@@ -309,7 +303,11 @@ fn check_range_base(request: &SendRequest, top: &Dataset) -> Result<()> {
     };
     let Some((head, _)) = base.split_once('@') else {
         let is_plain = !request.replicate && !request.intermediates;
-        return if is_plain { Ok(()) } else { refused("-R and -I need a snapshot, not a bookmark") };
+        return if is_plain {
+            Ok(())
+        } else {
+            refused("-R and -I need a snapshot, not a bookmark")
+        };
     };
     if request.replicate && head != top.name() {
         return refused("it is not an earlier snapshot of the same file system");

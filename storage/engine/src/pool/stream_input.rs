@@ -114,8 +114,9 @@ impl<'a> StreamInput<'a> {
             self.next.take().ok_or_else(|| stream_error(&send::Error::NotAStream))?;
         check_receivable(&begin, self.reader.order()).map_err(|why| stream_error(&why))?;
         let resume = if begin.features.has(StreamFeatures::RESUMING) {
-            let missing =
-                || send::Error::Unsupported { what: "a resumed stream without its place".to_owned() };
+            let missing = || send::Error::Unsupported {
+                what: "a resumed stream without its place".to_owned(),
+            };
             let point = ResumePoint::from_payload(&payload);
             Some(point.ok_or_else(|| stream_error(&missing()))?)
         } else {

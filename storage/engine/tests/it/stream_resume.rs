@@ -24,8 +24,11 @@ fn recorded(name: &str) -> Vec<u8> {
 
 fn resume_token(pool: &Pool, name: &str) -> Option<String> {
     let property = "receive_resume_token".to_owned();
-    let query =
-        DatasetQuery { depth: Some(0), properties: vec![property.clone()], ..DatasetQuery::default() };
+    let query = DatasetQuery {
+        depth: Some(0),
+        properties: vec![property.clone()],
+        ..DatasetQuery::default()
+    };
     let mut found = None;
     let show = &mut |dataset: engine::dataset::Dataset| {
         found = dataset.property_value(&property).map(str::to_owned);
@@ -55,8 +58,7 @@ fn send_resumed(pool: &Pool, token: &str) -> Vec<u8> {
 fn cut_receives_resume_where_they_stopped() {
     let (sender, _sent) = import_sent("resumesend");
     let folder = TempDir::new("resume", 1, 128 << 20);
-    let mut pool =
-        pool::create(&new_pool(&folder, VdevLayout::Single, 1), &environment()).unwrap();
+    let mut pool = pool::create(&new_pool(&folder, VdevLayout::Single, 1), &environment()).unwrap();
     for (stream, part) in [("full.zstream", "one"), ("incremental.zstream", "two")] {
         let whole = recorded(stream);
         let mut next = whole.clone();
@@ -135,9 +137,9 @@ fn token_of_openzfs_continues_the_stream() {
     assert!(begin.features.has(StreamFeatures::RESUMING));
     assert_eq!(resumed[0].1.len(), 96, "OpenZFS's list has 96 bytes");
     let full = records(&recorded("full.zstream"));
-    let first = full.iter().position(|(record, _)| {
-        matches!(record, Record::Object(object) if object.object == 0x33)
-    });
+    let first = full
+        .iter()
+        .position(|(record, _)| matches!(record, Record::Object(object) if object.object == 0x33));
     let rest = &full[first.unwrap()..full.len() - 1];
     assert!(rest == &resumed[1..resumed.len() - 1]);
     let plan = SendRequest { resume: Some(TOKEN.to_owned()), ..SendRequest::default() };

@@ -10,7 +10,9 @@ use engine::dataset::DatasetQuery;
 use engine::pool::{self, Environment, Pool, ReceiveRequest, SendRequest, VdevLayout};
 use ondisk::stream::{CHECKSUM_OFFSET, RECORD_SIZE, RawRecord, Record};
 
-use crate::test_pool::{TempDir, check_pool, environment, new_pool, read_file, write_file, write_to};
+use crate::test_pool::{
+    TempDir, check_pool, environment, new_pool, read_file, write_file, write_to,
+};
 
 /// A pool on a file, which zdb can examine.
 fn create_pool(name: &str) -> (Pool, TempDir) {
@@ -259,7 +261,9 @@ fn hostile_stream_never_harms_the_pool() {
 
 /// Runs a function once, from the sync thread, after it was armed.
 #[derive(Clone, Default)]
-struct SyncHook(Arc<Mutex<Option<Box<dyn FnOnce() + Send>>>>);
+struct SyncHook(Arc<Mutex<Option<Work>>>);
+
+type Work = Box<dyn FnOnce() + Send>;
 
 impl SyncHook {
     /// The environment of a pool whose syncs run the hook: each asks for the time when it begins.
@@ -268,7 +272,9 @@ impl SyncHook {
         let now = Arc::clone(&environment.now);
         let now = Arc::new(move || {
             let armed = hook.0.lock().unwrap().take();
-            armed.into_iter().for_each(|run| run());
+            if let Some(run) = armed {
+                run();
+            }
             now()
         });
         Environment { now, ..environment }
@@ -279,7 +285,7 @@ impl SyncHook {
 struct ArmingStream<'a> {
     stream: &'a [u8],
     hook: SyncHook,
-    run: Option<Box<dyn FnOnce() + Send>>,
+    run: Option<Work>,
 }
 
 impl Read for ArmingStream<'_> {
@@ -310,7 +316,7 @@ fn receive_never_discards_a_concurrent_write() {
     let mut stream = ArmingStream { stream: &incremental, hook, run: Some(run) };
     let request = ReceiveRequest { target: "tank/from".to_owned(), ..ReceiveRequest::default() };
     let received = pool.receive(&request, &mut stream);
-    let written = result.recv_timeout(Duration::from_secs(60)).expect("the write ends");
+    let written = result.recv_timeout(Duration::from_mins(1)).expect("the write ends");
     match (received, written) {
         (Ok(_), Err(_)) => {}
         (_, Ok(())) => assert_eq!(read_file(&pool, "tank/from", "mine"), b"written here"),

@@ -165,7 +165,9 @@ fn read_dataset((key, value): (&str, &Value)) -> Result<PackagedDataset> {
 fn write_dataset(dataset: &PackagedDataset) -> Nvlist {
     let properties = |all: &[(String, PackagedValue)]| {
         let mut list = Nvlist::new();
-        all.iter().for_each(|(name, value)| list.push(name, value.to_value()));
+        for (name, value) in all {
+            list.push(name, value.to_value());
+        }
         list
     };
     let mut list = Nvlist::new();
@@ -179,7 +181,9 @@ fn write_dataset(dataset: &PackagedDataset) -> Nvlist {
     }
     list.push("props", Value::List(properties(&dataset.properties)));
     let mut snapshots = Nvlist::new();
-    dataset.snapshots.iter().for_each(|(name, guid)| snapshots.push(name, Value::U64(*guid)));
+    for (name, guid) in &dataset.snapshots {
+        snapshots.push(name, Value::U64(*guid));
+    }
     list.push("snaps", Value::List(snapshots));
     let mut of_snapshots = Nvlist::new();
     for (name, all) in &dataset.snapshot_properties {

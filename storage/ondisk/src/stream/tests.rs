@@ -4,8 +4,8 @@ use proptest::prelude::*;
 
 use super::{
     Begin, BeginFlags, BlockCrypt, DedupKey, End, FreeObjects, FreeRange, ObjectRange,
-    ObjectRecord, Package, PackagedValue, RECORD_SIZE, RawRecord, Record, RedactRange, Spill, StreamFeatures, StreamKind,
-    Write, WriteEmbedded, detect_order,
+    ObjectRecord, Package, PackagedValue, RECORD_SIZE, RawRecord, Record, RedactRange, Spill,
+    StreamFeatures, StreamKind, Write, WriteEmbedded, detect_order,
 };
 use crate::{ObjectType, Order};
 
