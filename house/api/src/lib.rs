@@ -19,6 +19,7 @@ mod call;
 mod config;
 mod daemon;
 mod dataset;
+mod diff;
 mod event;
 mod hold;
 mod job;
@@ -39,6 +40,7 @@ pub use dataset::{
     CreateFilesystem, CreateVolume, DestroyDatasets, DestroyedDatasets, InheritProperty,
     ListDatasets, PromoteClone, RenameDataset, SetProperties,
 };
+pub use diff::{FileChange, ListFileChanges};
 pub use event::{Event, EventPage, EventRecord, ListEvents};
 pub use hold::{Hold, ListHolds, PlaceHold, ReleaseHold};
 pub use job::{CancelJob, Job, JobProgress, JobState, ListJobs};

@@ -40,7 +40,7 @@ pub enum Error {
         links: &'static str,
     },
     /// There is no dataset of this name.
-    #[error("there is no dataset {name}")]
+    #[error("cannot open '{name}': dataset does not exist")]
     NoSuchDataset {
         /// The name.
         name: String,

@@ -7,6 +7,7 @@ pub(crate) mod datasets;
 mod destroy;
 mod destroy_plan;
 mod devices;
+mod diff;
 mod holds;
 mod import;
 mod keys;

@@ -173,8 +173,7 @@ fn finish(mut child: Child, host: &str) -> Result<String> {
 }
 
 fn is_missing(why: &Error) -> bool {
-    let why = why.to_string();
-    why.contains("does not exist") || why.contains("no such dataset")
+    why.to_string().contains("dataset does not exist")
 }
 
 impl ReplicaTarget for SshTarget {

@@ -130,10 +130,14 @@ impl Transfer<'_> {
     fn resume(&self, pool: &ManagedPool) -> Result<bool> {
         let Some(token) = self.target.resume_token(self.copy)? else { return Ok(false) };
         let request = SendRequest { resume: Some(token), ..SendRequest::default() };
-        // a snapshot that was destroyed since cannot be sent on
-        if pool.handle.plan_send(&request).is_err() {
-            self.target.abort_receive(self.copy)?;
-            return Ok(true);
+        match pool.handle.plan_send(&request) {
+            Ok(_) => {}
+            // a snapshot that was destroyed since cannot be sent on
+            Err(why) if why.to_string().contains("no longer exists") => {
+                self.target.abort_receive(self.copy)?;
+                return Ok(true);
+            }
+            Err(why) => return Err(why.into()),
         }
         self.send(pool, &request, false).map(|()| true)
     }

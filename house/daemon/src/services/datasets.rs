@@ -4,8 +4,9 @@ use std::sync::Arc;
 
 use api::{
     AbortReceive, CloneSnapshot, CreateBookmark, CreateFilesystem, CreateSnapshots, CreateVolume,
-    DestroyDatasets, InheritProperty, ListDatasets, ListHolds, PlaceHold, PlanSend, PromoteClone,
-    ReceiveStream, ReleaseHold, RenameDataset, Reply, RollbackDataset, SendStream, SetProperties,
+    DestroyDatasets, InheritProperty, ListDatasets, ListFileChanges, ListHolds, PlaceHold,
+    PlanSend, PromoteClone, ReceiveStream, ReleaseHold, RenameDataset, Reply, RollbackDataset,
+    SendStream, SetProperties,
 };
 
 use super::Service;
@@ -47,6 +48,8 @@ impl DatasetService {
         router.add(move |call: &ReceiveStream, caller| pools.receive_stream(call, caller));
         let pools = Arc::clone(&self.pools);
         router.add(move |call: &AbortReceive, _| pools.abort_receive(call));
+        let pools = Arc::clone(&self.pools);
+        router.add(move |call: &ListFileChanges, _| pools.list_file_changes(call));
         let pools = Arc::clone(&self.pools);
         router.add(move |call: &PlaceHold, _| pools.place_hold(call));
         let pools = Arc::clone(&self.pools);

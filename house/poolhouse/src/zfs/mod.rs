@@ -2,6 +2,7 @@
 
 mod create;
 mod destroy;
+mod diff;
 mod get;
 mod hold;
 mod key;
@@ -74,6 +75,8 @@ enum Command {
     /// Receive a stream from standard input
     #[command(visible_alias = "recv")]
     Receive(receive::ReceiveArgs),
+    /// Show the files that differ between two snapshots
+    Diff(diff::DiffArgs),
     /// Put a hold on snapshots
     Hold(hold::HoldArgs),
     /// Release a hold of snapshots
@@ -109,6 +112,7 @@ impl Zfs {
             Command::Rename(args) => args.run(asking),
             Command::Send(args) => args.run(asking),
             Command::Receive(args) => args.run(asking),
+            Command::Diff(args) => args.run(asking),
             Command::Hold(args) => args.run(asking),
             Command::Release(args) => args.run(asking),
             Command::Holds(args) => args.run(asking),

@@ -129,6 +129,10 @@ fn another_host_is_replicated_to_by_ssh() {
     nas.run_ok("zfs snapshot tank/from@three");
     nas.run_ok("replicate run");
     assert_eq!(guids(&remote, "far/from"), guids(&nas, "tank/from"));
+    // the other host has nothing of this one yet
+    remote.run_ok("zfs destroy -r far/from");
+    nas.run_ok("replicate run far");
+    assert_eq!(guids(&remote, "far/from"), guids(&nas, "tank/from"));
     remote.run_ok("zfs snapshot far/from@own");
     nas.run_ok("zfs snapshot tank/from@four");
     let said = nas.run_failing("replicate run", 14);

@@ -246,6 +246,35 @@ fn held_snapshots_are_not_destroyed() {
 }
 
 #[test]
+fn diff_reports_what_openzfs_reports() {
+    let nas = import_sent("diff");
+    let top = nas.altroot().join("tank/from");
+    let top = path_arg(&top);
+    let modified = |kind: &str, path: &str| format!("M\t{kind}\t{top}{path}");
+    let removed = |number: u32| format!("-\tF\t{top}/folder/many-{number}");
+    let mut expected = vec![
+        modified("/", "/folder"),
+        modified("F", "/folder/numbers"),
+        modified("F", "/folder/hardlink"),
+        modified("F", "/sparse"),
+        format!("R\tF\t{top}/folder/many-1\t{top}/moved"),
+    ];
+    expected.extend((10..=26).map(removed));
+    expected.push(modified("/", "/"));
+    expected.extend((27..=40).map(removed));
+    expected.push(format!("+\tF\t{top}/new"));
+    expected.push(format!("-\tF\t{top}/embedded"));
+    expected.push(modified("F", "/large"));
+    let found = nas.run_ok("zfs diff -FH tank/from@one tank/from@two");
+    assert_eq!(found.lines().collect::<Vec<_>>(), expected);
+    let found = nas.run_ok("zfs diff -t tank/from@one @two");
+    assert!(found.contains(&format!("R\t{top}/folder/many-1 -> {top}/moved")), "{found}");
+    assert!(found.starts_with("1795766041.856000000\tM\t"), "{found}");
+    assert_eq!(nas.run_ok("zfs diff tank/from@two"), "");
+    nas.run_failing("zfs diff tank/from@one tank/clone@two", 1);
+}
+
+#[test]
 fn mounted_file_system_follows_what_is_received() {
     if crate::test_nas::cannot_mount() {
         return;

@@ -4,7 +4,7 @@ use engine::dataset::DatasetQuery;
 use engine::pool::{self, Pool, ReceiveRequest, SendRequest, VdevLayout};
 use ondisk::stream::{Record, StreamFeatures};
 
-use crate::test_pool::{TempDir, check_pool, environment, new_pool, read_file};
+use crate::test_pool::{TempDir, check_pool, copy_after_cut, environment, new_pool, read_file};
 
 /// The pool of the fixture `sent`.
 fn import_sent(name: &str) -> (Pool, TempDir) {
@@ -188,4 +188,55 @@ fn full_stream_replaces_an_empty_file_system() {
     pool.export().unwrap();
     drop(pool);
     assert_eq!(check_pool(&folder, "tank"), Vec::<String>::new());
+}
+
+/// A stream that copies a pool's drive in the middle, as a power cut there would leave it.
+struct CutAt<'a> {
+    stream: &'a [u8],
+    left: usize,
+    pool: Pool,
+    folder: &'a TempDir,
+    cut: Option<TempDir>,
+}
+
+impl std::io::Read for CutAt<'_> {
+    fn read(&mut self, into: &mut [u8]) -> std::io::Result<usize> {
+        let count = into.len().min(4096);
+        let count = self.stream.read(&mut into[..count])?;
+        self.left = self.left.saturating_sub(count);
+        if self.left == 0 && self.cut.is_none() {
+            // what was received last is not written yet
+            self.pool.sync().unwrap();
+            self.cut = Some(copy_after_cut(self.folder, "cutcopy", 1));
+        }
+        Ok(count)
+    }
+}
+
+#[test]
+fn power_cut_leaves_a_receive_that_resumes() {
+    let (sender, _sent) = import_sent("cutsend");
+    let whole = recorded("full.zstream");
+    for part in 1..5 {
+        let folder = TempDir::new("cutreceive", 1, 128 << 20);
+        let pool = pool::create(&new_pool(&folder, VdevLayout::Single, 1), &environment()).unwrap();
+        let left = whole.len() / 5 * part;
+        let mut stream =
+            CutAt { stream: &whole, left, pool: pool.clone(), folder: &folder, cut: None };
+        let target = "tank/copy".to_owned();
+        let request = ReceiveRequest { target, resumable: true, ..ReceiveRequest::default() };
+        pool.receive(&request, &mut stream).unwrap();
+        let cut = stream.cut.expect("the power was cut");
+        let pool = import(&cut);
+        let token = resume_token(&pool, "tank/copy").expect("a token");
+        receive_resumable(&pool, "tank/copy", &send_resumed(&sender, &token)).unwrap();
+        for name in ["large", "sparse", "small", "folder/numbers", "embedded"] {
+            let [ours, theirs] = [(&pool, "tank/copy"), (&sender, "tank/clone")]
+                .map(|(pool, fs)| tail(&read_file(pool, fs, name)));
+            assert!(ours == theirs, "part {part}: {name}");
+        }
+        pool.export().unwrap();
+        drop(pool);
+        assert_eq!(check_pool(&cut, "tank"), Vec::<String>::new(), "part {part}");
+    }
 }
