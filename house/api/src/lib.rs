@@ -21,13 +21,17 @@ mod config;
 mod daemon;
 mod dataset;
 mod drive;
+mod diff;
 mod event;
+mod hold;
 mod job;
 mod key;
 mod mount;
 mod overview;
+mod policy;
 mod pool;
 mod share;
+mod replica;
 mod snapshot;
 mod stream;
 mod user;
@@ -47,11 +51,14 @@ pub use drive::{
     CheckDrives, Drive, DriveDetails, DriveList, DrivePlace, GetDrive, ListDrives, NoteDrive,
     TestDrive,
 };
+pub use diff::{FileChange, ListFileChanges};
 pub use event::{Event, EventPage, EventRecord, ListEvents};
+pub use hold::{Hold, ListHolds, PlaceHold, ReleaseHold};
 pub use job::{CancelJob, Job, JobProgress, JobState, ListJobs};
 pub use key::{ChangeKey, InheritKey, LoadKey, Secret, UnloadKey};
 pub use mount::{ListMounts, Mount, MountOverrides, Mounting, Unmount};
 pub use overview::{GetOverview, Overview};
+pub use policy::{GetPolicyStatus, PolicyRun, PolicyStatus, RunPolicies};
 pub use pool::{
     ClearPool, CreatePool, DestroyPool, ExportPool, FindEncryptionRoots, FindImportablePools,
     GetPoolHistory, GetPoolProperties, GetRewindProgress, ImportPools, ImportResult,
@@ -61,8 +68,14 @@ pub use share::{
     AddShare, GetShares, Protocol, RemoveShare, ShareClient, ShareFilesystems, ShareState,
     ShareStatus, UnshareFilesystems,
 };
+pub use replica::{
+    CopyStatus, GetReplicaStatus, ReplicaStatus, Replicate, ReplicatedDataset, RunReplicas,
+};
 pub use snapshot::{CloneSnapshot, CreateBookmark, CreateSnapshots, RollbackDataset};
-pub use stream::{ReceiveStream, ReceivedStream, SendStream};
+pub use stream::{
+    AbortReceive, PlanSend, PlannedSend, ReceiveNaming, ReceiveStream, ReceivedSnapshot,
+    ReceivedStream, SendStream,
+};
 pub use user::{AddUser, ListUsers, RemoveUser, SetUserPassword, ShareUser};
 pub use vdev::{
     AddDevices, AttachDevice, DetachDevice, OfflineDevice, OnlineDevice, RemoveDevices,

@@ -12,12 +12,28 @@ use crate::{Call, Method, pool_of};
 
 /// Sends a snapshot to a descriptor that the client offers.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[expect(clippy::struct_excessive_bools, reason = "options of a stream, each on its own")]
 pub struct SendStream {
     /// `FS@SNAPSHOT`.
     pub snapshot: String,
     /// The full name of the snapshot or bookmark that the receiver has; none: a full stream.
     #[serde(default)]
     pub base: Option<String>,
+    /// The snapshots between the base and the last one, too.
+    #[serde(default)]
+    pub intermediates: bool,
+    /// The file systems and volumes below, too, with their properties.
+    #[serde(default)]
+    pub replicate: bool,
+    /// The properties, too.
+    #[serde(default)]
+    pub properties: bool,
+    /// With `replicate`, file systems without the snapshot are left out.
+    #[serde(default)]
+    pub skip_missing: bool,
+    /// The receive_resume_token of a stream that was cut.
+    #[serde(default)]
+    pub resume_token: Option<String>,
     /// Blocks above 128 KiB are sent whole.
     #[serde(default)]
     pub large_blocks: bool,
@@ -44,11 +60,44 @@ impl Call for SendStream {
     }
 }
 
+/// Tells which snapshots a stream will have, and estimates its size.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct PlanSend {
+    /// The stream; its descriptor does not count.
+    pub send: SendStream,
+}
+
+impl Call for PlanSend {
+    type Answer = Vec<PlannedSend>;
+    const METHOD: Method = Method::Post;
+    const PATH: &'static str = "/streams/plan";
+    const CHANGES: bool = false;
+
+    fn action(&self) -> String {
+        self.send.action()
+    }
+}
+
+/// A snapshot that a stream will have.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PlannedSend {
+    /// The snapshot.
+    pub snapshot: String,
+    /// The snapshot or bookmark on which it is based; none: it is sent in full.
+    pub base: Option<String>,
+    /// Estimated bytes.
+    pub bytes: u64,
+}
+
 /// Receives a stream from a descriptor that the client offers.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[expect(clippy::struct_excessive_bools, reason = "options of a receive, each on its own")]
 pub struct ReceiveStream {
     /// `FS` or `FS@SNAPSHOT`.
     pub target: String,
+    /// How the names of the sender become names below the target.
+    #[serde(default)]
+    pub naming: ReceiveNaming,
     /// Changes to the target since its newest snapshot are discarded.
     #[serde(default)]
     pub force: bool,
@@ -58,22 +107,57 @@ pub struct ReceiveStream {
     /// Only the stream's header is checked.
     #[serde(default)]
     pub dry_run: bool,
+    /// What a stream that is cut has brought is kept, so that it can be resumed.
+    #[serde(default)]
+    pub resumable: bool,
+    /// Properties to set.
+    #[serde(default)]
+    pub set_properties: Vec<(String, String)>,
+    /// Properties of the stream that do not count.
+    #[serde(default)]
+    pub excluded_properties: Vec<String>,
     /// The socket at which the client offers its descriptor.
     #[schema(value_type = String)]
     pub descriptor: PathBuf,
 }
 
+/// How the names of the sender become names of the receiver.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum ReceiveNaming {
+    /// The target takes the place of the sent file system.
+    #[default]
+    Exact,
+    /// All of the sent name but its pool goes below the target.
+    DropPool,
+    /// The last element of the sent name goes below the target.
+    LastElement,
+}
+
 /// A stream that was received.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ReceivedStream {
-    /// The snapshot.
-    pub snapshot: String,
-    /// Whether the target existed before.
-    pub is_incremental: bool,
-    /// Bytes of the stream.
-    pub bytes: u64,
+    /// The snapshots, in their order.
+    pub snapshots: Vec<ReceivedSnapshot>,
     /// A sentence for each file system that was received and could not be mounted.
     pub not_mounted: Vec<String>,
+}
+
+/// A snapshot that was received.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ReceivedSnapshot {
+    /// Its name on the sender.
+    pub sent: String,
+    /// Its name here.
+    pub snapshot: String,
+    /// Whether the stream was incremental.
+    pub is_incremental: bool,
+    /// Whether it was here already.
+    pub existed: bool,
+    /// Bytes of its stream.
+    pub bytes: u64,
+    /// How long it took, in milliseconds.
+    pub milliseconds: u64,
 }
 
 impl Call for ReceiveStream {
@@ -88,5 +172,27 @@ impl Call for ReceiveStream {
 
     fn changed_pools(&self, _answer: &ReceivedStream) -> Vec<String> {
         if self.dry_run { Vec::new() } else { vec![pool_of(&self.target).to_owned()] }
+    }
+}
+
+/// Destroys what a resumable receive has brought so far.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct AbortReceive {
+    /// The file system or volume.
+    pub target: String,
+}
+
+impl Call for AbortReceive {
+    type Answer = ();
+    const METHOD: Method = Method::Post;
+    const PATH: &'static str = "/streams/abort";
+    const CHANGES: bool = true;
+
+    fn action(&self) -> String {
+        format!("abort the receive into '{}'", self.target)
+    }
+
+    fn changed_pools(&self, (): &()) -> Vec<String> {
+        vec![pool_of(&self.target).to_owned()]
     }
 }

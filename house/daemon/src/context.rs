@@ -3,6 +3,7 @@
 use std::sync::{Arc, OnceLock};
 
 use engine::pool::Environment;
+use parking_lot::Mutex;
 use tokio::sync::Notify;
 
 use crate::config::ConfigStore;
@@ -12,6 +13,7 @@ use crate::jobs::Jobs;
 use crate::log::Log;
 use crate::overview::OverviewCache;
 use crate::pools::Pools;
+use crate::replica::ReplicaStates;
 use crate::{Result, StateDir};
 
 /// The parts of the daemon that all services use.
@@ -24,6 +26,12 @@ pub(crate) struct Context {
     pub(crate) drives: DriveMonitor,
     pub(crate) overview: OverviewCache,
     pub(crate) log: Arc<Log>,
+    /// What the replicas have.
+    pub(crate) replicas: ReplicaStates,
+    /// Held while a configured replica is brought up to date.
+    pub(crate) replica_lock: Mutex<()>,
+    /// Held while the snapshot policies run.
+    pub(crate) policy_lock: Mutex<()>,
     /// The calls of all services, once they are known.
     pub(crate) routes: OnceLock<axum::Router>,
     /// Ends the daemon when it is notified.
@@ -47,6 +55,7 @@ impl Context {
             Arc::clone(&jobs),
         );
         let config = ConfigStore::load(state_dir.config());
+        let replicas = ReplicaStates::load(&state_dir, Arc::clone(&log))?;
         let (pools, routes, stop) = (Arc::new(pools), OnceLock::new(), Notify::new());
         let drives = DriveMonitor::new(&state_dir, Arc::clone(&log));
         let overview = OverviewCache::default();
@@ -59,6 +68,9 @@ impl Context {
             drives,
             overview,
             log,
+            replicas,
+            replica_lock: Mutex::default(),
+            policy_lock: Mutex::default(),
             routes,
             stop,
         }))

@@ -158,6 +158,11 @@ impl StateDir {
         self.persistent_dir.join("web-password")
     }
 
+    /// What the replicas have.
+    pub(crate) fn replicas(&self) -> PathBuf {
+        self.persistent_dir.join("replicas.json")
+    }
+
     /// The configuration file.
     pub fn config(&self) -> PathBuf {
         let is_system = !self.is_named && self.runtime_dir == Path::new(SYSTEM_DIRS[0]);

@@ -7,8 +7,8 @@ use clap::{CommandFactory, FromArgMatches};
 
 use crate::outcome::CommandResult;
 use crate::{
-    alerts, bench, config, daemon, drives, events, generate, inspect, jobs, plan, rescue, share, stream,
-    user, web, zfs, zpool,
+    alerts, bench, config, daemon, drives, events, generate, inspect, jobs, plan, policy, replicate, rescue,
+    share, stream, user, web, zfs, zpool,
 };
 
 /// A NAS in one program: real OpenZFS pools, in user space.
@@ -42,6 +42,10 @@ enum Command {
     User(user::User),
     /// List the jobs of the daemon, or cancel one
     Jobs(jobs::Jobs),
+    /// Take snapshots by the clock, and destroy surplus ones
+    Policy(policy::Policy),
+    /// Copy snapshots to another pool, here or on another host
+    Replicate(replicate::ReplicateArgs),
     /// Show what happened to pools, datasets, mounts and devices
     Events(events::Events),
     /// Show the health of drives and their bays
@@ -102,6 +106,8 @@ impl Cli {
             Command::Share(share) => share.run(),
             Command::User(user) => user.run(),
             Command::Jobs(jobs) => jobs.run(),
+            Command::Policy(policy) => policy.run(),
+            Command::Replicate(replicate) => replicate.run(),
             Command::Events(events) => events.run(),
             Command::Drives(drives) => drives.run(),
             Command::Alerts(alerts) => alerts.run(),

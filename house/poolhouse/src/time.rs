@@ -18,6 +18,11 @@ pub(crate) fn format_date(seconds: u64) -> String {
     format_in_zone(seconds, TimeZone::system(), "%a %b %e %H:%M:%S %Y")
 }
 
+/// Seconds since 1970 as zfs-holds(8) shows times, "Sat Nov 21 09:30 2026".
+pub(crate) fn format_hold(seconds: u64) -> String {
+    format_in_zone(seconds, TimeZone::system(), "%a %b %e %H:%M %Y")
+}
+
 /// Now, as RFC 3339 has it.
 pub(crate) fn now_rfc3339() -> String {
     Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string()

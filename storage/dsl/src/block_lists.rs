@@ -29,47 +29,63 @@ pub type VisitEntry<'a> = &'a mut dyn FnMut(ListEntry<'_>) -> ControlFlow<()>;
 const CHUNK_RECORDS: u64 = 1024;
 const BLKPTR_SIZE: u64 = 128;
 
-/// Bytes of all blocks of a deadlist.
-pub fn deadlist_bytes(mos: &Objset, id: ObjectId) -> Result<u64> {
+/// The space of all blocks of a deadlist: bytes allocated, compressed, uncompressed.
+pub fn deadlist_space(mos: &Objset, id: ObjectId) -> Result<[u64; 3]> {
     if !id.exists() {
-        return Ok(0);
+        return Ok([0; 3]);
     }
     let object = mos.object(id)?;
     if object.dnode().kind == ObjectType::BPOBJ {
-        return Ok(read_header(&object)?.bytes);
+        return Ok(bpobj_space(&read_header(&object)?));
     }
     let found = Deadlist::parse(object.bonus(), object.bonus_order());
-    found.map(|header| header.used).map_err(|error| Error::Corrupt { object: id, why: error })
+    found
+        .map(|header| [header.used, header.compressed, header.uncompressed])
+        .map_err(|error| Error::Corrupt { object: id, why: error })
 }
 
-/// Bytes of the blocks of a deadlist that were born in `txg` or before.
-pub fn deadlist_bytes_until(mos: &Objset, id: ObjectId, txg: Txg) -> Result<u64> {
-    let mut bytes = 0_u64;
+/// The same for the blocks of a deadlist that were born in `txg` or before.
+pub fn deadlist_space_until(mos: &Objset, id: ObjectId, txg: Txg) -> Result<[u64; 3]> {
+    let mut space = [0; 3];
     if !id.exists() {
-        return Ok(0);
+        return Ok(space);
     }
     if mos.object(id)?.dnode().kind == ObjectType::BPOBJ {
         let _ = walk_bpobj(mos, id, &mut |listed| {
             if listed.pointer.birth() <= txg {
-                bytes = bytes.wrapping_add(allocated_bytes(listed.pointer));
+                space = add_space(space, block_space(listed.pointer));
             }
             ControlFlow::Continue(())
         })?;
-        return Ok(bytes);
+        return Ok(space);
     }
     for (born_after, list) in deadlist_entries(mos, id)? {
         if born_after < txg {
-            bytes = bytes.wrapping_add(read_header(&mos.object(list)?)?.bytes);
+            space = add_space(space, bpobj_space(&read_header(&mos.object(list)?)?));
         }
     }
-    Ok(bytes)
+    Ok(space)
 }
 
-/// Bytes that a block takes, as its addresses say. Right where parity takes nothing.
-fn allocated_bytes(pointer: &Blkptr) -> u64 {
+/// The sums of two spaces.
+pub(crate) fn add_space(one: [u64; 3], other: [u64; 3]) -> [u64; 3] {
+    let mut sum = one;
+    sum.iter_mut().zip(other).for_each(|(sum, more)| *sum = sum.wrapping_add(more));
+    sum
+}
+
+const fn bpobj_space(header: &Bpobj) -> [u64; 3] {
+    [header.bytes, header.compressed, header.uncompressed]
+}
+
+/// Bytes that a block takes, as its addresses say, and its sizes. Right where parity takes nothing.
+fn block_space(pointer: &Blkptr) -> [u64; 3] {
     match pointer {
-        Blkptr::Regular(block) => block.copies().map(|dva| dva.asize).fold(0, u64::wrapping_add),
-        _ => 0,
+        Blkptr::Regular(block) => {
+            let asize = block.copies().map(|dva| dva.asize).fold(0, u64::wrapping_add);
+            [asize, block.psize.into(), block.lsize.into()]
+        }
+        _ => [0; 3],
     }
 }
 

@@ -10,7 +10,8 @@ use zap::{Matching, Normalization, Zap, ZapEntry, ZapValue, normalize};
 use zio::Key;
 
 use crate::dir::{Dir, dataset_record, open_zap, read_zap_field};
-use crate::{DatasetTree, Error, Result, block_lists};
+use crate::local_properties::LocalProperties;
+use crate::{DatasetTree, Error, PropertyValue, Result, block_lists};
 
 /// What a dataset is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash, PartialOrd, Ord)]
@@ -368,22 +369,66 @@ impl Dataset {
     /// Bytes written since an older snapshot, of the same directory or of an origin
     /// (`written@...`).
     pub fn written_since(&self, before: &DatasetPhys) -> Result<u64> {
+        let [allocated, ..] = self.space_written_since(before)?;
+        Ok(allocated)
+    }
+
+    /// Space written since an older snapshot, of the same directory or of an origin: bytes allocated,
+    /// compressed, uncompressed.
+    pub fn space_written_since(&self, before: &DatasetPhys) -> Result<[u64; 3]> {
+        let referenced = [before.referenced, before.compressed, before.uncompressed];
+        let (written, last) = self.space_after(referenced, before.creation_txg)?;
+        let freed = block_lists::deadlist_space(self.tree.mos(), last.deadlist)?;
+        Ok(block_lists::add_space(written, freed))
+    }
+
+    /// The same since the snapshot of a bookmark; `None` if the bookmark has no sizes.
+    pub fn space_written_since_bookmark(&self, mark: &Bookmark) -> Result<Option<[u64; 3]>> {
+        if mark.flags & Bookmark::HAS_SIZES == 0 {
+            return Ok(None);
+        }
+        let referenced = [mark.referenced, mark.compressed, mark.uncompressed];
+        let (written, last) = self.space_after(referenced, mark.creation_txg)?;
+        let freed = if last.previous_txg == mark.creation_txg {
+            block_lists::deadlist_space(self.tree.mos(), last.deadlist)?
+        } else {
+            [mark.freed, mark.freed_compressed, mark.freed_uncompressed]
+        };
+        Ok(Some(block_lists::add_space(written, freed)))
+    }
+
+    /// The growth since a snapshot of that txg, with what later snapshots freed of it; and the first dataset
+    /// behind that snapshot, whose deadlist is not counted.
+    fn space_after(&self, before: [u64; 3], txg: Txg) -> Result<([u64; 3], DatasetPhys)> {
         let missing = || Error::NoContent { name: self.name() };
         let phys = self.phys().ok_or_else(missing)?;
         let mos = self.tree.mos();
-        let mut written = phys.referenced.wrapping_sub(before.referenced);
+        let mut written = [phys.referenced, phys.compressed, phys.uncompressed];
+        written.iter_mut().zip(before).for_each(|(now, then)| *now = now.wrapping_sub(then));
         let mut at = phys.clone();
         // each step goes to an older txg, so that this ends
-        while at.previous_txg > before.creation_txg {
-            let range = block_lists::deadlist_bytes_until(mos, at.deadlist, before.creation_txg)?;
-            written = written.wrapping_add(range);
+        while at.previous_txg > txg {
+            let range = block_lists::deadlist_space_until(mos, at.deadlist, txg)?;
+            written = block_lists::add_space(written, range);
             let (_, older) = dataset_record(mos, ObjsetId::new(at.previous.get()))?;
             if older.previous_txg >= at.previous_txg {
                 return Err(Error::Cycle { object: at.previous, links: "snapshots" });
             }
             at = older;
         }
-        Ok(written.wrapping_add(block_lists::deadlist_bytes(mos, at.deadlist)?))
+        Ok((written, at))
+    }
+
+    /// The properties that are set here, with their values as they are stored, in the table's order. A value
+    /// that was received counts, unless another is set.
+    pub fn local_properties(&self) -> Result<Vec<(String, PropertyValue)>> {
+        let table = match &self.record {
+            DatasetRecord::Bookmark(_) => return Ok(Vec::new()),
+            DatasetRecord::Stored { phys, .. } if phys.is_snapshot() => phys.properties,
+            DatasetRecord::Stored { .. } => self.dir.phys().properties,
+        };
+        let found = LocalProperties::read(self.tree.mos(), table)?;
+        Ok(found.entries.into_iter().map(|entry| (entry.name, entry.value)).collect())
     }
 }
 

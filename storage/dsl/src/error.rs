@@ -5,6 +5,12 @@ use units::{ObjectId, Txg, Zbookmark};
 /// Why something about a dataset could not be told.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Error {
+    /// A token by which a receive is resumed is none (Corrupt).
+    #[error("the receive_resume_token is invalid: {why}")]
+    InvalidResumeToken {
+        /// What is wrong with it.
+        why: &'static str,
+    },
     /// An object could not be read.
     #[error(transparent)]
     Object(#[from] dmu::Error),
@@ -34,7 +40,7 @@ pub enum Error {
         links: &'static str,
     },
     /// There is no dataset of this name.
-    #[error("there is no dataset {name}")]
+    #[error("cannot open '{name}': dataset does not exist")]
     NoSuchDataset {
         /// The name.
         name: String,
@@ -199,6 +205,7 @@ impl Error {
         matches!(
             self,
             Self::Exists { .. }
+                | Self::InvalidResumeToken { .. }
                 | Self::Busy { .. }
                 | Self::InvalidName { .. }
                 | Self::NoSpace { .. }

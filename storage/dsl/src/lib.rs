@@ -35,6 +35,7 @@ pub use keys::{KeyFormat, KeyInfo, KeyStatus, Keyring, Pbkdf2Params};
 pub use local_properties::PropertyValue;
 pub use owners::{OwnerKind, OwnerUsage, SpaceByOwner};
 pub use property::{Property, PropertySource};
+pub use resume::ResumeToken;
 pub use tree::{DatasetTree, PoolInfo};
 
 /// What asking for something of a dataset gives.

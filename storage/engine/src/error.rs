@@ -336,7 +336,7 @@ pub enum Error {
         path: String,
     },
     /// There is no such dataset.
-    #[error("there is no dataset '{name}'")]
+    #[error("cannot open '{name}': dataset does not exist")]
     NoSuchDataset {
         /// The name.
         name: String,

@@ -36,3 +36,9 @@ pub fn dump_stream(
     summary.push_str(&format!("\n\tTotal stream length = {}", reader.bytes()));
     show(&summary).map_err(|why| failed(&why))
 }
+
+/// The full name, on the sender, of the snapshot whose stream a receive_resume_token goes on with.
+pub fn resume_token_snapshot(token: &str) -> Result<String> {
+    let decoded = dsl::ResumeToken::decode(token);
+    decoded.map(|token| token.to_name).map_err(|why| Error::from_dsl_error(token, &why))
+}

@@ -26,8 +26,8 @@ pub use describe::describe_record;
 pub use error::Error;
 pub use features::{FeatureFacts, SendOptions, stream_features};
 pub use reader::{StreamReader, VerifiedRecord};
-pub use receiver::{BeginTx, Receiver, check_receivable};
-pub use sender::{SendBase, SendSource, StoredBlocks, send};
+pub use receiver::{BeginTx, Receiver, check_receivable, resume_point};
+pub use sender::{ResumePoint, SendBase, SendSource, StoredBlocks, send};
 pub use writer::StreamWriter;
 
 /// The result of sending or receiving.

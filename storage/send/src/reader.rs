@@ -71,6 +71,11 @@ impl<R: Read> StreamReader<R> {
         self.at
     }
 
+    /// Whether a compound stream was begun whose end was not read.
+    pub const fn is_in_package(&self) -> bool {
+        self.in_compound
+    }
+
     /// The next record; `None` where the input ends behind a whole stream.
     pub fn next_record(&mut self) -> Result<Option<VerifiedRecord>> {
         let current = match self.held.take() {

@@ -16,6 +16,7 @@ use txg::Tx;
 use units::ObjectId;
 
 use crate::objects::{bonus, check_object, invalid, keeps_blocks, new_object, slots};
+use crate::sender::{ResumePoint, object_record};
 use crate::{Error, Result, VerifiedRecord};
 
 /// Features of streams that can be received.
@@ -23,6 +24,7 @@ const KNOWN_FEATURES: u64 = StreamFeatures::SA_SPILL
     | StreamFeatures::EMBEDDED_DATA
     | StreamFeatures::LZ4
     | StreamFeatures::LARGE_BLOCKS
+    | StreamFeatures::RESUMING
     | StreamFeatures::COMPRESSED
     | StreamFeatures::LARGE_DNODE
     | StreamFeatures::ZSTD
@@ -41,9 +43,7 @@ pub fn check_receivable(begin: &Begin, order: Order) -> Result<()> {
         return unsupported("receiving a stream of a big-endian machine".to_owned());
     }
     if begin.kind == StreamKind::Compound {
-        return unsupported(
-            "receiving a stream of several snapshots (-R, -I) or with properties (-p)".to_owned(),
-        );
+        return unsupported("a stream of several snapshots within another".to_owned());
     }
     let unknown = StreamFeatures(begin.features.0 & !KNOWN_FEATURES).names();
     if !unknown.is_empty() {
@@ -53,6 +53,20 @@ pub fn check_receivable(begin: &Begin, order: Order) -> Result<()> {
         return unsupported(format!("receiving a dataset of type {}", begin.objset_type));
     }
     Ok(())
+}
+
+/// Where a receive goes on that is cut behind this record; `None`: where it would without the record. The
+/// record is sent again.
+pub fn resume_point(record: &Record) -> Option<ResumePoint> {
+    let (object, offset) = match record {
+        Record::Object(record) => (record.object, 0),
+        Record::Write(write) => (write.object, write.offset),
+        Record::WriteEmbedded(write) if i64::try_from(write.offset).is_ok() => {
+            (write.object, write.offset)
+        }
+        _ => return None,
+    };
+    Some(ResumePoint { object, offset })
 }
 
 /// Begins transactions of the dataset that is being received. The argument is the number of bytes
@@ -88,13 +102,24 @@ impl std::fmt::Debug for Receiver<'_> {
 impl<'a> Receiver<'a> {
     /// Receives into an object set that is writable. `base` is the content that it begins with; `None`
     /// if it is empty.
+    ///
+    /// `resume` is where the stream goes on that was cut: lower objects were received before.
     pub fn new(
         objset: Objset,
         base: Option<Objset>,
-        begin: Begin,
+        (begin, resume): (Begin, Option<ResumePoint>),
         begin_tx: &'a mut BeginTx<'a>,
-    ) -> Self {
-        Self { objset, base, begin, begin_tx, current: None, next_object: 1 }
+    ) -> Result<Self> {
+        let next_object = resume.map_or(1, |point| point.object.max(1));
+        let mut receiver = Self { objset, base, begin, begin_tx, current: None, next_object };
+        // a stream that goes on within an object may not describe it again
+        if let Some(object) = receiver.live_object(ObjectId::new(next_object))?
+            && resume.is_some()
+        {
+            let record = object_record(object.id(), object.dnode(), receiver.begin.to_guid);
+            receiver.current = Some(Current { object, record, keeps_blocks: true });
+        }
+        Ok(receiver)
     }
 
     /// Applies a record. Returns whether the stream ended with it.

@@ -9,6 +9,7 @@
 use dmu::{BlockVisit, Object, Objset, SPILL_BLOCK, SpecialObject, WalkControl, WalkOptions};
 use ondisk::blkptr::{Checksum, Compression, Protection, Regular};
 use ondisk::dnode::Dnode;
+use ondisk::nvlist::{Encoding, Nvlist, Value};
 use ondisk::objset::Kind;
 use ondisk::stream::{
     Begin, BeginFlags, DedupKey, FreeObjects, FreeRange, ObjectRecord, Record, Spill,
@@ -22,6 +23,9 @@ use crate::{Error, Result};
 
 /// Blocks above this are sent in pieces unless the stream has large blocks.
 const OLD_MAX_BLOCK_SIZE: u32 = 128 << 10;
+
+const RESUME_OBJECT: &str = "resume_object";
+const RESUME_OFFSET: &str = "resume_offset";
 
 /// Reads blocks as they are stored.
 pub trait StoredBlocks {
@@ -40,6 +44,31 @@ pub struct SendBase {
     pub is_origin: bool,
 }
 
+/// Where a stream goes on that was cut.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct ResumePoint {
+    /// The object.
+    pub object: u64,
+    /// The offset in it, in bytes.
+    pub offset: u64,
+}
+
+impl ResumePoint {
+    /// The payload of BEGIN of a stream that goes on here.
+    fn payload(self) -> Vec<u8> {
+        let mut list = Nvlist::new();
+        list.push(RESUME_OBJECT, Value::U64(self.object));
+        list.push(RESUME_OFFSET, Value::U64(self.offset));
+        list.encode(Encoding::Native(Order::Little))
+    }
+
+    /// The point in the payload of BEGIN.
+    pub fn from_payload(payload: &[u8]) -> Option<Self> {
+        let list = Nvlist::decode(payload).ok()?;
+        Some(Self { object: list.u64(RESUME_OBJECT)?, offset: list.u64(RESUME_OFFSET)? })
+    }
+}
+
 /// The snapshot to be sent.
 pub struct SendSource<'a> {
     /// Its content.
@@ -56,6 +85,8 @@ pub struct SendSource<'a> {
     pub base: Option<SendBase>,
     /// The features of the stream.
     pub features: StreamFeatures,
+    /// Where the stream goes on; none: it begins at the beginning.
+    pub resume: Option<ResumePoint>,
     /// Reads compressed blocks.
     pub stored: &'a dyn StoredBlocks,
 }
@@ -68,7 +99,8 @@ impl std::fmt::Debug for SendSource<'_> {
 
 /// Sends a snapshot.
 pub fn send(source: &SendSource<'_>, out: &mut StreamWriter<'_>) -> Result<()> {
-    out.record(&begin_record(source)?, &[])?;
+    let payload = source.resume.map(ResumePoint::payload).unwrap_or_default();
+    out.record(&begin_record(source)?, &payload)?;
     Sender { source, out, to_guid: source.guid }.send_dnodes()?;
     out.end(source.guid)
 }
@@ -95,7 +127,10 @@ fn begin_record(source: &SendSource<'_>) -> Result<Record> {
     }
     Ok(Record::Begin(Box::new(Begin {
         kind: StreamKind::Snapshot,
-        features: source.features,
+        features: match source.resume {
+            Some(_) => source.features.with(StreamFeatures::RESUMING),
+            None => source.features,
+        },
         creation_time: source.creation_time,
         objset_type,
         flags: BeginFlags(flags),
@@ -112,12 +147,12 @@ struct Sender<'a, 'b> {
 }
 
 impl Sender<'_, '_> {
-    fn walk_options(&self) -> WalkOptions {
+    fn walk_options(&self, start: Option<Zbookmark>) -> WalkOptions {
         WalkOptions {
             born_after: self.source.base.map_or(Txg::ZERO, |base| base.txg),
             include_holes: true,
             include_unborn_holes: true,
-            start: None,
+            start,
         }
     }
 
@@ -125,7 +160,9 @@ impl Sender<'_, '_> {
         let Some(meta) = self.source.objset.special_object(SpecialObject::Meta) else {
             return Ok(());
         };
-        self.walk(&meta, |sender, zbookmark, pointer| match pointer {
+        let first = self.resume_object().checked_div(slots_per_block(&meta)).unwrap_or(0);
+        let start = self.source.resume.map(|_| meta.zbookmark(BlockId::new(first)));
+        self.walk(&meta, start, |sender, zbookmark, pointer| match pointer {
             Blkptr::Hole(_) => {
                 let Some(range) = block_range(meta.dnode(), zbookmark) else { return Ok(()) };
                 sender.free_object_numbers(&meta, range)
@@ -135,14 +172,20 @@ impl Sender<'_, '_> {
         })
     }
 
+    /// Lower object numbers were sent before the stream was cut.
+    fn resume_object(&self) -> u64 {
+        self.source.resume.map_or(0, |point| point.object)
+    }
+
     /// Shows every pointer of an object that is due to `visit`, until that fails.
     fn walk(
         &mut self,
         object: &Object,
+        start: Option<Zbookmark>,
         mut visit: impl FnMut(&mut Self, Zbookmark, &Blkptr) -> Result<()>,
     ) -> Result<()> {
         let mut result = Ok(());
-        let options = self.walk_options();
+        let options = self.walk_options(start);
         object.walk(&options, &mut |zbookmark, found| {
             result = match found {
                 BlockVisit::Pointer(pointer) => visit(self, zbookmark, pointer),
@@ -183,7 +226,7 @@ impl Sender<'_, '_> {
             let slots = dnode.as_ref().map_or(1, |dnode| dnode.slots);
             match dnode {
                 // the array's own dnode is no object
-                _ if number == 0 => {}
+                _ if number == 0 || number < self.resume_object() => {}
                 None => self.free_objects(meta, number, 1)?,
                 Some(dnode) => self.send_object(ObjectId::new(number), dnode, rest)?,
             }
@@ -210,7 +253,11 @@ impl Sender<'_, '_> {
         {
             self.send_spill(&object, spill, Spill::UNMODIFIED)?;
         }
-        self.walk(&object, |sender, zbookmark, pointer| {
+        let resume = self.source.resume.filter(|point| point.object == id.get());
+        let offset = resume.map_or(0, |point| point.offset);
+        let block = offset.checked_div(object.block_size().into()).unwrap_or(0);
+        let start = (block > 0).then(|| object.zbookmark(BlockId::new(block)));
+        self.walk(&object, start, |sender, zbookmark, pointer| {
             sender.send_pointer(&object, zbookmark, pointer)
         })
     }
@@ -365,7 +412,7 @@ fn read_block(object: &Object, at: Zbookmark) -> Result<zio::Block> {
     content.ok_or(dmu::Error::OutOfTree { zbookmark: at }.into())
 }
 
-fn object_record(id: ObjectId, dnode: &Dnode, to_guid: u64) -> ObjectRecord {
+pub(crate) fn object_record(id: ObjectId, dnode: &Dnode, to_guid: u64) -> ObjectRecord {
     ObjectRecord {
         object: id.get(),
         kind: dnode.kind,

@@ -3,7 +3,7 @@
 use std::io::Write;
 
 use ondisk::Order;
-use ondisk::stream::{CHECKSUM_OFFSET, End, FreeObjects, FreeRange, Record};
+use ondisk::stream::{Begin, CHECKSUM_OFFSET, End, FreeObjects, FreeRange, Record};
 use simd::fletcher::Fletcher4;
 
 use crate::{Error, Result};
@@ -81,7 +81,20 @@ impl<'a> StreamWriter<'a> {
         Ok(())
     }
 
-    /// Ends the stream.
+    /// Begins a compound stream: the header, which is a stream of its own without records.
+    pub fn begin_package(&mut self, begin: Begin, list: &[u8]) -> Result<()> {
+        self.record(&Record::Begin(Box::new(begin)), list)?;
+        let end = End { checksum: self.sum.finish(), to_guid: 0 };
+        self.write(&Record::End(end).encode(Order::Little, 0))
+    }
+
+    /// Ends a compound stream.
+    pub fn end_package(&mut self) -> Result<()> {
+        self.write(&Record::End(End { checksum: [0; 4], to_guid: 0 }).encode(Order::Little, 0))?;
+        self.out.flush().map_err(Error::from)
+    }
+
+    /// Ends the stream of a snapshot.
     pub fn end(&mut self, to_guid: u64) -> Result<()> {
         self.flush_pending()?;
         let checksum = self.sum.finish();
@@ -104,6 +117,9 @@ impl<'a> StreamWriter<'a> {
             })?,
             _ => 0,
         };
+        if matches!(record, Record::Begin(_)) {
+            self.sum = Fletcher4::new(false);
+        }
         let mut bytes = record.encode(Order::Little, begin_payload);
         let (body, checksum) = bytes.split_at_mut(CHECKSUM_OFFSET);
         self.sum.update(body);
@@ -115,11 +131,13 @@ impl<'a> StreamWriter<'a> {
         }
         self.sum.update(checksum);
         self.sum.update(payload);
-        self.out.write_all(&bytes)?;
-        self.out.write_all(payload)?;
-        let written = bytes.len().checked_add(payload.len());
-        let written = written.and_then(|length| u64::try_from(length).ok()).unwrap_or(u64::MAX);
-        self.bytes = self.bytes.wrapping_add(written);
+        self.write(&bytes)?;
+        self.write(payload)
+    }
+
+    fn write(&mut self, bytes: &[u8]) -> Result<()> {
+        self.out.write_all(bytes)?;
+        self.bytes = self.bytes.wrapping_add(bytes.len() as u64);
         Ok(())
     }
 }

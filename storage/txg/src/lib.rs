@@ -12,8 +12,10 @@
 //! change the same thing then do so in groups that never run backwards.
 #![forbid(unsafe_code)]
 
+mod gate;
 mod throttle;
 mod txgs;
 
+pub use gate::{ClosedGate, GatedTxgs, TxGate};
 pub use throttle::TxgLimits;
 pub use txgs::{SyncThreadGuard, Tx, Txgs};

@@ -1,12 +1,14 @@
 //! The groups of a pool, and holds on them.
 
 use std::collections::BTreeMap;
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, OnceLock};
 
 use parking_lot::{Condvar, Mutex, MutexGuard};
 use units::Txg;
 
 use crate::TxgLimits;
+use crate::gate::{ClosedGate, TxGate};
 
 /// The transaction groups of a pool. Cheap to clone.
 #[derive(Clone, Debug)]
@@ -204,10 +206,40 @@ impl Txgs {
         if state.is_unavailable() {
             return None;
         }
+        Some(self.hold_open_txg(&mut state))
+    }
+
+    /// The same for a dataset behind a gate. Waits also while the gate is closed; `None` also once the gate
+    /// is retired.
+    pub fn begin_gated_tx(&self, gate: &TxGate) -> Option<Tx> {
+        let mut state = self.0.state.lock();
+        loop {
+            if state.is_unavailable() || gate.is_retired() {
+                return None;
+            }
+            if gate.is_closed.load(Ordering::Acquire) {
+                self.0.changed.wait(&mut state);
+            } else if state.is_full(self.0.limits) {
+                self.sync_or_wait(&mut state);
+            } else {
+                return Some(self.hold_open_txg(&mut state));
+            }
+        }
+    }
+
+    /// Closes a gate until the guard is dropped. Transactions that began behind it belong to the open txg
+    /// or an earlier one: a sync of the open txg writes all their changes.
+    pub fn close_gate(&self, gate: &Arc<TxGate>) -> ClosedGate {
+        let _state = self.0.state.lock();
+        gate.is_closed.store(true, Ordering::Release);
+        ClosedGate { gate: Arc::clone(gate), txgs: self.clone() }
+    }
+
+    fn hold_open_txg(&self, state: &mut TxgState) -> Tx {
         let txg = state.open;
         let holds = state.holds.entry(txg).or_default();
         *holds = holds.saturating_add(1);
-        Some(Tx { txg, txgs: Some(self.clone()) })
+        Tx { txg, txgs: Some(self.clone()) }
     }
 
     /// Waits until many blocks may be freed with the open group; it is written for that. Called before the

@@ -8,7 +8,7 @@ use ondisk::objset::Kind;
 use ondisk::zil::{Body, Write};
 use ondisk::{Blkptr, ObjectType};
 use parking_lot::{Mutex, RwLock};
-use txg::{Tx, Txgs};
+use txg::{GatedTxgs, Tx};
 use units::BlockId;
 use zap::{NewZap, Zap};
 use zil::{IntentLog, Itx, ReplayEntry};
@@ -60,7 +60,7 @@ fn check_size(size: u64, block_size: u32) -> Result<()> {
 pub struct WritableVolume {
     objset: Objset,
     data: Object,
-    txgs: Txgs,
+    txgs: GatedTxgs,
     log: Arc<IntentLog>,
     /// Bytes of it. Writers share the lock; who takes content away has it alone, so that what the
     /// log says of a range is in the order in which it was done.
@@ -77,7 +77,7 @@ const MAX_TX_FREED_BLOCKS: u64 = 32768;
 impl WritableVolume {
     /// Opens the volume that a live object set holds. What its log has found must be replayed
     /// ([`WritableVolume::replay_log`]) before anything else is done.
-    pub fn open(objset: Objset, groups: Txgs, log: Arc<IntentLog>) -> Result<Self> {
+    pub fn open(objset: Objset, txgs: GatedTxgs, log: Arc<IntentLog>) -> Result<Self> {
         let id = objset.id();
         if objset.header().kind != Kind::Volume {
             return Err(Error::NotVolume { objset: id });
@@ -85,14 +85,7 @@ impl WritableVolume {
         let table = Zap::open(objset.object(ZVOL_ZAP_OBJ)?)?;
         let size = table.lookup_u64(SIZE_PROPERTY)?.ok_or(Error::MissingSize { objset: id })?;
         let data = objset.object(ZVOL_OBJ)?;
-        Ok(Self {
-            objset,
-            data,
-            txgs: groups,
-            log,
-            size: RwLock::new(size),
-            resize_lock: Mutex::default(),
-        })
+        Ok(Self { objset, data, txgs, log, size: RwLock::new(size), resize_lock: Mutex::default() })
     }
 
     /// Bytes of it (volsize).
@@ -183,7 +176,7 @@ impl WritableVolume {
         while let Some(from) = self.data.next_data(start)?
             && from < end
         {
-            self.txgs.throttle_frees();
+            self.txgs.txgs().throttle_frees();
             // nobody writes a part of a block meanwhile
             let _size = self.size.write();
             let next = self.data.next_data(from.saturating_add(step))?.unwrap_or(end);
@@ -219,7 +212,7 @@ impl WritableVolume {
         *size = bytes;
         drop(size);
         self.free_range(bytes, u64::MAX, false)?;
-        if self.txgs.wait_txg_synced(txg) { Ok(()) } else { Err(Error::Stopped) }
+        if self.txgs.txgs().wait_txg_synced(txg) { Ok(()) } else { Err(Error::Stopped) }
     }
 
     /// Returns when all that was written will outlast a power cut.

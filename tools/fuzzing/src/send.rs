@@ -1,6 +1,6 @@
 //! Targets: records of send streams.
 
-use ondisk::stream::{RECORD_SIZE, RawRecord, detect_order};
+use ondisk::stream::{Package, RECORD_SIZE, RawRecord, Record, detect_order};
 
 use crate::BYTE_ORDERS;
 
@@ -23,7 +23,12 @@ pub fn send_stream(data: &[u8]) {
                 "a record that was read is written as it was"
             );
             let payload = usize::try_from(raw.payload_length).unwrap_or(usize::MAX);
-            rest = after.get(payload..).unwrap_or_default();
+            let (payload, next) = after.split_at_checked(payload).unwrap_or((after, &[]));
+            if let (Record::Begin(_), Ok(Some(package))) = (&raw.record, Package::decode(payload)) {
+                let again = Package::decode(&package.encode());
+                assert_eq!(again, Ok(Some(package)), "a list that was read is written as it was");
+            }
+            rest = next;
         }
     }
 }

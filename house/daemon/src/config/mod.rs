@@ -29,14 +29,12 @@ pub(crate) use store::{ConfigStore, parse_value};
 use crate::services;
 
 /// Sections that have a meaning in other versions, and their services.
-const RESERVED: [(&str, &str); 7] = [
+const RESERVED: [(&str, &str); 5] = [
     ("nfs", "NFS"),
     ("smb", "SMB"),
     ("iscsi", "iSCSI"),
     ("nvme", "NVMe"),
     ("nbd", "NBD"),
-    ("policy", "snapshot policy"),
-    ("replica", "replication"),
 ];
 
 /// A section that a service owns.
@@ -188,7 +186,7 @@ mod tests {
             ("\n[nfs]\nlisten = 2049\n", "line 2: [nfs]: this version has no NFS service"),
             ("[[share]]\nname = \"a\"\n", "line 1: [[share]] needs the field protocol"),
             ("[share]\n", "line 1: [share]: write [[share]] above each share"),
-            ("[wab]\n", "line 1: [wab]: there is no such section; known are [health]"),
+            ("[wab]\n", "line 1: [wab]: there is no such section; known are "),
             ("listen = 80\n", "line 1: [listen]: there is no such section"),
         ] {
             let found = problems(text);

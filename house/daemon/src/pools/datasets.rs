@@ -112,7 +112,7 @@ impl Pools {
     }
 
     /// Creates the missing parents of a dataset. Returns a sentence for each that could not be mounted.
-    fn create_parents(
+    pub(super) fn create_parents(
         &self,
         pool: &ManagedPool,
         name: &str,
@@ -301,6 +301,11 @@ fn list_heads(held: &Pool, target: &str) -> Result<Vec<Dataset>> {
         target,
         &DatasetQuery { kinds, properties: vec!["type".to_owned()], depth: None },
     )
+}
+
+/// The names of a file system or volume and of those below it, parents first.
+pub(crate) fn list_head_names(held: &Pool, target: &str) -> Result<Vec<String>> {
+    Ok(list_heads(held, target)?.into_iter().filter(is_head).map(|it| it.name).collect())
 }
 
 /// A dataset and everything in and below it, with the properties that tell which depends on which.

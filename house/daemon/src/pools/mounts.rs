@@ -292,7 +292,7 @@ impl ManagedPool {
     }
 
     /// The directory of a file system; nothing if it has none or its key is not loaded.
-    fn mountpoint_dir(&self, dataset: &Dataset) -> Option<PathBuf> {
+    pub(super) fn mountpoint_dir(&self, dataset: &Dataset) -> Option<PathBuf> {
         let point =
             dataset.property_value("mountpoint").filter(|_| dataset.key != KeyState::Locked)?;
         self.with_altroot(point)

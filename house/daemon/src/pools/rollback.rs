@@ -85,7 +85,7 @@ impl ManagedPool {
             if !back.destroyed.is_empty() {
                 self.destroy_all(&back.destroyed)?;
             }
-            Ok(self.handle.rollback_dataset(back.head)?)
+            Ok(self.handle.rollback_to_snapshot(back.snapshot)?)
         };
         let taken = match self.rollback_handle(back.head) {
             Some(beside) => beside.rollback(back.snapshot, work),

@@ -1,76 +1,75 @@
-//! Snapshots sent and received: the bytes of a stream pass through a descriptor of the command.
+//! Snapshots sent: the bytes of a stream pass through a descriptor of the command.
 
-use std::io::{BufReader, BufWriter, Write};
+use std::io::{BufWriter, Write};
 
-use api::{Event, ReceiveStream, ReceivedStream, SendStream};
-use engine::pool::{ReceiveRequest, SendRequest};
+use api::{AbortReceive, PlanSend, PlannedSend, SendStream};
+use engine::pool::SendRequest;
 
 use super::{ManagedPool, Pools};
 use crate::auth::Caller;
 use crate::descriptor::{CancellableFile, fetch};
-use crate::events::ChangeOptions;
 use crate::{Error, Result};
 
 /// Bytes of a stream that are buffered in memory.
-const BUFFER_SIZE: usize = 1 << 20;
+pub(super) const BUFFER_SIZE: usize = 1 << 20;
 
 impl Pools {
-    /// Sends a snapshot to the command's descriptor.
+    /// Sends snapshots to the command's descriptor.
     pub(crate) fn send_stream(&self, call: &SendStream, caller: &Caller) -> Result<()> {
-        let pool = self.pool_of_dataset(&call.snapshot)?;
+        let (pool, request) = self.send_request(call)?;
         let file = CancellableFile::new(fetch(&call.descriptor)?, &caller.cancel);
         let mut out = BufWriter::with_capacity(BUFFER_SIZE, file);
-        let request = SendRequest {
-            snapshot: call.snapshot.clone(),
-            base: call.base.clone(),
-            large_blocks: call.large_blocks,
-            embedded: call.embedded,
-            compressed: call.compressed,
-        };
         pool.handle.send(&request, &mut out)?;
         out.flush().map_err(|why| Error::file_error(&call.descriptor, &why))
     }
 
-    /// Receives a stream from the command's descriptor, and mounts a new file system.
-    pub(crate) fn receive_stream(
-        &self,
-        call: &ReceiveStream,
-        caller: &Caller,
-    ) -> Result<ReceivedStream> {
-        let (target, snapshot) = match call.target.split_once('@') {
-            Some((target, snapshot)) => (target, Some(snapshot.to_owned())),
-            None => (call.target.as_str(), None),
-        };
-        let pool = self.pool_of_dataset(target)?;
-        let file = CancellableFile::new(fetch(&call.descriptor)?, &caller.cancel);
-        let mut input = BufReader::with_capacity(BUFFER_SIZE, file);
-        let request = ReceiveRequest {
-            target: target.to_owned(),
-            snapshot,
-            force: call.force,
-            dry_run: call.dry_run,
-        };
-        let done = pool.handle.receive(&request, &mut input)?;
-        let mut not_mounted = Vec::new();
-        if !call.dry_run {
-            let mut happened = vec![Event::SnapshotCreated { snapshot: done.snapshot.clone() }];
-            if !done.is_incremental {
-                happened.insert(0, Event::DatasetCreated { dataset: target.to_owned() });
+    /// The snapshots that a stream will have.
+    pub(crate) fn plan_send(&self, call: &PlanSend) -> Result<Vec<PlannedSend>> {
+        let (pool, request) = self.send_request(&call.send)?;
+        let plan = pool.handle.plan_send(&request)?;
+        let is_short = request.replicate || request.intermediates;
+        let reported = |step: &engine::pool::SendStep| {
+            // bases of the same file system go by their short names, as with OpenZFS
+            let part = |base: &str| base.split_once('@').map(|(_, part)| part.to_owned());
+            let short = |base: &str| part(base).filter(|_| is_short && !step.is_from_origin);
+            PlannedSend {
+                snapshot: step.snapshot.clone(),
+                base: step
+                    .base
+                    .as_deref()
+                    .map(|base| short(base).unwrap_or_else(|| base.to_owned())),
+                bytes: step.bytes,
             }
-            let options = ChangeOptions { keep_mounts: call.no_mount, ..ChangeOptions::default() };
-            // receiving takes long, so the lock of the datasets is taken for the mount alone
-            let follow = |pool: &ManagedPool| {
-                // the doors of the target see what was received
-                let follow = || pool.filesystems.replace_content(target, || Ok(()));
-                self.change(&happened, &options, follow)
-            };
-            ((), not_mounted) = self.change_dataset(target, follow)?;
-        }
-        Ok(ReceivedStream {
-            snapshot: done.snapshot,
-            is_incremental: done.is_incremental,
-            bytes: done.bytes,
-            not_mounted,
-        })
+        };
+        Ok(plan.steps().iter().map(reported).collect())
+    }
+
+    /// Destroys what a resumable receive has brought so far.
+    pub(crate) fn abort_receive(&self, call: &AbortReceive) -> Result<()> {
+        self.change_dataset(&call.target, |pool| Ok(pool.handle.abort_receive(&call.target)?))
+    }
+
+    /// The pool and the snapshots of a stream. A resume token names its file system on the sender.
+    fn send_request(
+        &self,
+        call: &SendStream,
+    ) -> Result<(std::sync::Arc<super::ManagedPool>, SendRequest)> {
+        let request = SendRequest {
+            snapshot: call.snapshot.clone(),
+            base: call.base.clone(),
+            intermediates: call.intermediates,
+            replicate: call.replicate,
+            properties: call.properties,
+            skip_missing: call.skip_missing,
+            large_blocks: call.large_blocks,
+            embedded: call.embedded,
+            compressed: call.compressed,
+            resume: call.resume_token.clone(),
+        };
+        let name = match &call.resume_token {
+            Some(token) => engine::stream::resume_token_snapshot(token)?,
+            None => call.snapshot.clone(),
+        };
+        Ok((self.pool_of_dataset(&name)?, request))
     }
 }

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use api::{
     CreateFilesystem, CreatePool, DestroyDatasets, Event, JobState, MountOverrides, Mounting,
-    RenameDataset, RollbackDataset, VdevLayout, VdevRole,
+    PolicyRun, RenameDataset, RollbackDataset, VdevLayout, VdevRole,
 };
 use engine::pool::Rewind;
 use posix::access::OpenMode;
@@ -23,6 +23,7 @@ use crate::auth::{Caller, Peer};
 use crate::cancel::Cancel;
 use crate::context::Context;
 use crate::log::Log;
+use crate::policy::PolicyConfig;
 use crate::pool_cache::{self, SavedPool};
 use crate::{StateDir, environment, services};
 
@@ -76,6 +77,45 @@ impl Drop for TestDaemon {
         self.context.events.set_services(Vec::new());
         let _ = fs::remove_dir_all(&self.dir);
     }
+}
+
+#[test]
+fn policies_take_and_prune_snapshots() {
+    let home = TestDaemon::new("policy");
+    let create = |name: &str| CreateFilesystem {
+        name: name.to_owned(),
+        properties: Vec::new(),
+        parents: false,
+        no_mount: true,
+        secret: None,
+    };
+    home.pools.create_filesystem(&create("tank/a")).unwrap();
+    let policies: Vec<PolicyConfig> =
+        [toml_edit::de::from_str("dataset = 'tank'\nhourly = 1\ndaily = 1").unwrap()].into();
+    let run = |hours: u64, safe: Option<u64>| {
+        let now = (crate::events::unix_seconds() + hours * 3600, &jiff::tz::TimeZone::UTC);
+        home.pools.run_policies(&policies, &|_| safe, now)
+    };
+    let first = run(0, None);
+    assert_eq!((first.taken.len(), first.failed.len()), (4, 0), "{first:?}");
+    let pool = home.pools.pool("tank").unwrap();
+    let snapshots = |name: &str| pool.handle.snapshots(name).unwrap();
+    let all: Vec<_> = ["tank", "tank/a"].into_iter().flat_map(&snapshots).collect();
+    assert!(all.iter().all(|snapshot| snapshot.txg == all[0].txg), "{all:?}");
+    assert_eq!(run(0, None), PolicyRun::default());
+    // a replica has nothing yet
+    let later = run(1, Some(0));
+    let hourly = |names: &[String]| names.iter().filter(|name| name.ends_with("hourly")).count();
+    assert_eq!((hourly(&later.taken), hourly(&later.kept)), (2, 2), "{later:?}");
+    assert!(later.pruned.is_empty());
+    // it has all: the clock says that one more is due
+    pool.handle.place_hold("mine", &[format!("tank@{}", snapshots("tank")[0].name)]).unwrap();
+    let held = snapshots("tank")[0].name.clone();
+    let last = run(2, Some(u64::MAX));
+    assert_eq!(last.failed, Vec::<String>::new());
+    let left = snapshots("tank");
+    assert!(left.iter().any(|snapshot| snapshot.name == held), "a held snapshot stays");
+    assert_eq!(snapshots("tank/a").iter().filter(|it| it.name.ends_with("hourly")).count(), 1);
 }
 
 #[test]

@@ -3,9 +3,10 @@
 use std::sync::Arc;
 
 use api::{
-    CloneSnapshot, CreateBookmark, CreateFilesystem, CreateSnapshots, CreateVolume,
-    DestroyDatasets, InheritProperty, ListDatasets, ListOwnerSpace, PromoteClone, ReceiveStream,
-    RenameDataset, Reply, RollbackDataset, SendStream, SetProperties,
+    AbortReceive, CloneSnapshot, CreateBookmark, CreateFilesystem, CreateSnapshots, CreateVolume,
+    DestroyDatasets, InheritProperty, ListDatasets, ListFileChanges, ListHolds, ListOwnerSpace,
+    PlaceHold, PlanSend, PromoteClone, ReceiveStream, ReleaseHold, RenameDataset, Reply, RollbackDataset,
+    SendStream, SetProperties,
 };
 
 use super::Service;
@@ -37,6 +38,27 @@ impl DatasetService {
     }
 }
 
+impl DatasetService {
+    fn add_streams(&self, router: &mut Router) {
+        let pools = Arc::clone(&self.pools);
+        router.add(move |call: &SendStream, caller| pools.send_stream(call, caller));
+        let pools = Arc::clone(&self.pools);
+        router.add(move |call: &PlanSend, _| pools.plan_send(call));
+        let pools = Arc::clone(&self.pools);
+        router.add(move |call: &ReceiveStream, caller| pools.receive_stream(call, caller));
+        let pools = Arc::clone(&self.pools);
+        router.add(move |call: &AbortReceive, _| pools.abort_receive(call));
+        let pools = Arc::clone(&self.pools);
+        router.add(move |call: &ListFileChanges, _| pools.list_file_changes(call));
+        let pools = Arc::clone(&self.pools);
+        router.add(move |call: &PlaceHold, _| pools.place_hold(call));
+        let pools = Arc::clone(&self.pools);
+        router.add(move |call: &ReleaseHold, _| pools.release_hold(call));
+        let pools = Arc::clone(&self.pools);
+        router.add(move |call: &ListHolds, _| pools.list_holds(call));
+    }
+}
+
 impl Service for DatasetService {
     fn name(&self) -> &'static str {
         "datasets"
@@ -61,9 +83,6 @@ impl Service for DatasetService {
         router.add(move |call: &PromoteClone, _| pools.promote_clone(&call.name));
         let pools = Arc::clone(&self.pools);
         router.add(move |call: &RenameDataset, _| pools.rename_dataset(call));
-        let pools = Arc::clone(&self.pools);
-        router.add(move |call: &SendStream, caller| pools.send_stream(call, caller));
-        let pools = Arc::clone(&self.pools);
-        router.add(move |call: &ReceiveStream, caller| pools.receive_stream(call, caller));
+        self.add_streams(router);
     }
 }

@@ -15,9 +15,11 @@ mod keys;
 mod mounts;
 mod nbd;
 mod nfs;
+mod policies;
 mod pools;
 mod shares;
 mod smb;
+mod replicas;
 mod web;
 
 use std::sync::Arc;
@@ -34,6 +36,8 @@ use crate::config::{Config, Section, check_section};
 use crate::context::Context;
 use crate::drives::HealthConfig;
 use crate::events::ChangeOptions;
+use crate::policy::PolicyConfig;
+use crate::replica::ReplicaConfig;
 use crate::router::Router;
 use crate::shares::{ShareServer, entry};
 
@@ -112,6 +116,12 @@ const SERVICES: &[Registration] = &[
     Registration::new(|context| Arc::new(mounts::MountService::new(context))),
     Registration::new(|context| Arc::new(pools::PoolService::new(context))),
     Registration::new(|context| Arc::new(datasets::DatasetService::new(context))),
+    Registration::with_section::<Vec<PolicyConfig>>("policy", |context| {
+        Arc::new(policies::PolicyService::new(context))
+    }),
+    Registration::with_section::<Vec<ReplicaConfig>>("replica", |context| {
+        Arc::new(replicas::ReplicaService::new(context))
+    }),
     Registration::new(|context| Arc::new(keys::KeyService::new(context))),
     Registration::new(|context| Arc::new(jobs::JobService::new(context))),
     Registration::new(|context| Arc::new(events::EventService::new(context))),

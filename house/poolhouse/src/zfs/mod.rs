@@ -2,24 +2,27 @@
 
 mod create;
 mod destroy;
+mod diff;
 mod get;
+mod hold;
 mod key;
 mod list;
 mod modify;
 mod mount;
 mod owner_property;
+mod receive;
 mod select;
 mod share;
+mod send;
 mod sort_keys;
 mod space;
-mod stream;
 
 pub(crate) use select::canonical_properties;
 
 use api::OwnerKind;
 
 use crate::daemon::DaemonArgs;
-use crate::outcome::CommandResult;
+use crate::outcome::{CommandResult, Failure};
 
 /// Make datasets and look after them, in the words of zfs(8)
 #[derive(clap::Args, Debug)]
@@ -75,17 +78,25 @@ enum Command {
     Promote(modify::PromoteArgs),
     /// Give a dataset or snapshot another name
     Rename(modify::RenameArgs),
-    /// Send a snapshot as a stream to standard output
-    Send(stream::SendArgs),
+    /// Send snapshots as a stream to standard output
+    Send(send::SendArgs),
     /// Receive a stream from standard input
     #[command(visible_alias = "recv")]
-    Receive(stream::ReceiveArgs),
+    Receive(receive::ReceiveArgs),
     /// Show the space and quotas of each user in a file system or snapshot
     Userspace(space::NamedSpaceArgs),
     /// Show the space and quotas of each group in a file system or snapshot
     Groupspace(space::NamedSpaceArgs),
     /// Show the space and quotas of each project in a file system or snapshot
     Projectspace(space::SpaceArgs),
+    /// Show the files that differ between two snapshots
+    Diff(diff::DiffArgs),
+    /// Put a hold on snapshots
+    Hold(hold::HoldArgs),
+    /// Release a hold of snapshots
+    Release(hold::ReleaseArgs),
+    /// List the holds of snapshots
+    Holds(hold::HoldsArgs),
     /// Unlock encrypted datasets
     LoadKey(key::LoadKeyArgs),
     /// Lock encrypted datasets
@@ -120,9 +131,23 @@ impl Zfs {
             Command::Userspace(args) => args.run(OwnerKind::User, asking),
             Command::Groupspace(args) => args.run(OwnerKind::Group, asking),
             Command::Projectspace(args) => args.run_for_projects(asking),
+            Command::Diff(args) => args.run(asking),
+            Command::Hold(args) => args.run(asking),
+            Command::Release(args) => args.run(asking),
+            Command::Holds(args) => args.run(asking),
             Command::LoadKey(args) => args.run(asking),
             Command::UnloadKey(args) => args.run(asking),
             Command::ChangeKey(args) => args.run(asking),
         }
     }
+}
+
+/// Refuses those options that were given.
+fn refuse_options(command: &str, options: &[(&str, bool)]) -> Result<(), Failure> {
+    let given: Vec<&str> =
+        options.iter().filter(|(_, given)| *given).map(|(name, _)| *name).collect();
+    if given.is_empty() {
+        return Ok(());
+    }
+    Err(Failure::usage(format!("zfs {command} {} is not supported yet", given.join(" "))))
 }

@@ -43,7 +43,11 @@ fn what_is_not_there() {
         "'/no/such/path' cannot be used",
     );
     assert_fails(&["rescue", "list", "-d", dir, "pond"], 3, "there is no pool 'pond'");
-    assert_fails(&["rescue", "list", "-d", dir, "tank/no"], 12, "there is no dataset 'tank/no'");
+    assert_fails(
+        &["rescue", "list", "-d", dir, "tank/no"],
+        12,
+        "cannot open 'tank/no': dataset does not exist",
+    );
     assert_fails(&["rescue", "list", "-d", dir, "tank", "--txg", "1"], 3, "as of txg 1");
     assert_fails(&["rescue", "list", "-d", dir, "tank", "--checkpoint"], 3, "has no checkpoint");
     assert_fails(

@@ -17,6 +17,7 @@ mod name_conflicts;
 mod packaging;
 mod partial_datasets;
 mod readonly;
+mod replicas;
 mod rescue_get;
 mod rescue_manifest;
 mod rescue_scan;

@@ -76,8 +76,8 @@ fn send_command_writes_the_stream_of_openzfs() {
     assert!(send_to_file(&nas, "zfs send -Lec tank/from@one") == recorded("all-flags.zstream"));
     let incremental = send_to_file(&nas, "zfs send -i @one tank/from@two");
     assert!(incremental == recorded("incremental.zstream"));
-    let said = nas.run_failing("zfs send -R tank/from@one", 2);
-    assert!(said.contains("zfs send -R is not supported yet"), "{said}");
+    let said = nas.run_failing("zfs send -w tank/from@one", 2);
+    assert!(said.contains("zfs send -w is not supported yet"), "{said}");
     nas.run_failing("zfs send tank/from@none", 1);
     nas.run_failing("zfs send tank/from", 2);
 }
@@ -100,6 +100,202 @@ fn sent_snapshots_are_received_through_a_pipe() {
     let history = nas.run_ok("zpool history tank");
     assert!(history.contains("zfs receive -u tank/copy"), "{history}");
     nas.run_ok("zfs destroy -r tank/copy");
+}
+
+#[test]
+fn dry_run_reports_in_the_words_of_openzfs() {
+    let nas = import_sent("dry");
+    let said = |words: &str| nas.run_ok(words);
+    assert_eq!(
+        said("zfs send -nv tank/from@two"),
+        "full send of tank/from@two estimated size is 546K\ntotal estimated size is 546K\n"
+    );
+    assert_eq!(
+        said("zfs send -nvP -i #one tank/from@two"),
+        "incremental\ttank/from#one\ttank/from@two\t405104\nsize\t405104\n"
+    );
+    nas.run_ok("zfs snapshot -r tank@three");
+    assert_eq!(
+        said("zfs send -nP -I @one tank/from@three"),
+        "incremental\tone\ttank/from@two\t405104\nincremental\ttwo\ttank/from@three\t1136\nsize\t406240\n"
+    );
+    let all = said("zfs send -nvP -R -I @one tank@three");
+    for line in [
+        "incremental\tone\ttank@two\t7792",
+        "incremental\ttwo\ttank/volume@three\t1136",
+        "incremental\ttank/from@one\ttank/clone@two\t8816",
+        "incremental\ttwo\ttank/clone@three\t624",
+        "size\t441216",
+    ] {
+        assert!(all.lines().any(|found| found == line), "{line}: {all}");
+    }
+}
+
+#[test]
+fn replicated_tree_follows_renames_and_destructions() {
+    let nas = import_sent("tree");
+    let pass = |send: &str, receive: &str| {
+        let stream = send_to_file(&nas, send);
+        let (status, said) = receive_file(&nas, receive, &nas.0.join("sent.zstream"));
+        assert_eq!((status, said.as_str()), (0, ""), "{send} | {receive}");
+        stream
+    };
+    nas.run_ok("zfs create -o mountpoint=none tank/copy");
+    nas.run_ok("zfs create -o mountpoint=none -o test:word=kept tank/tree");
+    nas.run_ok("zfs create tank/tree/a");
+    nas.run_ok("zfs create tank/tree/a/b");
+    nas.run_ok("zfs create tank/tree/gone");
+    nas.run_ok("zfs set compression=zstd tank/tree/a");
+    nas.run_ok("zfs snapshot -r tank/tree@one");
+    nas.run_ok("zfs clone tank/tree/a@one tank/tree/clone");
+    nas.run_ok("zfs snapshot -r tank/tree@two");
+    nas.run_failing("zfs send -R tank/tree@one", 1);
+    pass("zfs send -R tank/tree@two", "zfs receive -u tank/copy/tree");
+    let names = |root: &str| {
+        let all = nas.run_ok(&format!("zfs list -Hro name -t all {root}"));
+        all.lines().map(|name| name[root.len()..].to_owned()).collect::<Vec<_>>()
+    };
+    assert_eq!(names("tank/tree"), names("tank/copy/tree"));
+    let get = |name: &str| nas.run_ok(&format!("zfs get -Ho value,source {name}"));
+    assert_eq!(get("compression tank/copy/tree/a"), "zstd\treceived\n");
+    assert_eq!(get("test:word tank/copy/tree/a"), "kept\tinherited from tank/copy/tree\n");
+    assert_eq!(get("origin tank/copy/tree/clone"), "tank/copy/tree/a@one\t-\n");
+    nas.run_ok("zfs rename tank/tree/a tank/tree/moved");
+    nas.run_ok("zfs destroy -r tank/tree/gone");
+    nas.run_ok("zfs destroy tank/tree/moved/b@one");
+    nas.run_ok("zfs create tank/tree/new");
+    nas.run_ok("zfs snapshot -r tank/tree@three");
+    pass("zfs send -R -I @two tank/tree@three", "zfs receive -uF tank/copy/tree");
+    // older snapshots than the base stay
+    nas.run_ok("zfs destroy tank/copy/tree/moved/b@one");
+    assert_eq!(names("tank/tree"), names("tank/copy/tree"));
+    // all of it is there: nothing is received again
+    pass("zfs send -R -I @two tank/tree@three", "zfs receive -uF tank/copy/tree");
+    assert_eq!(names("tank/tree"), names("tank/copy/tree"));
+    pass(
+        "zfs send -R tank/tree@three",
+        "zfs receive -du -x compression -o atime=off tank/copy/all",
+    );
+}
+
+#[test]
+fn received_names_follow_the_options() {
+    let nas = import_sent("names");
+    let full = fixtures::load("sent").dir.join("properties.zstream");
+    nas.run_ok("zfs create -o mountpoint=none tank/in");
+    for (words, name) in [
+        ("zfs receive -u tank/in/exact@other", None),
+        ("zfs receive -u tank/in/exact", Some("tank/in/exact@one")),
+        ("zfs receive -du tank/in/deep", Some("tank/in/deep/from@one")),
+        ("zfs receive -eu tank/in", Some("tank/in/from@one")),
+        ("zfs receive -u -x recordsize -o atime=on tank/in/set", Some("tank/in/set@one")),
+    ] {
+        let (status, said) = receive_file(&nas, words, &full);
+        assert_eq!(status, i32::from(name.is_none()) * 2, "{words}: {said}");
+        if let Some(name) = name {
+            nas.run_ok(&format!("zfs list {name}"));
+        }
+    }
+    let get = |words: &str| nas.run_ok(&format!("zfs get -Ho value,source {words}"));
+    assert_eq!(get("recordsize tank/in/exact"), "1M\treceived\n");
+    assert_eq!(get("recordsize tank/in/set"), "128K\tdefault\n");
+    assert_eq!(get("atime tank/in/set"), "on\tlocal\n");
+}
+
+#[test]
+fn cut_stream_is_resumed_by_its_token() {
+    let nas = import_sent("again");
+    let whole = std::fs::read(fixtures::load("sent").dir.join("full.zstream")).unwrap();
+    let path = nas.0.join("cut.zstream");
+    std::fs::write(&path, &whole[..300_000]).unwrap();
+    let (status, said) = receive_file(&nas, "zfs receive -su tank/copy", &path);
+    let token = nas.run_ok("zfs get -Ho value receive_resume_token tank/copy");
+    assert!(status == 1 && said.contains(token.trim()), "{said}");
+    let rest = nas.run_ok(&format!("zfs send -nvPt {token}"));
+    assert!(rest.starts_with("full\ttank/from@one\t29"), "{rest}");
+    let (status, said) = receive_file(&nas, "zfs receive -u tank/copy", &path);
+    assert!(status == 1 && said.contains("partially-complete state"), "{said}");
+    send_to_file(&nas, &format!("zfs send -t {token}"));
+    let (status, said) =
+        receive_file(&nas, "zfs receive -su tank/copy", &nas.0.join("sent.zstream"));
+    assert_eq!((status, said.as_str()), (0, ""));
+    let guids = nas.run_ok("zfs get -Ho value guid tank/copy@one tank/from@one");
+    assert!(guids.lines().next() == guids.lines().nth(1), "{guids}");
+    nas.run_failing("zfs receive -A tank/copy", 1);
+}
+
+#[test]
+fn held_snapshots_are_not_destroyed() {
+    let nas = import_sent("holds");
+    nas.run_ok("zfs hold -r keep tank@two");
+    let said = nas.run_failing("zfs hold keep tank/from@two", 1);
+    assert!(said.contains("tag already exists"), "{said}");
+    nas.run_failing("zfs destroy tank/from@two", 1);
+    let listed = nas.run_ok("zfs holds -rH tank@two");
+    let columns = |line: &str| line.split('\t').take(2).collect::<Vec<_>>().join(" ");
+    let listed: Vec<_> = listed.lines().map(columns).collect();
+    assert_eq!(
+        listed,
+        ["tank@two keep", "tank/clone@two keep", "tank/from@two keep", "tank/volume@two keep"]
+    );
+    nas.run_ok("zfs destroy -d tank/from@two");
+    nas.run_ok("zfs release -r keep tank@two");
+    nas.run_failing("zfs list tank/from@two", 1);
+    nas.run_failing("zfs release keep tank/volume@two", 1);
+    nas.run_ok("zfs destroy tank/volume@two");
+}
+
+#[test]
+fn diff_reports_what_openzfs_reports() {
+    let nas = import_sent("diff");
+    let top = nas.altroot().join("tank/from");
+    let top = path_arg(&top);
+    let modified = |kind: &str, path: &str| format!("M\t{kind}\t{top}{path}");
+    let removed = |number: u32| format!("-\tF\t{top}/folder/many-{number}");
+    let mut expected = vec![
+        modified("/", "/folder"),
+        modified("F", "/folder/numbers"),
+        modified("F", "/folder/hardlink"),
+        modified("F", "/sparse"),
+        format!("R\tF\t{top}/folder/many-1\t{top}/moved"),
+    ];
+    expected.extend((10..=26).map(removed));
+    expected.push(modified("/", "/"));
+    expected.extend((27..=40).map(removed));
+    expected.push(format!("+\tF\t{top}/new"));
+    expected.push(format!("-\tF\t{top}/embedded"));
+    expected.push(modified("F", "/large"));
+    let found = nas.run_ok("zfs diff -FH tank/from@one tank/from@two");
+    assert_eq!(found.lines().collect::<Vec<_>>(), expected);
+    let found = nas.run_ok("zfs diff -t tank/from@one @two");
+    assert!(found.contains(&format!("R\t{top}/folder/many-1 -> {top}/moved")), "{found}");
+    assert!(found.starts_with("1795766041.856000000\tM\t"), "{found}");
+    assert_eq!(nas.run_ok("zfs diff tank/from@two"), "");
+    nas.run_failing("zfs diff tank/from@one tank/clone@two", 1);
+}
+
+#[test]
+fn mounted_file_system_follows_what_is_received() {
+    if crate::test_nas::cannot_mount() {
+        return;
+    }
+    let nas = import_sent("inuse");
+    let stream = |name: &str| fixtures::load("sent").dir.join(name);
+    let (status, said) = receive_file(&nas, "zfs receive tank/copy", &stream("full.zstream"));
+    assert_eq!((status, said.as_str()), (0, ""));
+    let dir = nas.altroot().join("tank/copy");
+    let open = File::open(dir.join("folder/numbers")).unwrap();
+    assert!(dir.join("folder/many-20").exists() && !dir.join("new").exists());
+    let (status, said) =
+        receive_file(&nas, "zfs receive -F tank/copy", &stream("incremental.zstream"));
+    assert_eq!((status, said.as_str()), (0, ""));
+    // the file that is open is the one of the snapshot now
+    let mut numbers = String::new();
+    (&open).read_to_string(&mut numbers).unwrap();
+    assert!(numbers == std::fs::read_to_string(dir.join("folder/numbers")).unwrap());
+    assert!(!dir.join("folder/many-20").exists() && dir.join("new").exists());
+    std::fs::write(dir.join("own"), "mine").unwrap();
+    assert_eq!(std::fs::read(dir.join("own")).unwrap(), b"mine");
 }
 
 #[test]

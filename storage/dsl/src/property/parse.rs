@@ -85,6 +85,30 @@ fn find_settable(name: &str, kind: DatasetKind) -> Result<Option<&'static Proper
     if has { Ok(Some(row)) } else { Err(bad("this kind of dataset has no such property")) }
 }
 
+/// Whether users could set a property on datasets of a kind to a value, which came from elsewhere.
+pub fn check_stored_value(name: &str, kind: DatasetKind, value: &PropertyValue) -> Result<()> {
+    let bad = |why| Error::InvalidProperty { property: name.to_owned(), why };
+    if kind == DatasetKind::Snapshot && name.contains(':') {
+        return Ok(());
+    }
+    let Some(row) = find_settable(name, kind)? else {
+        return match value {
+            PropertyValue::Text(text) if text.len() <= MAX_VALUE_LEN => Ok(()),
+            _ => Err(bad("a user's own is a text of at most 8191 bytes")),
+        };
+    };
+    match (row.format, value) {
+        (ValueFormat::Index(words), PropertyValue::Number(number)) => {
+            let is_known = words.iter().any(|(_, known)| known == number);
+            is_known.then_some(()).ok_or_else(|| bad("its value is not known to this version"))?;
+        }
+        (ValueFormat::Text, PropertyValue::Text(_))
+        | (ValueFormat::Limit | ValueFormat::Number, PropertyValue::Number(_)) => {}
+        _ => return Err(bad("its value is of another type")),
+    }
+    check_value(row, value).map_err(bad)
+}
+
 /// Whether a number is among those that the property may have.
 fn check_value(row: &PropertyDef, value: &PropertyValue) -> std::result::Result<(), &'static str> {
     let number = match value {

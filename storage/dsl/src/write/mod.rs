@@ -28,6 +28,7 @@ mod promote;
 mod receive;
 mod remap_deadlist;
 mod rename;
+mod resume;
 mod rollback;
 mod set_property;
 mod snapshot;
@@ -52,9 +53,10 @@ pub use pool_property::{pool_property_u64, set_pool_property, unset_pool_propert
 pub use promote::promote;
 pub use receive::{
     ReceivedSnapshot, begin_clone_receive, begin_full_receive, begin_incremental_receive,
-    end_full_receive, end_incremental_receive,
+    begin_replacing_receive, end_full_receive, end_incremental_receive,
 };
 pub use rename::{rename, rename_snapshot};
+pub use resume::{abort_receive, set_resume_position, set_resume_state};
 pub use rollback::rollback;
 pub use set_property::{SetSource, effective_value, inherit_property, set_property};
 pub use snapshot::create_snapshots;

@@ -13,7 +13,7 @@ use super::context::{SyncTaskContext, free_log};
 use super::interrupted::RECV_CLONE;
 use super::names::{self, HeadIds};
 use super::rollback::swap_heads;
-use super::{create, destroy, snapshot};
+use super::{create, destroy, resume, snapshot};
 use crate::{Error, Result};
 
 /// The sender's snapshot, which the received one equals.
@@ -67,11 +67,7 @@ pub fn begin_incremental_receive(
     if change.find_snapshot_id(head.dataset, part)?.is_some() {
         return Err(Error::Exists { name: format!("{head_name}@{part}") });
     }
-    let children = change.dir_phys(head.dir)?.children;
-    if change.lookup_u64(children, RECV_CLONE)?.is_some() {
-        let why = "another stream is being received into it";
-        return Err(Error::Busy { name: head_name.to_owned(), why });
-    }
+    check_no_receive(change, head, head_name)?;
     if change.dataset_phys(newest)?.creation_txg >= change.txg() {
         return Err(Error::SnapshotInSameTxg { name: head_name.to_owned() });
     }
@@ -79,6 +75,49 @@ pub fn begin_incremental_receive(
     let id = ObjsetId::new(clone.dataset.get());
     mark_inconsistent(change, id)?;
     Ok(id)
+}
+
+/// Creates the hidden head for a full stream that is to replace a head without snapshots.
+pub fn begin_replacing_receive(
+    change: &SyncTaskContext<'_>,
+    head_name: &str,
+    part: &str,
+) -> Result<ObjsetId> {
+    names::check_snapshot_name(head_name, part)?;
+    let head = change.find_head(head_name)?;
+    let record = change.dataset_phys(head.dataset)?;
+    let busy = |why| Err(Error::Busy { name: head_name.to_owned(), why });
+    if own_newest_snapshot(change, head, &record)?.is_some() {
+        return busy("it has snapshots; destroy them to replace it by a full stream");
+    }
+    if record.previous != create::origin_snapshot(change)?.unwrap_or(ObjectId::META) {
+        return busy("it is a clone");
+    }
+    if snapshot::is_encrypted(change, head.dir)? {
+        return busy("it is encrypted, and a full stream does not replace it; destroy it first");
+    }
+    check_no_receive(change, head, head_name)?;
+    let new = create::create_head(change, head.dir, RECV_CLONE, None)?;
+    let id = ObjsetId::new(new.dataset.get());
+    mark_inconsistent(change, id)?;
+    Ok(id)
+}
+
+/// Refuses a second receive into a head.
+fn check_no_receive(change: &SyncTaskContext<'_>, head: HeadIds, name: &str) -> Result<()> {
+    let children = change.dir_phys(head.dir)?.children;
+    if change.lookup_u64(children, RECV_CLONE)?.is_none() {
+        return Ok(());
+    }
+    let clone = change.find_head(&format!("{name}/{RECV_CLONE}"))?;
+    let can_resume = change.zap_field(clone.dataset, DatasetPhys::RESUME_TO_GUID)?.is_some();
+    let why = if can_resume {
+        "it contains partially-complete state from `zfs receive -s`: resume it with its \
+         receive_resume_token, or abort it with `zfs receive -A`"
+    } else {
+        "another stream is being received into it"
+    };
+    Err(Error::Busy { name: name.to_owned(), why })
 }
 
 /// Makes a head that was received whole a consistent one, and takes its snapshot.
@@ -89,6 +128,7 @@ pub fn end_full_receive(
 ) -> Result<()> {
     names::check_snapshot_name(name, &received.name)?;
     let head = change.find_head(name)?;
+    resume::clear_resume_state(change, head.dataset)?;
     change.update_dataset(head.dataset, |head| head.flags &= !DatasetPhys::INCONSISTENT)?;
     take_snapshot(change, head, received)
 }
@@ -112,6 +152,7 @@ pub fn end_incremental_receive(
     if change.find_snapshot_id(head.dataset, &received.name)?.is_some() {
         return Err(Error::Exists { name: format!("{head_name}@{}", received.name) });
     }
+    resume::clear_resume_state(change, clone.dataset)?;
     free_log(change, head.dataset)?;
     swap_heads(change, clone, head)?;
     destroy::destroy_head(change, clone)?;

@@ -222,6 +222,7 @@ fn write_entries(
             change.update(table, property, &to_zap_value(value))
         }
         PropertyChange::Received(value) => {
+            change.update_u64(table, HAS_RECVD, 0)?;
             change.update(table, &named("$recvd"), &to_zap_value(value))
         }
         PropertyChange::Inherited => {

@@ -152,7 +152,7 @@ impl Model {
         let known = dead.iter().copied().filter(|it| is_unique_address(&self.blocks[it]));
         let dead: BTreeSet<u64> = known.collect();
         assert_eq!(found, dead, "{name}: its deadlist");
-        assert_eq!(block_lists::deadlist_bytes(mos, list).unwrap(), all[0], "{name}");
+        assert_eq!(block_lists::deadlist_space(mos, list).unwrap()[0], all[0], "{name}");
     }
 
     fn check_dir(&self, tree: &DatasetTree, dir: &Dir, used: &mut HashMap<ObjectId, SpaceCounts>) {

@@ -128,7 +128,11 @@ fn dataset_errors() -> Vec<(u8, Error, &'static str)> {
             Error::Locked { dataset: text("tank/a/b"), root: dataset.clone() },
             "'tank/a/b' is locked; give its key with --key tank/a=FILE",
         ),
-        (12, Error::NoSuchDataset { name: dataset.clone() }, "there is no dataset 'tank/a'"),
+        (
+            12,
+            Error::NoSuchDataset { name: dataset.clone() },
+            "cannot open 'tank/a': dataset does not exist",
+        ),
         (12, Error::NoSuchFile { dataset, path: text("/x") }, "there is no '/x' in tank/a"),
         (
             12,

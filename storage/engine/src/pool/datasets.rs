@@ -184,8 +184,18 @@ impl Pool {
         })
     }
 
-    /// Takes a file system back to its newest snapshot.
+    /// Rolls a file system or volume back to its newest snapshot.
     pub fn rollback_dataset(&self, name: &str) -> Result<()> {
+        self.rollback_head(name, None)
+    }
+
+    /// The same if its newest snapshot is the one of that full name, also when the txg is written.
+    pub fn rollback_to_snapshot(&self, snapshot: &str) -> Result<()> {
+        let name = snapshot.split('@').next().unwrap_or_default();
+        self.rollback_head(name, Some(snapshot.to_owned()))
+    }
+
+    fn rollback_head(&self, name: &str, to: Option<String>) -> Result<()> {
         let key =
             self.find_dataset(name)?.key().map_err(|error| Error::from_dsl_error(name, &error))?;
         let heads = [name.to_owned()];
@@ -195,7 +205,7 @@ impl Pool {
             if key.is_none() {
                 write::check_no_partial_log(change, &name, None).map_err(failed)?;
             }
-            write::rollback(change, &name, None).map_err(failed)?;
+            write::rollback(change, &name, to.as_deref()).map_err(failed)?;
             active.close_dataset(write::head_id(change, &name).map_err(failed)?);
             record_dataset_event(active, change, "rollback", &name, "");
             reset_intent_log(active, change, &name, key)

@@ -44,6 +44,16 @@ impl DatasetHolds {
         DatasetHold { holds: self.clone(), id }
     }
 
+    /// The same for one user alone; `None` if the dataset is in use.
+    pub(super) fn hold_exclusive(&self, id: ObjsetId) -> Option<DatasetHold> {
+        let mut used = self.0.lock();
+        if used.contains_key(&id) {
+            return None;
+        }
+        used.insert(id, 1);
+        Some(DatasetHold { holds: self.clone(), id })
+    }
+
     pub(super) fn is_held(&self, id: ObjsetId) -> bool {
         self.0.lock().contains_key(&id)
     }

@@ -83,7 +83,8 @@ impl Pool {
         self.check_quota_features(name, limits)?;
         let refused = |why: &str| Error::Refused { what: format!("'{name}': {why}") };
         let fs = self.filesystem(name)?;
-        let tx = self.0.spa.begin_tx().map_err(|error| self.explain_error(&error))?;
+        let tx = self.0.spa.begin_dataset_tx(fs.dataset());
+        let tx = tx.map_err(|error| self.explain_error(&error))?;
         let objset = &fs.dataset().objset;
         for (owner, limit) in limits {
             zpl::set_quota(objset, &tx, *owner, *limit, &mut || self.0.environment.random_u64())

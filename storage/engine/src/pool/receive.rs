@@ -3,33 +3,30 @@
 //! The stream goes into a dataset that nobody else opens: a new head, or a hidden clone of the head's
 //! newest snapshot. When the stream has ended and its checksum is right, one txg makes that dataset
 //! the head and takes the snapshot. Whatever goes wrong before, the hidden dataset is destroyed and the
-//! target is what it was.
+//! target is what it was. A resumable receive (-s) keeps the hidden dataset, with the place where the
+//! stream goes on.
 
 use std::io::Read;
-use std::sync::Arc;
 
 use dmu::Objset;
-use dsl::Dataset;
 use dsl::write::{self, ReceivedSnapshot};
+use dsl::{Dataset, DatasetKind, ResumeToken};
 use ondisk::feature::Feature;
-use ondisk::objset::{Flags, Kind};
 use ondisk::stream::{Begin, BeginFlags, StreamFeatures};
-use send::{Receiver, StreamReader, check_receivable};
-use spa::{ActivePool, OpenDataset};
-use txg::Tx;
-use units::{Guid, ObjsetId, Txg};
+use send::ResumePoint;
+use spa::ActivePool;
+use units::{Guid, ObjsetId};
 use zio::Key;
 
-use super::accounting::{ZplAccounting, has_feature};
-use super::datasets::{record_encryption, reset_intent_log};
+use super::accounting::has_feature;
+use super::datasets::{destroy_on_error, record_encryption, reset_intent_log};
 use super::history::record_dataset_event;
-use super::{NewDataset, Pool, settings};
+use super::stream_input::StreamInput;
+use super::{NewDataset, Pool, ReceiveProperties};
 use crate::{Error, Result};
 
-/// What metadata may take of a record that is written.
-const METADATA_ALLOWANCE: u64 = 128 << 10;
 /// Features that a pool must have enabled for streams that have these.
-const NEEDED_FEATURES: [(u64, &str); 4] = [
+pub(super) const NEEDED_FEATURES: [(u64, &str); 4] = [
     (StreamFeatures::LARGE_BLOCKS, "large_blocks"),
     (StreamFeatures::LARGE_DNODE, "large_dnode"),
     (StreamFeatures::LONG_NAME, "longname"),
@@ -43,10 +40,15 @@ pub struct ReceiveRequest {
     pub target: String,
     /// The name of the snapshot behind the `@`; none: as it was on the sender.
     pub snapshot: Option<String>,
-    /// Changes to the target since its newest snapshot are given up (-F).
+    /// Changes to the target since its newest snapshot are given up; a full stream replaces a target
+    /// without snapshots (-F).
     pub force: bool,
     /// Nothing is received: only the stream's header is checked (-n).
     pub dry_run: bool,
+    /// What a stream that is cut has brought is kept, so that it can be resumed (-s).
+    pub resumable: bool,
+    /// Properties of the target.
+    pub properties: ReceiveProperties,
 }
 
 /// What was received.
@@ -58,19 +60,29 @@ pub struct Received {
     pub is_incremental: bool,
     /// Bytes of the stream.
     pub bytes: u64,
+    /// A sentence for each property that could not be set.
+    pub warnings: Vec<String>,
 }
+
+/// Exchanges the content of a head. The arguments: the hidden dataset with the new content, by its full name,
+/// and the exchange.
+pub type ExchangeHead<'a> = dyn FnMut(&str, &mut dyn FnMut() -> Result<()>) -> Result<()> + 'a;
 
 /// A receive that was checked and can begin.
-struct Plan {
-    target: String,
+pub(super) struct Plan {
+    pub(super) target: String,
     snapshot: ReceivedSnapshot,
-    mode: Mode,
-    begin: Begin,
+    pub(super) mode: Mode,
+    pub(super) begin: Begin,
+    /// The dataset that has what came before the stream was cut, and where the stream goes on.
+    pub(super) resume: Option<(ObjsetId, ResumeToken)>,
 }
 
-enum Mode {
+pub(super) enum Mode {
     /// Into a new head.
     Full,
+    /// Into a new hidden head, which replaces one without snapshots.
+    Replace,
     /// Into a new clone of this snapshot.
     Clone(Box<Dataset>),
     /// Into the head, on top of this snapshot.
@@ -79,16 +91,51 @@ enum Mode {
 
 impl Plan {
     /// The dataset into which the stream goes.
-    fn path(&self) -> String {
+    pub(super) fn path(&self) -> String {
         match self.mode {
             Mode::Full | Mode::Clone(_) => self.target.clone(),
-            Mode::Incremental(_) => format!("{}/%recv", self.target),
+            Mode::Replace | Mode::Incremental(_) => hidden_path(&self.target),
         }
     }
 
-    fn error(&self, why: impl std::fmt::Display) -> Error {
+    pub(super) fn error(&self, why: impl std::fmt::Display) -> Error {
         receive_error(&self.target, why)
     }
+
+    /// The snapshot that the dataset begins with.
+    pub(super) fn base(&self) -> Option<&Dataset> {
+        match &self.mode {
+            Mode::Full | Mode::Replace => None,
+            Mode::Clone(base) | Mode::Incremental(base) => Some(base),
+        }
+    }
+
+    const fn has_head(&self) -> bool {
+        matches!(self.mode, Mode::Incremental(_) | Mode::Replace)
+    }
+
+    pub(super) const fn dataset_kind(&self) -> DatasetKind {
+        if self.begin.objset_type == 3 { DatasetKind::Volume } else { DatasetKind::Filesystem }
+    }
+
+    /// Where the stream is, before its first record.
+    fn first_state(&self) -> ResumeToken {
+        let has = |feature| self.begin.features.has(feature);
+        ResumeToken {
+            from_guid: self.begin.from_guid,
+            object: 1,
+            to_guid: self.begin.to_guid,
+            to_name: String::from_utf8_lossy(&self.begin.to_name).into_owned(),
+            large_blocks: has(StreamFeatures::LARGE_BLOCKS),
+            embedded: has(StreamFeatures::EMBEDDED_DATA),
+            compressed: has(StreamFeatures::COMPRESSED),
+            ..ResumeToken::default()
+        }
+    }
+}
+
+fn hidden_path(target: &str) -> String {
+    format!("{target}/%recv")
 }
 
 fn receive_error(target: &str, why: impl std::fmt::Display) -> Error {
@@ -98,65 +145,103 @@ fn receive_error(target: &str, why: impl std::fmt::Display) -> Error {
 impl Pool {
     /// Receives the stream of one snapshot. A stream that is damaged or cut leaves the target as it was.
     pub fn receive(&self, request: &ReceiveRequest, input: &mut dyn Read) -> Result<Received> {
-        self.check_writable()?;
-        let mut reader = StreamReader::new(input);
-        let failed = |why: send::Error| receive_error(&request.target, why);
-        let (begin, _) = reader.begin().map_err(failed)?;
-        check_receivable(&begin, reader.order()).map_err(failed)?;
-        let plan = self.plan_receive(request, begin)?;
-        let received = |bytes| Received {
-            snapshot: format!("{}@{}", plan.target, plan.snapshot.name),
-            is_incremental: matches!(plan.mode, Mode::Incremental(_)),
-            bytes,
-        };
-        if request.dry_run {
-            return Ok(received(0));
-        }
-        let id = self.begin_receive(&plan)?;
-        let _hold = self.0.dataset_holds.hold(id);
-        let head = match &plan.mode {
-            Mode::Incremental(_) => self.find_dataset(&plan.target)?.id(),
-            Mode::Full | Mode::Clone(_) => None,
-        };
-        let _head_hold = head.map(|head| self.0.dataset_holds.hold(head));
-        let done = self
-            .receive_records(&plan, id, &mut reader)
-            .and_then(|()| self.end_receive(&plan, id, request.force));
-        if let Err(why) = done {
-            self.abandon_receive(&plan, id);
-            return Err(why);
-        }
-        Ok(received(reader.bytes()))
+        let mut input = StreamInput::open(input)?;
+        self.receive_snapshot(request, &mut input, &mut |_, exchange| exchange())
     }
 
-    fn plan_receive(&self, request: &ReceiveRequest, begin: Begin) -> Result<Plan> {
+    /// Receives the next snapshot of a stream. A stream that is damaged or cut leaves the target as it was.
+    pub fn receive_snapshot(
+        &self,
+        request: &ReceiveRequest,
+        input: &mut StreamInput<'_>,
+        exchange: &mut ExchangeHead<'_>,
+    ) -> Result<Received> {
+        self.check_writable()?;
+        let (begin, point) = input.take_begin()?;
+        let first = input.bytes();
+        let mut plan = self.plan_receive(request, begin, point)?;
+        let mut received = Received {
+            snapshot: format!("{}@{}", plan.target, plan.snapshot.name),
+            is_incremental: plan.has_head(),
+            bytes: 0,
+            warnings: Vec::new(),
+        };
+        if request.dry_run {
+            return Ok(received);
+        }
+        let id = match &plan.resume {
+            Some((id, _)) => *id,
+            None => self.begin_receive(&plan, request, &mut received.warnings)?,
+        };
+        let Some(_hold) = self.0.dataset_holds.hold_exclusive(id) else {
+            return Err(plan.error("another stream is being received into it"));
+        };
+        let head = if plan.has_head() { self.find_dataset(&plan.target)?.id() } else { None };
+        let _head_hold = head.map(|head| self.0.dataset_holds.hold(head));
+        let keeps_partial = request.resumable || plan.resume.is_some();
+        if keeps_partial && plan.resume.is_none() {
+            plan.resume = Some((id, plan.first_state()));
+        }
+        let done = self.receive_records(&plan, id, &mut input.reader).and_then(|()| {
+            self.end_receive(&plan, (id, request), &mut received.warnings, exchange)
+        });
+        if let Err(why) = done {
+            return Err(self.stop_receive(&plan, id, keeps_partial, why));
+        }
+        received.bytes = input.bytes().saturating_sub(first);
+        self.refresh_properties();
+        Ok(received)
+    }
+
+    /// Destroys what a resumable receive into `target` received so far (-A).
+    pub fn abort_receive(&self, target: &str) -> Result<()> {
+        for path in [target.to_owned(), hidden_path(target)] {
+            let found = self.find_dataset(&path).ok().and_then(|it| it.id());
+            if found.is_some_and(|id| self.0.dataset_holds.is_held(id)) {
+                return Err(receive_error(target, "a stream is being received into it"));
+            }
+        }
+        let target = target.to_owned();
+        self.run_sync_task(move |active, change| {
+            write::abort_receive(change, &target)
+                .map_err(|why| Error::from_dsl_error(&target, &why))?;
+            record_dataset_event(active, change, "receive abort", &target, "");
+            Ok(())
+        })
+    }
+
+    fn plan_receive(
+        &self,
+        request: &ReceiveRequest,
+        begin: Begin,
+        point: Option<ResumePoint>,
+    ) -> Result<Plan> {
         let target = request.target.clone();
         let sent_name = String::from_utf8_lossy(&begin.to_name).into_owned();
         let sent_part = sent_name.split_once('@').map(|(_, part)| part.to_owned());
         let part = request.snapshot.clone().or(sent_part);
         let refused = |why: String| receive_error(&target, why);
         let part = part.ok_or_else(|| refused("the stream does not name a snapshot".to_owned()))?;
-        let mos = self.0.spa.synced_mos();
-        let needed = NEEDED_FEATURES.into_iter().filter(|(bit, _)| begin.features.has(*bit));
-        for (_, feature) in needed {
-            if !has_feature(&mos, feature) {
-                let why = format!(
-                    "the stream requires feature@{feature}, which is not enabled on this pool"
-                );
-                return Err(refused(why));
-            }
-        }
+        self.check_stream_features(&target, begin.features)?;
         let existing = match self.find_dataset(&target) {
             Ok(found) => Some(found),
             Err(Error::NoSuchDataset { .. }) => None,
             Err(why) => return Err(why),
         };
+        let resume = match point {
+            Some(point) => Some(self.find_partial(&target, &begin, point)?),
+            None => None,
+        };
+        let is_partial = existing.as_ref().is_some_and(Dataset::is_inconsistent);
+        let existing = existing.filter(|_| !is_partial || resume.is_none());
         let mode = match (existing, begin.from_guid) {
+            (Some(head), _) if is_partial => return Err(partial_error(&head)),
             (None, 0) => Mode::Full,
+            (Some(_), 0) if resume.is_some() || request.force => Mode::Replace,
             (Some(_), 0) => {
-                return Err(refused(
-                    "it exists, and a full stream makes a new one; destroy it first".to_owned(),
-                ));
+                return Err(refused(format!(
+                    "destination '{target}' exists\nmust specify -F to overwrite it"
+                )));
             }
             (Some(head), guid) => self.plan_incremental(&head, Guid::new(guid), request, &begin)?,
             (None, guid) if begin.flags.has(BeginFlags::CLONE) => self.plan_clone(&target, guid)?,
@@ -164,7 +249,7 @@ impl Pool {
                 return Err(refused("it does not exist, and the stream is incremental".to_owned()));
             }
         };
-        if !matches!(mode, Mode::Incremental(_)) {
+        if matches!(mode, Mode::Full | Mode::Clone(_)) {
             self.find_parent(&target)?;
         }
         let snapshot = ReceivedSnapshot {
@@ -172,7 +257,45 @@ impl Pool {
             guid: Guid::new(begin.to_guid),
             creation_time: begin.creation_time,
         };
-        Ok(Plan { target, snapshot, mode, begin })
+        Ok(Plan { target, snapshot, mode, begin, resume })
+    }
+
+    /// Refuses a stream for which the pool lacks a feature.
+    fn check_stream_features(&self, target: &str, features: StreamFeatures) -> Result<()> {
+        let mos = self.0.spa.synced_mos();
+        let needed = NEEDED_FEATURES.into_iter().filter(|(bit, _)| features.has(*bit));
+        for (_, feature) in needed {
+            if !has_feature(&mos, feature) {
+                let why = format!(
+                    "the stream requires feature@{feature}, which is not enabled on this pool"
+                );
+                return Err(receive_error(target, why));
+            }
+        }
+        Ok(())
+    }
+
+    /// The dataset that has the first part of a stream that was cut.
+    fn find_partial(
+        &self,
+        target: &str,
+        begin: &Begin,
+        point: ResumePoint,
+    ) -> Result<(ObjsetId, ResumeToken)> {
+        for path in [hidden_path(target), target.to_owned()] {
+            let Ok(found) = self.find_dataset(&path) else { continue };
+            let state = found.resume_state();
+            let state = state.map_err(|error| Error::from_dsl_error(&path, &error))?;
+            let (Some(state), Some(id)) = (state, found.id()) else { continue };
+            let known = (state.to_guid, state.from_guid, state.object, state.offset);
+            if known != (begin.to_guid, begin.from_guid, point.object, point.offset) {
+                let why = "the stream does not go on where the last one was cut; send it with the \
+                           receive_resume_token that the file system has now";
+                return Err(receive_error(target, why));
+            }
+            return Ok((id, state));
+        }
+        Err(receive_error(target, "it does not have any resumable receive state"))
     }
 
     fn plan_clone(&self, target: &str, guid: u64) -> Result<Mode> {
@@ -241,20 +364,39 @@ impl Pool {
     }
 
     /// Creates the dataset into which the stream goes.
-    fn begin_receive(&self, plan: &Plan) -> Result<ObjsetId> {
+    fn begin_receive(
+        &self,
+        plan: &Plan,
+        request: &ReceiveRequest,
+        warnings: &mut Vec<String>,
+    ) -> Result<ObjsetId> {
         let (name, path) = (plan.target.clone(), plan.path());
         let failed = move |error: dsl::Error| receive_error(&name, error);
-        match &plan.mode {
+        let new = BegunDataset {
+            state: request.resumable.then(|| plan.first_state()),
+            properties: request.properties.clone(),
+            target: plan.target.clone(),
+            kind: plan.dataset_kind(),
+        };
+        let (id, more) = match &plan.mode {
             Mode::Full => {
-                let mut new = NewDataset { name: plan.target.clone(), properties: Vec::new() };
-                let keying = self.child_encryption(&mut new, None)?;
+                let mut options = NewDataset { name: plan.target.clone(), properties: Vec::new() };
+                let keying = self.child_encryption(&mut options, None)?;
                 self.with_opens_blocked(|| {
-                    self.run_sync_task(move |_, change| {
+                    self.run_sync_task(move |active, change| {
                         let id = write::begin_full_receive(change, &path).map_err(&failed)?;
                         record_encryption(change, id, keying.as_ref()).map_err(&failed)?;
-                        Ok(id)
+                        Ok((id, new.finish(active, change, id)?))
                     })
-                })
+                })?
+            }
+            Mode::Replace => {
+                let (target, part) = (plan.target.clone(), plan.snapshot.name.clone());
+                self.run_sync_task(move |active, change| {
+                    let id = write::begin_replacing_receive(change, &target, &part);
+                    let id = id.map_err(&failed)?;
+                    Ok((id, new.set_state(active, change, id)?))
+                })?
             }
             Mode::Clone(origin) => {
                 let (origin_name, key) = (origin.name(), self.base_key(origin)?);
@@ -262,8 +404,8 @@ impl Pool {
                     let id = write::begin_clone_receive(change, &path, &origin_name);
                     let id = id.map_err(&failed)?;
                     reset_intent_log(active, change, &path, key)?;
-                    Ok(id)
-                })
+                    Ok((id, new.finish(active, change, id)?))
+                })?
             }
             Mode::Incremental(base) => {
                 let (guid, key) = (base.guid(), self.base_key(base)?);
@@ -272,10 +414,12 @@ impl Pool {
                     let id = write::begin_incremental_receive(change, &target, guid, &part);
                     let id = id.map_err(&failed)?;
                     reset_intent_log(active, change, &path, key)?;
-                    Ok(id)
-                })
+                    Ok((id, new.set_state(active, change, id)?))
+                })?
             }
-        }
+        };
+        warnings.extend(more);
+        Ok(id)
     }
 
     /// The key of a snapshot that is received on top of.
@@ -290,93 +434,78 @@ impl Pool {
         Ok(key)
     }
 
-    /// Applies all records of the stream.
-    fn receive_records<R: Read>(
-        &self,
-        plan: &Plan,
-        id: ObjsetId,
-        reader: &mut StreamReader<R>,
-    ) -> Result<()> {
-        let (set, base) = self.open_received(plan, id)?;
-        let spa = &self.0.spa;
-        let mut space = SpaceLeft::default();
-        let mut begin_tx = |bytes: u64| begin_receive_tx(spa, &set, &mut space, bytes);
-        let begin = plan.begin.clone();
-        let mut receiver = Receiver::new(set.objset.clone(), base, begin, &mut begin_tx);
-        let failed = |why: send::Error| plan.error(why);
-        loop {
-            let record = reader.next_record().map_err(failed)?;
-            let record = record.ok_or(send::Error::Truncated { bytes: reader.bytes() });
-            if receiver.apply(&record.map_err(failed)?).map_err(failed)? {
-                return Ok(());
-            }
-        }
-    }
-
-    /// The content of the dataset into which the stream goes, and what it begins with.
-    fn open_received(
-        &self,
-        plan: &Plan,
-        id: ObjsetId,
-    ) -> Result<(Arc<OpenDataset>, Option<Objset>)> {
-        let spa = &self.0.spa;
-        let path = plan.path();
-        let failed = |error: dsl::Error| Error::from_dsl_error(&path, &error);
-        let dataset = self.find_dataset(&path)?;
-        let stored = settings::block_settings(&dataset);
-        let base = match &plan.mode {
-            Mode::Full => None,
-            Mode::Clone(base) | Mode::Incremental(base) => Some(base),
-        };
-        let Some(base) = base else {
-            let is_volume = plan.begin.objset_type == 3;
-            let kind = if is_volume { Kind::Volume } else { Kind::Filesystem };
-            let blank = Objset::new_empty(spa.source(), id, kind, stored.key.clone());
-            let set = spa.open_dataset(blank, stored);
-            let tx = spa.begin_tx().map_err(|why| self.explain_error(&why))?;
-            let accounting = ZplAccounting::new(spa, &self.0.environment);
-            let flags = if is_volume { Flags::default() } else { accounting.objset_flags() };
-            set.edit_header(&tx, move |header| header.flags = flags);
-            activate_features(&set, &tx, plan.begin.features);
-            return Ok((set, None));
-        };
-        let objset = dataset.open_objset().map_err(failed)?;
-        let base = base.open_objset().map_err(failed)?;
-        if base.header().kind != objset.header().kind {
-            return Err(plan.error("the stream is of another kind of dataset"));
-        }
-        let set = spa.open_dataset(objset.to_writable(), stored);
-        let tx = spa.begin_tx().map_err(|why| self.explain_error(&why))?;
-        activate_features(&set, &tx, plan.begin.features);
-        Ok((set, Some(base)))
-    }
-
     /// Makes what was received the head, with its snapshot, in one txg.
-    fn end_receive(&self, plan: &Plan, id: ObjsetId, force: bool) -> Result<()> {
-        let (name, received) = (plan.target.clone(), plan.snapshot.clone());
-        let fails = |name: &str, error: &dsl::Error| receive_error(name, error);
-        if let Mode::Incremental(base) = &plan.mode {
-            let head = self.find_dataset(&name)?;
-            if !force && self.is_modified_since(&head, base)? {
-                return Err(plan.error("it was modified while the stream was being received"));
-            }
-            let heads = [name.clone()];
-            return self.run_retiring_task(&heads, move |active, change| {
-                let head = write::head_id(change, &name).map_err(|why| fails(&name, &why))?;
-                write::end_incremental_receive(change, &name, &received)
-                    .map_err(|why| fails(&name, &why))?;
+    fn end_receive(
+        &self,
+        plan: &Plan,
+        (id, request): (ObjsetId, &ReceiveRequest),
+        warnings: &mut Vec<String>,
+        exchange: &mut ExchangeHead<'_>,
+    ) -> Result<()> {
+        if !plan.has_head() {
+            let (name, received) = (plan.target.clone(), plan.snapshot.clone());
+            return self.run_sync_task(move |active, change| {
+                write::end_full_receive(change, &name, &received)
+                    .map_err(|why| receive_error(&name, why))?;
                 active.close_dataset(id);
-                active.close_dataset(head);
                 record_received(active, change, &name, &received);
                 Ok(())
             });
         }
-        self.run_sync_task(move |active, change| {
-            write::end_full_receive(change, &name, &received).map_err(|why| fails(&name, &why))?;
-            active.close_dataset(id);
-            record_received(active, change, &name, &received);
+        exchange(&plan.path(), &mut || {
+            warnings.extend(self.exchange_head(plan, id, request)?);
             Ok(())
         })
+    }
+
+    /// Exchanges a head with the hidden dataset that was received. Without -F a head is refused that was
+    /// changed since its newest snapshot.
+    fn exchange_head(
+        &self,
+        plan: &Plan,
+        id: ObjsetId,
+        request: &ReceiveRequest,
+    ) -> Result<Vec<String>> {
+        let (name, received, kind) =
+            (plan.target.clone(), plan.snapshot.clone(), plan.dataset_kind());
+        let (force, properties) = (request.force, request.properties.clone());
+        let (heads, base) = ([name.clone()], plan.base().and_then(Dataset::id));
+        self.run_retiring_task(&heads, move |active, change| {
+            let fails = |error: dsl::Error| receive_error(&name, error);
+            let head = write::head_id(change, &name).map_err(fails)?;
+            if let Some(base) = base.filter(|_| !force)
+                && differs(active, change, head, base)?
+            {
+                let why = "it was modified while the stream was being received";
+                return Err(receive_error(&name, why));
+            }
+            write::end_incremental_receive(change, &name, &received).map_err(fails)?;
+            active.close_dataset(id);
+            active.close_dataset(head);
+            record_received(active, change, &name, &received);
+            properties.apply(active, change, (&name, kind))
+        })
+    }
+
+    /// Ends a receive that failed: keeps what was received, or destroys it. Returns the error for the user.
+    fn stop_receive(&self, plan: &Plan, id: ObjsetId, keeps_partial: bool, why: Error) -> Error {
+        if !keeps_partial {
+            self.abandon_receive(plan, id);
+            return why;
+        }
+        // the position is written with the data; without this sync more is sent again
+        let _ = self.sync();
+        self.0.spa.close_dataset(id);
+        let token = self.find_dataset(&plan.target).and_then(|target| {
+            target.resume_token().map_err(|why| Error::from_dsl_error(&plan.target, &why))
+        });
+        let Ok(Some(token)) = token else { return why };
+        Error::Refused {
+            what: format!(
+                "{why}.\nPartially received snapshot is saved.\nA resuming stream can be generated on \
+                 the sending system by running:\n    zfs send -t {token}"
+            ),
+        }
     }
 
     /// Destroys what was received in part. If that fails too, the next import does it.
@@ -391,74 +520,71 @@ impl Pool {
     }
 }
 
-/// Begins a transaction that writes so many bytes of a received dataset.
-fn begin_receive_tx(
-    spa: &ActivePool,
-    set: &OpenDataset,
-    space: &mut SpaceLeft,
-    bytes: u64,
-) -> send::Result<Tx> {
-    let ended = |why: String| send::Error::Pool { why };
-    if set.is_retired() {
-        return Err(ended("the dataset was destroyed, or the pool is being exported".to_owned()));
-    }
-    if bytes > 0 {
-        space.check(spa, set, bytes)?;
-    } else {
-        spa.txgs().throttle_frees();
-    }
-    spa.begin_tx().map_err(|why| ended(why.to_string()))
+/// The first state of a dataset that is received into.
+struct BegunDataset {
+    /// Where the stream is, if the receive can be resumed.
+    state: Option<ResumeToken>,
+    properties: ReceiveProperties,
+    target: String,
+    kind: DatasetKind,
 }
 
-/// What the pool and the quotas above have room for, as of a txg.
-#[derive(Default)]
-struct SpaceLeft(Option<(Txg, u64)>);
-
-impl SpaceLeft {
-    /// Refuses to write more than there is room for.
-    fn check(&mut self, spa: &ActivePool, set: &OpenDataset, bytes: u64) -> send::Result<()> {
-        /// What was freed can be used again after two txgs.
-        const MAX_SYNCED_TXGS: usize = 3;
-        let needed = bytes.saturating_add(METADATA_ALLOWANCE);
-        let ended = |why: spa::Error| send::Error::Pool { why: why.to_string() };
-        for _ in 0..MAX_SYNCED_TXGS {
-            let left = self.bytes(spa, set).map_err(ended)?;
-            let unsynced = spa.txgs().unsynced_bytes();
-            if spa.has_space(needed) && left >= needed.saturating_add(unsynced) {
-                return Ok(());
-            }
-            spa.reclaim_freed_space();
-            spa.sync().map_err(ended)?;
-        }
-        Err(send::Error::Pool { why: "out of space: the pool or a quota is full".to_owned() })
+impl BegunDataset {
+    /// Sets the state and the properties of a new file system or volume.
+    fn finish(
+        &self,
+        active: &ActivePool,
+        change: &write::SyncTaskContext<'_>,
+        id: ObjsetId,
+    ) -> Result<Vec<String>> {
+        destroy_on_error(active, change, &self.target, || {
+            self.set_state(active, change, id)?;
+            self.properties.apply(active, change, (&self.target, self.kind))
+        })
     }
 
-    fn bytes(
-        &mut self,
-        spa: &ActivePool,
-        set: &OpenDataset,
-    ) -> std::result::Result<u64, spa::Error> {
-        let synced = spa.txgs().synced_txg();
-        if let Some((txg, bytes)) = self.0
-            && txg == synced
-        {
-            return Ok(bytes);
+    /// Sets the state of a hidden dataset. The target gets its properties when the receive ends.
+    fn set_state(
+        &self,
+        _active: &ActivePool,
+        change: &write::SyncTaskContext<'_>,
+        id: ObjsetId,
+    ) -> Result<Vec<String>> {
+        if let Some(state) = &self.state {
+            write::set_resume_state(change, id, state)
+                .map_err(|why| receive_error(&self.target, why))?;
         }
-        let bytes = spa.dataset_space(set.objset.id())?.bytes;
-        self.0 = Some((synced, bytes));
-        Ok(bytes)
+        Ok(Vec::new())
     }
 }
 
-/// Features that no block pointer and no dnode tells of.
-fn activate_features(set: &OpenDataset, tx: &Tx, features: StreamFeatures) {
-    let told = [StreamFeatures::LONG_NAME, StreamFeatures::LARGE_MICROZAP];
-    let needed = NEEDED_FEATURES.into_iter().filter(|(bit, _)| told.contains(bit));
-    for (_, name) in needed.filter(|(bit, _)| features.has(*bit)) {
-        if let Some(feature) = Feature::by_name(name) {
-            set.activate_feature(tx, feature);
+fn partial_error(head: &Dataset) -> Error {
+    let name = head.name();
+    let why = match head.resume_state() {
+        Ok(Some(_)) => {
+            "it contains partially-complete state from `zfs receive -s`: resume it with its \
+             receive_resume_token, or abort it with `zfs receive -A`"
         }
-    }
+        _ => "another stream is being received into it",
+    };
+    receive_error(&name, why)
+}
+
+/// Whether the objects of a head differ from those of a snapshot, as of the txg that is being written. Intent
+/// logs do not count.
+fn differs(
+    active: &ActivePool,
+    change: &write::SyncTaskContext<'_>,
+    head: ObjsetId,
+    snapshot: ObjsetId,
+) -> Result<bool> {
+    let meta = |id: ObjsetId| {
+        let refused = |why: String| Error::Refused { what: why };
+        let root = change.dataset_root(id).map_err(|why| refused(why.to_string()))?;
+        let objset = Objset::open(active.source(), id, &root, None);
+        Ok::<_, Error>(objset.map_err(|why| refused(why.to_string()))?.header().meta.clone())
+    };
+    Ok(meta(head)? != meta(snapshot)?)
 }
 
 fn record_received(

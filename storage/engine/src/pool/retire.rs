@@ -12,9 +12,9 @@ use super::{OpenVolume, Pool};
 use crate::{Error, Result};
 
 impl Pool {
-    /// Has a change made that may end these heads; it lets go of those that it ends, in its group. Until
-    /// then their
-    /// logs are not written on, as those of heads that are no more could not be freed.
+    /// Runs a sync task that may retire these heads. Their transactions are held back meanwhile: in the task
+    /// the heads have all changes that succeeded. The task closes the heads that it retires. Their intent
+    /// logs are paused, since the log of a retired head could not be freed.
     pub(super) fn run_retiring_task<T: Send + 'static>(
         &self,
         heads: &[String],
@@ -30,12 +30,13 @@ impl Pool {
                 let id = tree.find(name).ok().and_then(|dataset| dataset.id());
                 if let Some(set) = id.and_then(|id| self.0.spa.dataset(id)) {
                     set.pause_log(true);
-                    sets.push((name, set));
+                    let gate = self.0.spa.txgs().close_gate(set.gate());
+                    sets.push((name, set, gate));
                 }
             }
         }
         let done = self.run_sync_task(work);
-        for (name, set) in sets {
+        for (name, set, _gate) in sets {
             if set.is_retired() {
                 files.remove(name);
                 retired.extend(volumes.remove(name));

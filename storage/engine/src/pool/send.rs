@@ -3,59 +3,100 @@
 use std::io::Write;
 
 use dsl::Dataset;
+use dsl::ResumeToken;
 use dsl::write::features;
 use ondisk::blkptr::Regular;
 use ondisk::dsl::Dataset as DatasetPhys;
 use ondisk::feature::Feature;
-use send::{FeatureFacts, SendBase, SendOptions, SendSource, StoredBlocks, StreamWriter};
+use send::{FeatureFacts, SendBase, SendSource, StoredBlocks, StreamWriter};
 use units::Zbookmark;
 
 use super::Pool;
+use super::send_plan::{SendPlan, SendStep};
 use crate::{Error, Result};
 
-/// A snapshot to be sent.
+/// Snapshots to be sent.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[expect(clippy::struct_excessive_bools, reason = "options of a stream, each on its own")]
 pub struct SendRequest {
-    /// The snapshot's full name.
+    /// The last snapshot, by its full name. With a resume token it is not needed.
     pub snapshot: String,
     /// The snapshot or bookmark on which the stream is based, by its full name; none: a full stream.
     pub base: Option<String>,
+    /// All snapshots between the base and the last one, too (-I).
+    pub intermediates: bool,
+    /// The file systems and volumes below, too, with their properties (-R).
+    pub replicate: bool,
+    /// Properties (-p).
+    pub properties: bool,
+    /// With `replicate`: file systems without the snapshot are left out (-s).
+    pub skip_missing: bool,
     /// Blocks above 128 KiB are sent whole (-L).
     pub large_blocks: bool,
     /// Blocks that are stored in their pointers are sent as such (-e).
     pub embedded: bool,
     /// Blocks are sent as they are compressed on disk (-c).
     pub compressed: bool,
+    /// The receive_resume_token of a stream that was cut (-t): the stream goes on there.
+    pub resume: Option<String>,
+}
+
+impl SendRequest {
+    /// The request that a resume token stands for, but for the snapshot, which `plan_send` finds.
+    pub(super) fn with_token(&self, token: &ResumeToken) -> Self {
+        Self {
+            large_blocks: token.large_blocks,
+            embedded: token.embedded,
+            compressed: token.compressed,
+            ..self.clone()
+        }
+    }
 }
 
 impl Pool {
-    /// Sends a snapshot. Returns the bytes of the stream. The snapshot is not destroyed meanwhile.
+    /// Sends snapshots. Returns the bytes of the stream. The snapshots are not destroyed meanwhile.
     pub fn send(&self, request: &SendRequest, out: &mut dyn Write) -> Result<u64> {
-        let name = &request.snapshot;
-        let pin = self.pin();
+        let plan = self.plan_send(request)?;
+        self.send_planned(&plan, out)
+    }
+
+    /// Sends what was planned. Returns the bytes of the stream.
+    pub fn send_planned(&self, plan: &SendPlan, out: &mut dyn Write) -> Result<u64> {
+        let mut writer = StreamWriter::new(out);
+        let failed = |error: send::Error| send_error(plan.name(), &error);
+        if let Some((begin, list)) = &plan.package {
+            writer.begin_package(begin.clone(), list).map_err(failed)?;
+        }
+        for step in &plan.steps {
+            self.send_step(plan, step, &mut writer)?;
+        }
+        if plan.package.is_some() {
+            writer.end_package().map_err(failed)?;
+        }
+        Ok(writer.bytes())
+    }
+
+    fn send_step(
+        &self,
+        plan: &SendPlan,
+        step: &SendStep,
+        writer: &mut StreamWriter<'_>,
+    ) -> Result<()> {
+        let name = &step.snapshot;
         let dataset = self.find_dataset(name)?;
-        let (Some(id), true) = (dataset.id(), dataset.is_snapshot()) else {
-            let what = format!("cannot send '{name}': it is not a snapshot (FILESYSTEM@NAME)");
-            return Err(Error::Usage { what });
-        };
-        let _hold = self.0.dataset_holds.hold(id);
-        drop(pin);
+        if dataset.guid().get() != step.guid {
+            return Err(Error::NoSuchDataset { name: name.clone() });
+        }
         super::incomplete::check_complete(&dataset)?;
-        let base =
-            request.base.as_deref().map(|base| self.send_base(&dataset, base)).transpose()?;
+        let base = step.base.as_deref().map(|base| self.send_base(&dataset, base)).transpose()?;
         let dsl_failed = |error: dsl::Error| match error {
             dsl::Error::KeyNotLoaded { .. } => crate::keys::locked_error(&dataset),
             error => Error::from_dsl_error(name, &error),
         };
         let objset = dataset.open_objset().map_err(dsl_failed)?;
-        let options = SendOptions {
-            large_blocks: request.large_blocks,
-            embedded: request.embedded,
-            compressed: request.compressed,
-        };
         let failed = |error: send::Error| send_error(name, &error);
         let facts = self.feature_facts(&dataset)?;
-        let features = send::stream_features(&objset, options, facts).map_err(failed)?;
+        let features = send::stream_features(&objset, plan.options, facts).map_err(failed)?;
         let phys = dataset.phys();
         let source = SendSource {
             objset: &objset,
@@ -65,16 +106,15 @@ impl Pool {
             case_insensitive: phys.is_some_and(|phys| phys.flags & DatasetPhys::CASELESS != 0),
             base,
             features,
+            resume: plan.resume,
             stored: &BlockReader(self),
         };
-        let mut writer = StreamWriter::new(out);
-        send::send(&source, &mut writer).map_err(failed)?;
-        Ok(writer.bytes())
+        send::send(&source, writer).map_err(failed)
     }
 
     /// The base of an incremental stream: an older snapshot or bookmark of the same file system or
     /// volume, or of one that it is a clone of.
-    fn send_base(&self, dataset: &Dataset, base: &str) -> Result<SendBase> {
+    pub(super) fn send_base(&self, dataset: &Dataset, base: &str) -> Result<SendBase> {
         let found = self.find_dataset(base)?;
         let refused = |why: &str| Error::Refused {
             what: format!("cannot send '{}' from '{base}': {why}", dataset.name()),

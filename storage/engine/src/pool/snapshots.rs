@@ -13,6 +13,21 @@ pub struct Snapshot {
     pub id: u64,
     /// Its guid, which stays the same when the pool is imported elsewhere.
     pub guid: u64,
+    /// When it was taken, in seconds since 1970.
+    pub created: u64,
+    /// The txg in which it was taken: tells which of two is older.
+    pub txg: u64,
+}
+
+/// A bookmark of a file system or volume.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Bookmark {
+    /// Its name behind the `#`.
+    pub name: String,
+    /// The guid of its snapshot.
+    pub guid: u64,
+    /// The txg in which its snapshot was taken.
+    pub txg: u64,
 }
 
 impl Pool {
@@ -22,8 +37,33 @@ impl Pool {
         let snapshots = self.find_dataset(dataset)?.snapshots();
         let snapshots = snapshots.map_err(|error| Error::from_dsl_error(dataset, &error))?;
         let named = snapshots.iter().filter_map(|each| {
-            let guid = each.guid().get();
-            Some(Snapshot { name: each.short_name()?.to_owned(), id: each.id()?.get(), guid })
+            let phys = each.phys()?;
+            Some(Snapshot {
+                name: each.short_name()?.to_owned(),
+                id: each.id()?.get(),
+                guid: each.guid().get(),
+                created: phys.creation_time,
+                txg: phys.creation_txg.get(),
+            })
+        });
+        Ok(named.collect())
+    }
+
+    /// The token by which a receive into a file system or volume is resumed that was cut.
+    pub fn receive_resume_token(&self, dataset: &str) -> Result<Option<String>> {
+        let _pin = self.pin();
+        let token = self.find_dataset(dataset)?.resume_token();
+        token.map_err(|error| Error::from_dsl_error(dataset, &error))
+    }
+
+    /// The bookmarks of a file system or volume, oldest first.
+    pub fn bookmarks(&self, dataset: &str) -> Result<Vec<Bookmark>> {
+        let _pin = self.pin();
+        let bookmarks = self.find_dataset(dataset)?.bookmarks();
+        let bookmarks = bookmarks.map_err(|error| Error::from_dsl_error(dataset, &error))?;
+        let named = bookmarks.iter().filter_map(|each| {
+            let (name, guid) = (each.short_name()?.to_owned(), each.guid().get());
+            Some(Bookmark { name, guid, txg: each.bookmark_record()?.creation_txg.get() })
         });
         Ok(named.collect())
     }

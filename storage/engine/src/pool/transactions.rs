@@ -76,7 +76,7 @@ impl Transactions for FileSystemTransactions {
         if need.freed_blocks > 0 {
             self.spa.txgs().throttle_frees();
         }
-        let tx = self.spa.begin_tx().map_err(|_| Error::Stopped { objset })?;
+        let tx = self.spa.begin_dataset_tx(&self.dataset).map_err(|_| Error::Stopped { objset })?;
         tx.add_freed(need.freed_blocks);
         if let Some(seq) = self.replay.replayed_seq(need) {
             self.log.record_replayed(&tx, seq);

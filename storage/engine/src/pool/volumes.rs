@@ -281,8 +281,8 @@ impl Pool {
             subject: format!("'{name}'"),
             why: why.to_string(),
         };
-        let groups = active.txgs().clone();
-        let volume = zvol::WritableVolume::open(set.objset.clone(), groups, Arc::clone(&log))
+        let txgs = txg::GatedTxgs::new(active.txgs().clone(), Arc::clone(set.gate()));
+        let volume = zvol::WritableVolume::open(set.objset.clone(), txgs, Arc::clone(&log))
             .map_err(|why| unreadable(&why))?;
         if let Some(found) = log.unreplayed_header() {
             let (source, key) = (Arc::clone(set.objset.source()), set.objset.key().cloned());

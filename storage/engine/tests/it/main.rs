@@ -25,6 +25,7 @@ mod shared_blocks;
 mod snapshots;
 mod space;
 mod spares;
+mod stream_resume;
 mod streams;
 mod suspend;
 mod test_pool;

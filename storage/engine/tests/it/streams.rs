@@ -2,12 +2,17 @@
 //! is damaged, cut or hostile leaves the pool as it was.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::io::Read;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use engine::dataset::DatasetQuery;
-use engine::pool::{self, Pool, ReceiveRequest, SendRequest, VdevLayout};
+use engine::pool::{self, Environment, Pool, ReceiveRequest, SendRequest, VdevLayout};
 use ondisk::stream::{CHECKSUM_OFFSET, RECORD_SIZE, RawRecord, Record};
 
-use crate::test_pool::{TempDir, check_pool, environment, new_pool, read_file, write_file};
+use crate::test_pool::{
+    TempDir, check_pool, environment, new_pool, read_file, write_file, write_to,
+};
 
 /// A pool on a file, which zdb can examine.
 fn create_pool(name: &str) -> (Pool, TempDir) {
@@ -148,7 +153,7 @@ fn receive_refuses_what_would_lose_data() {
         |target: &str, stream: &[u8]| receive(&pool, target, stream).unwrap_err().to_string();
     assert!(refusal("tank/from", &incremental).contains("does not exist"));
     receive(&pool, "tank/from", &full).unwrap();
-    assert!(refusal("tank/from", &full).contains("it exists"));
+    assert!(refusal("tank/from", &full).contains("must specify -F to overwrite it"));
     write_file(&pool, "tank/from", "mine", b"written here");
     assert!(refusal("tank/from", &incremental).contains("modified"));
     assert_eq!(read_file(&pool, "tank/from", "mine"), b"written here");
@@ -156,7 +161,6 @@ fn receive_refuses_what_would_lose_data() {
         ReceiveRequest { target: "tank/from".to_owned(), force: true, ..ReceiveRequest::default() };
     pool.receive(&force, &mut &*incremental).unwrap();
     assert!(refusal("tank/from", &incremental).contains("newer snapshots"));
-    assert!(refusal("tank/other", &recorded("properties.zstream")).contains("properties"));
     assert!(refusal("tank/other", b"no stream").contains("not a ZFS send stream"));
 }
 
@@ -253,4 +257,69 @@ fn hostile_stream_never_harms_the_pool() {
     pool.export().unwrap();
     drop(pool);
     assert_eq!(check_pool(&folder, "tank"), Vec::<String>::new());
+}
+
+/// Runs a function once, from the sync thread, after it was armed.
+#[derive(Clone, Default)]
+struct SyncHook(Arc<Mutex<Option<Work>>>);
+
+type Work = Box<dyn FnOnce() + Send>;
+
+impl SyncHook {
+    /// The environment of a pool whose syncs run the hook: each asks for the time when it begins.
+    fn environment(&self) -> Environment {
+        let (hook, environment) = (self.clone(), environment());
+        let now = Arc::clone(&environment.now);
+        let now = Arc::new(move || {
+            let armed = hook.0.lock().unwrap().take();
+            if let Some(run) = armed {
+                run();
+            }
+            now()
+        });
+        Environment { now, ..environment }
+    }
+}
+
+/// A stream that arms a hook when its last byte is read.
+struct ArmingStream<'a> {
+    stream: &'a [u8],
+    hook: SyncHook,
+    run: Option<Work>,
+}
+
+impl Read for ArmingStream<'_> {
+    fn read(&mut self, into: &mut [u8]) -> std::io::Result<usize> {
+        let count = self.stream.read(into)?;
+        if self.stream.is_empty() {
+            *self.hook.0.lock().unwrap() = self.run.take();
+        }
+        Ok(count)
+    }
+}
+
+#[test]
+fn receive_never_discards_a_concurrent_write() {
+    let hook = SyncHook::default();
+    let folder = TempDir::new("concurrent", 1, 128 << 20);
+    let new = new_pool(&folder, VdevLayout::Single, 1);
+    let pool = pool::create(&new, &hook.environment()).unwrap();
+    receive(&pool, "tank/from", &recorded("full.zstream")).unwrap();
+    let files = pool.filesystem("tank/from").unwrap();
+    let (done, result) = std::sync::mpsc::channel();
+    // the write begins while the txg is written in which the receive ends
+    let run = Box::new(move || {
+        std::thread::spawn(move || done.send(write_to(&files, "mine", b"written here")));
+        std::thread::sleep(Duration::from_millis(300));
+    });
+    let incremental = recorded("incremental.zstream");
+    let mut stream = ArmingStream { stream: &incremental, hook, run: Some(run) };
+    let request = ReceiveRequest { target: "tank/from".to_owned(), ..ReceiveRequest::default() };
+    let received = pool.receive(&request, &mut stream);
+    let written = result.recv_timeout(Duration::from_mins(1)).expect("the write ends");
+    match (received, written) {
+        (Ok(_), Err(_)) => {}
+        (_, Ok(())) => assert_eq!(read_file(&pool, "tank/from", "mine"), b"written here"),
+        (Err(why), Err(_)) => panic!("neither was done: {why}"),
+    }
 }

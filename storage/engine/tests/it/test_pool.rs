@@ -8,8 +8,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use device::Device;
 use engine::check;
 use engine::pool::{
-    DraidLayout, Environment, MemoryBudget, NewDataset, NewPool, NewVdev, Pool, VdevLayout,
-    VdevRole,
+    DraidLayout, Environment, MemoryBudget, NewDataset, NewPool, NewVdev, OpenFileSystem, Pool,
+    VdevLayout, VdevRole,
 };
 use posix::{ChangeContext, Credentials, WriteOffset};
 
@@ -96,15 +96,24 @@ pub(crate) fn credentials() -> ChangeContext {
 }
 
 pub(crate) fn write_file(held: &Pool, fs: &str, name: &str, bytes: &[u8]) {
-    let live = held.filesystem(fs).unwrap();
-    let root = units::ObjectId::new(live.reader().root().unwrap().ino());
+    write_to(&held.filesystem(fs).unwrap(), name, bytes).unwrap();
+}
+
+/// Creates a file in the root directory of an open file system.
+pub(crate) fn write_to(
+    files: &OpenFileSystem,
+    name: &str,
+    bytes: &[u8],
+) -> engine::files::Result<()> {
+    let root = units::ObjectId::new(files.reader().root()?.ino());
     let new = posix::NewInode::default();
-    let made = live.create(&credentials(), root, name.as_bytes(), &new).unwrap();
-    let made = units::ObjectId::new(made.ino());
+    let file = files.create(&credentials(), root, name.as_bytes(), &new)?;
+    let file = units::ObjectId::new(file.ino());
     for (index, chunk) in bytes.chunks(1 << 20).enumerate() {
         let at = WriteOffset::At(index as u64 * (1 << 20));
-        live.write(&credentials(), made, at, chunk).unwrap();
+        files.write(&credentials(), file, at, chunk)?;
     }
+    Ok(())
 }
 
 pub(crate) fn read_file(pool: &Pool, fs: &str, name: &str) -> Vec<u8> {

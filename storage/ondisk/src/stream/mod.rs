@@ -30,6 +30,7 @@ mod begin;
 mod block;
 mod encode;
 mod object;
+mod package;
 mod range;
 #[cfg(test)]
 mod tests;
@@ -37,6 +38,7 @@ mod tests;
 pub use begin::{Begin, BeginFlags, StreamFeatures, StreamKind};
 pub use block::{BlockCrypt, DedupKey, Spill, Write, WriteEmbedded};
 pub use object::ObjectRecord;
+pub use package::{Package, PackagedDataset, PackagedValue};
 pub use range::{End, FreeObjects, FreeRange, ObjectRange, RedactRange};
 
 use crate::{Error, Order, Reader, Result};

@@ -4,8 +4,8 @@ use proptest::prelude::*;
 
 use super::{
     Begin, BeginFlags, BlockCrypt, DedupKey, End, FreeObjects, FreeRange, ObjectRange,
-    ObjectRecord, RECORD_SIZE, RawRecord, Record, RedactRange, Spill, StreamFeatures, StreamKind,
-    Write, WriteEmbedded, detect_order,
+    ObjectRecord, Package, PackagedValue, RECORD_SIZE, RawRecord, Record, RedactRange, Spill,
+    StreamFeatures, StreamKind, Write, WriteEmbedded, detect_order,
 };
 use crate::{ObjectType, Order};
 
@@ -25,6 +25,24 @@ fn golden_stream_header() {
     let next = RawRecord::parse(next, Order::Little).unwrap();
     assert_eq!((next.record.name(), next.record.to_guid()), ("OBJECT", begin_record.to_guid));
     assert_ne!(next.checksum, [0; 4]);
+}
+
+#[test]
+fn golden_package() {
+    // of `zfs send -R -I @one tank@three` of OpenZFS 2.3.2
+    const PAYLOAD: &[u8] = include_bytes!("../../tests/golden/package.bin");
+    let package = Package::decode(PAYLOAD).unwrap().unwrap();
+    assert_eq!((package.from_snapshot.as_deref(), &*package.to_snapshot), (Some("one"), "three"));
+    assert!(package.is_recursive && !package.is_raw);
+    let names: Vec<&str> = package.datasets.iter().map(|it| it.name.as_str()).collect();
+    assert_eq!(names, ["tank", "tank/volume", "tank/from", "tank/clone"]);
+    let from = &package.datasets[2];
+    assert_eq!(package.datasets[3].origin, Some(from.snapshots[0].1));
+    let recordsize = ("recordsize".to_owned(), PackagedValue::Number(1 << 20));
+    assert!(from.properties.contains(&recordsize));
+    assert!(package.encode() == PAYLOAD);
+    assert_eq!(Package::decode(&[]), Ok(None));
+    assert!(Package::decode(&PAYLOAD[..900]).is_err());
 }
 
 #[test]

@@ -113,6 +113,7 @@ impl TestPool {
             case_insensitive: phys.flags & DatasetPhys::CASELESS != 0,
             base,
             features,
+            resume: None,
             stored: self,
         };
         let mut ours = Vec::new();

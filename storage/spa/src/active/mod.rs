@@ -32,7 +32,7 @@ use std::sync::{Arc, OnceLock};
 
 use arc::{Cache, L2arc, MemoryBudget};
 use dmu::{DnodeChange, Objset};
-use dsl::write::Moment;
+use dsl::write::{Moment, SyncTaskContext};
 use ondisk::dnode::Flags;
 use ondisk::feature::Feature;
 use ondisk::label::PoolConfig;
@@ -40,7 +40,7 @@ use ondisk::objset::LogHeader;
 use ondisk::uberblock::Uberblock;
 use ondisk::version;
 use parking_lot::{Mutex, RwLock};
-use txg::{Tx, TxgLimits, Txgs};
+use txg::{Tx, TxGate, TxgLimits, Txgs};
 use units::{Guid, ObjsetId, Txg};
 use vdev::{LeafError, TxgRanges, VdevTree};
 use zio::{Reader, Source, Writer};
@@ -110,9 +110,14 @@ pub struct OpenDataset {
     header_edits: Mutex<Vec<HeaderEdit>>,
     /// Features that changes of open txgs begin to use.
     features: Mutex<Vec<(Txg, &'static Feature)>>,
-    /// Nothing of it is written any more.
-    retired: AtomicBool,
+    /// Runs with each sync of the dataset.
+    sync_hook: OnceLock<DatasetSyncHook>,
+    /// Holds its transactions back while its head is exchanged; retired with the dataset.
+    gate: Arc<TxGate>,
 }
+
+/// A function that runs with each sync of a dataset, after its content was written.
+type DatasetSyncHook = Box<dyn Fn(&SyncTaskContext<'_>) -> Result<(), dsl::Error> + Send + Sync>;
 
 /// A change to a root block.
 type HeaderEdit = (Txg, Box<dyn FnOnce(&mut ondisk::objset::ObjsetHeader) + Send>);
@@ -145,6 +150,14 @@ impl OpenDataset {
         due.into_iter().map(|(_, feature)| feature).collect()
     }
 
+    /// Has a function run with each sync of the dataset. There is one at most.
+    pub fn set_sync_hook(
+        &self,
+        hook: impl Fn(&SyncTaskContext<'_>) -> Result<(), dsl::Error> + Send + Sync + 'static,
+    ) {
+        let _ = self.sync_hook.set(Box::new(hook));
+    }
+
     /// Has it stored otherwise from now on; what the pool's features allow, and the key, stay.
     pub fn update_settings(&self, settings: StorageSettings) {
         let mut now = self.settings.write();
@@ -161,12 +174,17 @@ impl OpenDataset {
 
     /// Takes no changes any more. What waits to be written may still be.
     pub fn retire(&self) {
-        self.retired.store(true, Ordering::Release);
+        self.gate.retire();
     }
 
     /// Whether it takes no changes any more.
     pub fn is_retired(&self) -> bool {
-        self.retired.load(Ordering::Acquire)
+        self.gate.is_retired()
+    }
+
+    /// The gate of its transactions.
+    pub const fn gate(&self) -> &Arc<TxGate> {
+        &self.gate
     }
 
     fn is_dirty(&self, txg: Txg) -> bool {
@@ -423,6 +441,14 @@ impl ActivePool {
         self.txgs.begin_tx().ok_or_else(|| self.suspend_error().unwrap_or(otherwise))
     }
 
+    /// A hold on the open txg for a change of one dataset. Waits also while the dataset's head is exchanged,
+    /// and fails once the dataset is retired.
+    pub fn begin_dataset_tx(&self, dataset: &OpenDataset) -> Result<Tx, Error> {
+        let otherwise = if self.is_read_only { Error::ImportedReadOnly } else { Error::Closed };
+        let begun = self.txgs.begin_gated_tx(&dataset.gate);
+        begun.ok_or_else(|| self.suspend_error().unwrap_or(otherwise))
+    }
+
     /// Tells who accounts for owners.
     pub fn set_owner_accounting(&self, accounts: Arc<dyn OwnerAccounting>) {
         for set in self.open_datasets.lock().values() {
@@ -452,7 +478,8 @@ impl ActivePool {
             log: OnceLock::new(),
             header_edits: Mutex::default(),
             features: Mutex::default(),
-            retired: AtomicBool::new(false),
+            sync_hook: OnceLock::new(),
+            gate: Arc::default(),
         });
         self.open_datasets.lock().insert(id, Arc::clone(&set));
         set

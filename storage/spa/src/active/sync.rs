@@ -226,6 +226,9 @@ impl ActivePool {
             }
         }
         ledger.finish(change, &synced.root)?;
+        if let Some(hook) = set.sync_hook.get() {
+            hook(change)?;
+        }
         Ok(())
     }
 

@@ -12,7 +12,7 @@ use ondisk::objset::{Kind, LogHeader};
 use ondisk::zil::Body;
 use proptest::prelude::*;
 use sim::DiskArray;
-use txg::{TxgLimits, Txgs};
+use txg::{GatedTxgs, TxgLimits, Txgs};
 use units::{Ashift, BlockId, Level, ObjsetId, Txg};
 use zil::{IntentLog, Itx, LogReader};
 use zio::memory::MemoryVdevs;
@@ -116,7 +116,8 @@ impl TestPool {
 
     fn volume(&self) -> WritableVolume {
         let log = Arc::clone(&self.log);
-        WritableVolume::open(self.objset.clone(), self.txgs.clone(), log).unwrap()
+        let txgs = GatedTxgs::new(self.txgs.clone(), Arc::default());
+        WritableVolume::open(self.objset.clone(), txgs, log).unwrap()
     }
 
     fn sync(&mut self) {

@@ -1,0 +1,98 @@
+//! Replicas: copies of datasets in another pool, here or on another host.
+
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+
+use crate::{Call, Method};
+
+/// Brings the copy of a dataset up to date, as a job. The answer comes when the job ends.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct Replicate {
+    /// The file system or volume.
+    pub source: String,
+    /// `POOL/FILESYSTEM` here, or `ssh://USER@HOST/POOL/FILESYSTEM`.
+    pub target: String,
+    /// Also what is below the source.
+    #[serde(default)]
+    pub recursive: bool,
+}
+
+impl Call for Replicate {
+    type Answer = Vec<ReplicatedDataset>;
+    const METHOD: Method = Method::Post;
+    const PATH: &'static str = "/replicas/replicate";
+    const CHANGES: bool = true;
+
+    fn action(&self) -> String {
+        format!("replicate '{}'", self.source)
+    }
+}
+
+/// Brings configured replicas up to date, now.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct RunReplicas {
+    /// The name of one; none: all.
+    #[serde(default)]
+    pub name: Option<String>,
+}
+
+impl Call for RunReplicas {
+    type Answer = Vec<ReplicatedDataset>;
+    const METHOD: Method = Method::Post;
+    const PATH: &'static str = "/replicas/run";
+    const CHANGES: bool = true;
+
+    fn action(&self) -> String {
+        "run replicas".to_owned()
+    }
+}
+
+/// A dataset whose copy was brought up to date.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ReplicatedDataset {
+    /// The dataset of the source.
+    pub source: String,
+    /// The dataset of the target.
+    pub target: String,
+    /// The newest snapshot of the copy, behind the `@`; none: the source has no snapshots.
+    pub snapshot: Option<String>,
+}
+
+/// Lists the configured replicas.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct GetReplicaStatus {}
+
+impl Call for GetReplicaStatus {
+    type Answer = Vec<ReplicaStatus>;
+    const METHOD: Method = Method::Get;
+    const PATH: &'static str = "/replicas";
+    const CHANGES: bool = false;
+}
+
+/// A configured replica.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ReplicaStatus {
+    /// Its name.
+    pub name: String,
+    /// Where it is.
+    pub target: String,
+    /// When it was last brought up to date, in seconds since 1970.
+    pub succeeded: Option<u64>,
+    /// Why the last try failed; none: it succeeded, or there was none.
+    pub error: Option<String>,
+    /// Its datasets.
+    pub copies: Vec<CopyStatus>,
+}
+
+/// The copy of a dataset.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CopyStatus {
+    /// The dataset of the source.
+    pub source: String,
+    /// The newest snapshot that the copy has, behind the `@`.
+    pub snapshot: Option<String>,
+    /// When that was taken, in seconds since 1970.
+    pub snapshot_time: Option<u64>,
+    /// Snapshots of the source that the copy does not have yet.
+    pub missing: usize,
+}

@@ -1,0 +1,236 @@
+//! Snapshots received: the bytes of a stream pass through a descriptor of the command.
+//!
+//! Receiving takes long, so the lock of the datasets is taken only for the exchange of a head and for mounts.
+//! New file systems are mounted when the whole stream was received: a mounted one is in use.
+
+use std::io::{BufReader, Read};
+use std::time::Instant;
+
+use api::{Event, ReceiveNaming, ReceiveStream, ReceivedSnapshot, ReceivedStream};
+use engine::pool::{PackagedValue, ReceiveProperties, ReceiveRequest, StreamHeader, StreamInput};
+use fuse::RollbackOutcome;
+
+use super::mounts::{UnmountOptions, is_within};
+use super::streams::BUFFER_SIZE;
+use super::{ManagedPool, Pools};
+use crate::auth::Caller;
+use crate::descriptor::{CancellableFile, fetch};
+use crate::events::ChangeOptions;
+use crate::{Error, Result};
+
+/// The names of received datasets.
+pub(super) struct Naming<'a> {
+    /// The file system of the command, and the snapshot behind its `@`.
+    target: &'a str,
+    part: Option<&'a str>,
+    rule: ReceiveNaming,
+    /// The top file system of the stream, on the sender.
+    top: String,
+}
+
+impl<'a> Naming<'a> {
+    fn new(call: &'a ReceiveStream, input: &mut StreamInput<'_>) -> Result<Self> {
+        let (target, part) = match call.target.split_once('@') {
+            Some((target, part)) => (target, Some(part)),
+            None => (call.target.as_str(), None),
+        };
+        if part.is_some()
+            && (input.compound_name().is_some() || call.naming != ReceiveNaming::Exact)
+        {
+            return Err(Error::usage_error(format!(
+                "'{}': a stream of several snapshots keeps their names",
+                call.target
+            )));
+        }
+        let name = match input.compound_name() {
+            Some(name) => Some(name.to_owned()),
+            None => input.next_snapshot()?.map(|header| header.name),
+        };
+        let name = name.unwrap_or_default();
+        let top = name.split('@').next().unwrap_or_default().to_owned();
+        Ok(Self { target, part, rule: call.naming, top })
+    }
+
+    /// The local name of a file system of the sender.
+    pub(super) fn local_name(&self, sent: &str) -> Result<String> {
+        let outside = || Error::refused_error(format!("'{sent}' is not below '{}'", self.top));
+        let rest = sent.strip_prefix(&self.top).ok_or_else(outside)?;
+        if !rest.is_empty() && !rest.starts_with('/') {
+            return Err(outside());
+        }
+        let middle = match self.rule {
+            ReceiveNaming::Exact => "",
+            ReceiveNaming::DropPool => self.top.split_once('/').map_or("", |(_, path)| path),
+            ReceiveNaming::LastElement => self.top.rsplit('/').next().unwrap_or_default(),
+        };
+        let slash = if middle.is_empty() { "" } else { "/" };
+        Ok(format!("{}{slash}{middle}{rest}", self.target))
+    }
+}
+
+impl Pools {
+    /// Receives a stream from the command's descriptor, and mounts new file systems.
+    pub(crate) fn receive_stream(
+        &self,
+        call: &ReceiveStream,
+        caller: &Caller,
+    ) -> Result<ReceivedStream> {
+        let file = CancellableFile::new(fetch(&call.descriptor)?, &caller.cancel);
+        self.receive_from(call, &mut BufReader::with_capacity(BUFFER_SIZE, file), caller)
+    }
+
+    /// Receives a stream.
+    pub(crate) fn receive_from(
+        &self,
+        call: &ReceiveStream,
+        stream: &mut dyn Read,
+        caller: &Caller,
+    ) -> Result<ReceivedStream> {
+        let target = call.target.split('@').next().unwrap_or_default();
+        let pool = self.pool_of_dataset(target)?;
+        let mut input = StreamInput::open(stream)?;
+        let naming = Naming::new(call, &mut input)?;
+        if !call.dry_run {
+            self.follow_package(&pool, call, (&input, &naming), caller)?;
+        }
+        let (mut received, mut new) = (ReceivedStream::default(), Vec::new());
+        let done = self.receive_all(&pool, call, (&mut input, &naming), (&mut received, &mut new));
+        let options = ChangeOptions { keep_mounts: call.no_mount, ..ChangeOptions::default() };
+        if !new.is_empty() {
+            // also if a later snapshot failed: these file systems are whole
+            let follow = |_: &_| self.change(&new, &options, || Ok(()));
+            let ((), failed) = self.change_dataset(target, follow)?;
+            received.not_mounted.extend(failed);
+        }
+        done.map(|()| received)
+    }
+
+    fn receive_all(
+        &self,
+        pool: &ManagedPool,
+        call: &ReceiveStream,
+        (input, naming): (&mut StreamInput<'_>, &Naming<'_>),
+        (received, new): (&mut ReceivedStream, &mut Vec<Event>),
+    ) -> Result<()> {
+        while let Some(header) = input.next_snapshot()? {
+            let sent = header.name.split('@').next().unwrap_or_default();
+            let target = naming.local_name(sent)?;
+            let start = Instant::now();
+            if let Some(snapshot) = snapshot_with_guid(pool, &target, header.guid) {
+                if input.compound_name().is_none() {
+                    return Err(Error::refused_error(format!(
+                        "cannot receive into '{target}': it has the snapshot already, as '{snapshot}'"
+                    )));
+                }
+                input.skip_snapshot()?;
+                let sent = header.name.clone();
+                let existed =
+                    ReceivedSnapshot { sent, snapshot, existed: true, ..Default::default() };
+                received.snapshots.push(existed);
+                continue;
+            }
+            if naming.rule == ReceiveNaming::DropPool && !call.dry_run {
+                self.create_missing_parents(&target, call.no_mount)?;
+            }
+            let request = ReceiveRequest {
+                target: target.clone(),
+                snapshot: naming.part.map(str::to_owned),
+                force: call.force,
+                dry_run: call.dry_run,
+                resumable: call.resumable,
+                properties: properties(call, input, &header),
+            };
+            let mut exchange = |hidden: &str, exchange: &mut dyn FnMut() -> engine::Result<()>| {
+                pool.exchange_mounted(&target, hidden, exchange)
+            };
+            let done = pool.handle.receive_snapshot(&request, input, &mut exchange)?;
+            received.not_mounted.extend(done.warnings);
+            if call.dry_run && input.compound_name().is_some() {
+                input.skip_snapshot()?;
+            }
+            if !call.dry_run {
+                let snapshot = done.snapshot.clone();
+                if !done.is_incremental {
+                    new.push(Event::DatasetCreated { dataset: target.clone() });
+                }
+                new.push(Event::SnapshotCreated { snapshot });
+            }
+            received.snapshots.push(ReceivedSnapshot {
+                sent: header.name,
+                snapshot: done.snapshot,
+                is_incremental: header.from_guid != 0,
+                existed: false,
+                bytes: done.bytes,
+                milliseconds: u64::try_from(start.elapsed().as_millis()).unwrap_or(u64::MAX),
+            });
+        }
+        Ok(())
+    }
+
+    /// Creates the file systems above one that is received.
+    fn create_missing_parents(&self, target: &str, no_mount: bool) -> Result<()> {
+        let options = ChangeOptions { keep_mounts: no_mount, ..ChangeOptions::default() };
+        let create = |pool: &_| self.create_parents(pool, target, true, &options);
+        self.change_dataset(target, create).map(drop)
+    }
+}
+
+/// The snapshot of a file system that has a guid; none: it has no such snapshot.
+fn snapshot_with_guid(pool: &ManagedPool, filesystem: &str, guid: u64) -> Option<String> {
+    let snapshots = pool.handle.snapshots(filesystem).ok()?;
+    let found = snapshots.into_iter().find(|snapshot| snapshot.guid == guid)?;
+    Some(format!("{filesystem}@{}", found.name))
+}
+
+/// The properties of a dataset that is received: those of the stream, and those of the command.
+fn properties(
+    call: &ReceiveStream,
+    input: &StreamInput<'_>,
+    header: &StreamHeader,
+) -> ReceiveProperties {
+    let datasets = input.package().map(|package| &package.datasets);
+    let has_it = |guids: &[(String, u64)]| guids.iter().any(|(_, guid)| *guid == header.guid);
+    let listed = datasets.into_iter().flatten().find(|dataset| has_it(&dataset.snapshots));
+    let received: Vec<(String, PackagedValue)> =
+        listed.map(|dataset| dataset.properties.clone()).unwrap_or_default();
+    ReceiveProperties {
+        received,
+        set: call.set_properties.clone(),
+        excluded: call.excluded_properties.clone(),
+    }
+}
+
+impl ManagedPool {
+    /// Exchanges the content of a head. A mounted file system stays mounted, and programs keep their open
+    /// files.
+    fn exchange_mounted(
+        &self,
+        head: &str,
+        hidden: &str,
+        exchange: &mut dyn FnMut() -> engine::Result<()>,
+    ) -> engine::Result<()> {
+        let _changing = self.dataset_lock.lock();
+        let Some(handle) = self.rollback_handle(head) else {
+            let replaced = self.filesystems.replace_content(head, || Ok(exchange()?));
+            return replaced.map_err(|why| match why {
+                Error::Engine(why) => why,
+                other => engine::Error::Refused { what: other.to_string() },
+            });
+        };
+        let why = match handle.rollback(hidden, &mut *exchange) {
+            RollbackOutcome::Done(done, _) => return done,
+            RollbackOutcome::NeedsUnmount(why) => why,
+        };
+        let how = UnmountOptions { force: false, keep_dirs: true };
+        let gone = self.unmount_selected(&|name| is_within(name, head), how).map_err(|busy| {
+            engine::Error::Refused {
+                what: format!(
+                    "cannot receive into '{head}': it is mounted and in use: {busy} ({why})"
+                ),
+            }
+        })?;
+        let done = exchange();
+        self.restore_mounts(&gone);
+        done
+    }
+}

@@ -1,0 +1,139 @@
+//! What an incremental stream of `zfs send -R` says beside its snapshots: file systems that were renamed, and
+//! file systems and snapshots that were destroyed on the sender.
+//!
+//! File systems are told apart by the guids of their snapshots. Renames are followed always, destructions only
+//! with -F.
+
+use std::collections::HashSet;
+
+use api::{DestroyDatasets, ReceiveStream, RenameDataset};
+use engine::pool::{Package, StreamInput};
+
+use super::receive::Naming;
+use super::{ManagedPool, Pools};
+use crate::Result;
+use crate::auth::Caller;
+
+/// A local file system or volume below the target, with its snapshots, the oldest first.
+struct LocalDataset {
+    name: String,
+    snapshots: Vec<(String, u64)>,
+}
+
+impl LocalDataset {
+    fn has_guid(&self, guid: u64) -> bool {
+        self.snapshots.iter().any(|(_, known)| *known == guid)
+    }
+}
+
+impl Pools {
+    /// Renames and destroys what the list of an incremental stream says.
+    pub(super) fn follow_package(
+        &self,
+        pool: &ManagedPool,
+        call: &ReceiveStream,
+        (input, naming): (&StreamInput<'_>, &Naming<'_>),
+        caller: &Caller,
+    ) -> Result<()> {
+        let Some(package) = input.package() else { return Ok(()) };
+        let Some(from) = package.from_snapshot.as_deref().filter(|_| package.is_recursive) else {
+            return Ok(());
+        };
+        let top = match package.datasets.first() {
+            Some(first) => naming.local_name(&first.name)?,
+            None => return Ok(()),
+        };
+        self.follow_renames(pool, (package, naming), from, &top)?;
+        if call.force {
+            self.follow_destructions(pool, package, (from, &top), caller)?;
+        }
+        Ok(())
+    }
+
+    fn follow_renames(
+        &self,
+        pool: &ManagedPool,
+        (package, naming): (&Package, &Naming<'_>),
+        from: &str,
+        top: &str,
+    ) -> Result<()> {
+        // parents come before their children
+        for sent in package.datasets.iter().skip(1) {
+            let wanted = naming.local_name(&sent.name)?;
+            let base = sent.snapshots.iter().find(|(name, _)| name == from);
+            let Some((_, guid)) = base else { continue };
+            let local = local_datasets(pool, top)?;
+            let Some(found) = local.iter().find(|it| it.has_guid(*guid)) else { continue };
+            if found.name == wanted {
+                continue;
+            }
+            let (name, to) = (found.name.clone(), wanted);
+            let rename = RenameDataset { name, to, recursive: false, parents: false, force: false };
+            self.rename_dataset(&rename)?;
+        }
+        Ok(())
+    }
+
+    fn follow_destructions(
+        &self,
+        pool: &ManagedPool,
+        package: &Package,
+        (from, top): (&str, &str),
+        caller: &Caller,
+    ) -> Result<()> {
+        let sent: HashSet<u64> = package
+            .datasets
+            .iter()
+            .flat_map(|dataset| dataset.snapshots.iter().map(|(_, guid)| *guid))
+            .collect();
+        let mut gone: Vec<String> = Vec::new();
+        for local in local_datasets(pool, top)? {
+            let below_gone = |it: &String| local.name.starts_with(&format!("{it}/"));
+            let Some(base) = local.snapshots.iter().position(|(name, _)| name == from) else {
+                continue;
+            };
+            if gone.iter().any(below_gone) {
+                continue;
+            }
+            let later = local.snapshots.get(base..).unwrap_or_default();
+            if !later.iter().any(|(_, guid)| sent.contains(guid)) && local.name != top {
+                // the sender has the file system no more
+                gone.push(local.name.clone());
+                continue;
+            }
+            let stale = later.iter().filter(|(_, guid)| !sent.contains(guid));
+            for (name, _) in stale {
+                self.destroy_received(&format!("{}@{name}", local.name), caller)?;
+            }
+        }
+        gone.iter().try_for_each(|name| self.destroy_received(name, caller))
+    }
+
+    fn destroy_received(&self, name: &str, caller: &Caller) -> Result<()> {
+        let call = DestroyDatasets {
+            name: name.to_owned(),
+            recursive: !name.contains('@'),
+            clones: false,
+            defer: false,
+            force: true,
+            dry_run: false,
+        };
+        self.destroy(&call, caller).map(drop)
+    }
+}
+
+/// The file systems and volumes below a target, with their snapshots.
+fn local_datasets(pool: &ManagedPool, top: &str) -> Result<Vec<LocalDataset>> {
+    // all of it is new
+    if matches!(pool.handle.snapshots(top), Err(engine::Error::NoSuchDataset { .. })) {
+        return Ok(Vec::new());
+    }
+    let names = super::datasets::list_head_names(&pool.handle, top)?;
+    let mut found = Vec::new();
+    for name in names {
+        let snapshots = pool.handle.snapshots(&name)?;
+        let snapshots = snapshots.into_iter().map(|it| (it.name, it.guid)).collect();
+        found.push(LocalDataset { name, snapshots });
+    }
+    Ok(found)
+}

@@ -1,0 +1,234 @@
+//! Bringing the copy of a dataset up to date.
+
+use std::io::{self, Write};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use api::JobProgress;
+use engine::pool::{Bookmark, SendRequest, Snapshot};
+
+use super::{ReplicaTarget, SafeCopy};
+use crate::cancel::Cancel;
+use crate::jobs::JobControl;
+use crate::pools::{ManagedPool, Pools};
+use crate::{Error, Result};
+
+/// Streams of one dataset in one run: the rest of a cut one, a full one, one from a bookmark, increments.
+const MAX_STREAMS: u32 = 8;
+
+/// How far a replication is, and whether it goes on.
+#[derive(Default)]
+pub(crate) struct TransferControl {
+    done: AtomicU64,
+    total: AtomicU64,
+    is_cancelled: AtomicBool,
+    /// The command that waits for it.
+    caller: Cancel,
+}
+
+impl TransferControl {
+    pub(crate) fn new(caller: Cancel) -> Self {
+        Self { caller, ..Self::default() }
+    }
+
+    pub(crate) fn is_cancelled(&self) -> bool {
+        self.is_cancelled.load(Ordering::Acquire) || self.caller.is_cancelled()
+    }
+}
+
+impl JobControl for TransferControl {
+    fn progress(&self) -> JobProgress {
+        let (done, total) = (self.done.load(Ordering::Relaxed), self.total.load(Ordering::Relaxed));
+        JobProgress { done, total: total.max(done), unit: "bytes".to_owned() }
+    }
+
+    fn cancel(&self) {
+        self.is_cancelled.store(true, Ordering::Release);
+    }
+}
+
+/// A stream that is counted, and that ends when the job is cancelled.
+struct CountedWriter<'a> {
+    out: &'a mut dyn Write,
+    control: &'a TransferControl,
+}
+
+impl Write for CountedWriter<'_> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        if self.control.is_cancelled() {
+            return Err(io::Error::other("the job was cancelled"));
+        }
+        let written = self.out.write(bytes)?;
+        self.control.done.fetch_add(written as u64, Ordering::Relaxed);
+        Ok(written)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.out.flush()
+    }
+}
+
+/// The copying of one dataset.
+pub(crate) struct Transfer<'a> {
+    pub(crate) pools: &'a Arc<Pools>,
+    pub(crate) source: &'a str,
+    pub(crate) target: &'a dyn ReplicaTarget,
+    /// The dataset of the target.
+    pub(crate) copy: &'a str,
+    pub(crate) control: &'a TransferControl,
+}
+
+/// The next stream.
+#[derive(Debug, PartialEq, Eq)]
+enum Next {
+    /// The copy has the newest snapshot.
+    Nothing,
+    /// A snapshot in full.
+    Full(String),
+    /// From a snapshot to the newest one, with those between.
+    From(String, String),
+    /// From a bookmark to the first snapshot after it.
+    FromBookmark(String, String),
+}
+
+impl Transfer<'_> {
+    /// Brings the copy up to date. Returns the newest snapshot that the copy has; `None`: the source has no
+    /// snapshot.
+    pub(crate) fn run(&self) -> Result<Option<SafeCopy>> {
+        let pool = self.pools.pool_of_dataset(self.source)?;
+        for _ in 0..MAX_STREAMS {
+            if self.resume(&pool)? {
+                continue;
+            }
+            let snapshots = pool.handle.snapshots(self.source)?;
+            let Some(newest) = snapshots.last() else { return Ok(None) };
+            let there = self.target.snapshots(self.copy)?;
+            let is_new = there.is_none();
+            let bookmarks = pool.handle.bookmarks(self.source)?;
+            let next = next_stream(&snapshots, &bookmarks, (self.copy, there.as_deref()));
+            let (to, base) = match next.map_err(|why| self.error(&why))? {
+                Next::Nothing => return Ok(Some(safe_copy(newest))),
+                Next::Full(to) => (to, None),
+                Next::From(base, to) => (to, Some(format!("{}@{base}", self.source))),
+                Next::FromBookmark(base, to) => (to, Some(format!("{}#{base}", self.source))),
+            };
+            let request = SendRequest {
+                snapshot: format!("{}@{to}", self.source),
+                intermediates: base.as_ref().is_some_and(|base| base.contains('@')),
+                base,
+                large_blocks: true,
+                embedded: true,
+                compressed: true,
+                ..SendRequest::default()
+            };
+            self.send(&pool, &request, is_new)?;
+        }
+        Err(self.error("its snapshots change faster than they can be sent"))
+    }
+
+    /// Goes on with a stream that was cut; false: there is none.
+    fn resume(&self, pool: &ManagedPool) -> Result<bool> {
+        let Some(token) = self.target.resume_token(self.copy)? else { return Ok(false) };
+        let request = SendRequest { resume: Some(token), ..SendRequest::default() };
+        match pool.handle.plan_send(&request) {
+            Ok(_) => {}
+            // a snapshot that was destroyed since cannot be sent on
+            Err(why) if why.to_string().contains("no longer exists") => {
+                self.target.abort_receive(self.copy)?;
+                return Ok(true);
+            }
+            Err(why) => return Err(why.into()),
+        }
+        self.send(pool, &request, false).map(|()| true)
+    }
+
+    fn send(&self, pool: &ManagedPool, request: &SendRequest, is_new: bool) -> Result<()> {
+        let plan = pool.handle.plan_send(request)?;
+        let bytes: u64 = plan.steps().iter().map(|step| step.bytes).sum();
+        self.control.total.fetch_add(bytes, Ordering::Relaxed);
+        self.target.receive(self.copy, is_new, &mut |out| {
+            let mut out = CountedWriter { out, control: self.control };
+            Ok(pool.handle.send_planned(&plan, &mut out).map(drop)?)
+        })
+    }
+
+    fn error(&self, why: &str) -> Error {
+        Error::refused_error(format!(
+            "cannot replicate '{}' to '{}': {why}",
+            self.source, self.copy
+        ))
+    }
+}
+
+fn safe_copy(snapshot: &Snapshot) -> SafeCopy {
+    let Snapshot { name, guid, created, txg, .. } = snapshot.clone();
+    SafeCopy { snapshot: name, guid, txg, created }
+}
+
+/// The next stream for a copy with these snapshots, the oldest first.
+fn next_stream(
+    snapshots: &[Snapshot],
+    bookmarks: &[Bookmark],
+    (copy, there): (&str, Option<&[(String, u64)]>),
+) -> std::result::Result<Next, String> {
+    let (Some(oldest), Some(newest)) = (snapshots.first(), snapshots.last()) else {
+        return Ok(Next::Nothing);
+    };
+    let Some(there) = there else { return Ok(Next::Full(oldest.name.clone())) };
+    let Some((last, guid)) = there.last() else {
+        return Err(
+            "the target exists and has no snapshots; destroy it, or choose another".to_owned()
+        );
+    };
+    if newest.guid == *guid {
+        return Ok(Next::Nothing);
+    }
+    if let Some(base) = snapshots.iter().find(|it| it.guid == *guid) {
+        return Ok(Next::From(base.name.clone(), newest.name.clone()));
+    }
+    if let Some(mark) = bookmarks.iter().find(|it| it.guid == *guid) {
+        let after = snapshots.iter().find(|it| it.txg > mark.txg);
+        return Ok(after
+            .map_or(Next::Nothing, |it| Next::FromBookmark(mark.name.clone(), it.name.clone())));
+    }
+    let is_common = |(_, guid): &&(String, u64)| snapshots.iter().any(|it| it.guid == *guid);
+    Err(match there.iter().rev().find(is_common) {
+        Some((common, _)) => format!(
+            "the target has snapshots that the source does not have, such as '@{last}'; give them up \
+             there with `zfs rollback -r {copy}@{common}`"
+        ),
+        None => "the target has no snapshot in common with the source".to_owned(),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use engine::pool::{Bookmark, Snapshot};
+
+    use super::{Next, next_stream};
+
+    fn snapshot(number: u64) -> Snapshot {
+        let name = number.to_string();
+        Snapshot { name, id: number, guid: number, created: number, txg: number }
+    }
+
+    #[test]
+    fn next_stream_begins_at_the_common_snapshot() {
+        let here: Vec<_> = (2..6).map(snapshot).collect();
+        let mark = Bookmark { name: "one".to_owned(), guid: 1, txg: 1 };
+        let next = |there: Option<&[u64]>| {
+            let there: Option<Vec<_>> =
+                there.map(|all| all.iter().map(|guid| (guid.to_string(), *guid)).collect());
+            next_stream(&here, std::slice::from_ref(&mark), ("copy", there.as_deref()))
+        };
+        let word = |text: &str| text.to_owned();
+        assert_eq!(next(None), Ok(Next::Full(word("2"))));
+        assert_eq!(next(Some(&[2, 3])), Ok(Next::From(word("3"), word("5"))));
+        assert_eq!(next(Some(&[1])), Ok(Next::FromBookmark(word("one"), word("2"))));
+        assert_eq!(next(Some(&[4, 5])), Ok(Next::Nothing));
+        assert!(next(Some(&[])).unwrap_err().contains("has no snapshots"));
+        assert!(next(Some(&[3, 9])).unwrap_err().contains("rollback -r"));
+        assert!(next(Some(&[8, 9])).unwrap_err().contains("no snapshot in common"));
+        assert_eq!(next_stream(&[], &[], ("copy", None)), Ok(Next::Nothing));
+    }
+}

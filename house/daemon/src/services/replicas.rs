@@ -1,0 +1,249 @@
+//! The service of replicas: brings copies of datasets up to date by the clock, and on request.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use api::{CopyStatus, GetReplicaStatus, ReplicaStatus, Replicate, ReplicatedDataset, RunReplicas};
+use jiff::tz::TimeZone;
+use parking_lot::Mutex;
+use tokio::task::JoinHandle;
+
+use super::Service;
+use crate::auth::{Caller, Peer};
+use crate::cancel::Cancel;
+use crate::context::Context;
+use crate::events::unix_seconds;
+use crate::pools::datasets::list_head_names;
+use crate::replica::{
+    LocalTarget, ReplicaConfig, ReplicaState, ReplicaTarget, SshTarget, TargetAddress, Transfer,
+    TransferControl, ssh_command,
+};
+use crate::router::Router;
+use crate::{Error, Result};
+
+/// The time between two looks at the clock.
+const INTERVAL: Duration = Duration::from_secs(20);
+/// Seconds before a replica that failed is tried again.
+const RETRY_SECONDS: u64 = 600;
+
+/// The service of replicas.
+pub(super) struct ReplicaService {
+    context: Arc<Context>,
+    task: Mutex<Option<JoinHandle<()>>>,
+}
+
+impl ReplicaService {
+    pub(super) fn new(context: &Arc<Context>) -> Self {
+        Self { context: Arc::clone(context), task: Mutex::default() }
+    }
+}
+
+/// What is copied where.
+struct Work<'a> {
+    source: &'a str,
+    target: &'a TargetAddress,
+    recursive: bool,
+    ssh: &'a [String],
+    /// The name of the configured replica.
+    name: Option<&'a str>,
+}
+
+fn configured(context: &Context) -> Vec<ReplicaConfig> {
+    context.config.current().section("replica")
+}
+
+/// Brings a copy up to date, as a job.
+fn replicate(
+    context: &Arc<Context>,
+    work: &Work<'_>,
+    caller: &Caller,
+) -> Result<Vec<ReplicatedDataset>> {
+    let control = Arc::new(TransferControl::new(caller.cancel.clone()));
+    let uid = caller.peer.uid;
+    let job = context.jobs.start("replicate", work.source, uid, Arc::clone(&control) as Arc<_>);
+    let done = replicate_all(context, work, caller, &control);
+    match &done {
+        Ok(_) => job.finish(),
+        Err(why) if control.is_cancelled() => job.cancelled(why.to_string()),
+        Err(why) => job.fail(why.to_string()),
+    }
+    done
+}
+
+fn replicate_all(
+    context: &Arc<Context>,
+    work: &Work<'_>,
+    caller: &Caller,
+    control: &TransferControl,
+) -> Result<Vec<ReplicatedDataset>> {
+    let pools = &context.pools;
+    let ssh = SshTarget::new(work.target, work.ssh);
+    let local = LocalTarget { pools: Arc::clone(pools), caller: caller.clone() };
+    let target: &dyn ReplicaTarget = ssh.as_ref().map_or(&local, |ssh| ssh);
+    let pool = pools.pool_of_dataset(work.source)?;
+    let top = work.target.dataset();
+    if ssh.is_none() && is_within(top, work.source) || is_within(work.source, top) && ssh.is_none()
+    {
+        return Err(Error::usage_error(format!("'{}' and '{top}' overlap", work.source)));
+    }
+    let mut sources = list_head_names(&pool.handle, work.source)?;
+    if !work.recursive {
+        sources.truncate(1);
+    }
+    let mut done = Vec::new();
+    for source in sources {
+        let copy = format!("{top}{}", source.strip_prefix(work.source).unwrap_or_default());
+        let transfer = Transfer { pools, source: &source, target, copy: &copy, control };
+        let safe = transfer.run()?;
+        if let (Some(name), Some(safe)) = (work.name, &safe) {
+            pools.move_replica_bookmark(&source, name, &safe.snapshot)?;
+            let safe = safe.clone();
+            context.replicas.update(name, |state| drop(state.copies.insert(source.clone(), safe)));
+        }
+        let snapshot = safe.map(|safe| safe.snapshot);
+        done.push(ReplicatedDataset { source, target: copy, snapshot });
+    }
+    Ok(done)
+}
+
+fn is_within(dataset: &str, top: &str) -> bool {
+    dataset.strip_prefix(top).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+}
+
+/// Brings a configured replica up to date, and notes what came of it.
+fn run_replica(
+    context: &Arc<Context>,
+    replica: &ReplicaConfig,
+    caller: &Caller,
+) -> Result<Vec<ReplicatedDataset>> {
+    let _running = context.replica_lock.lock();
+    let name = replica.name.0.as_str();
+    let work = Work {
+        source: &replica.source,
+        target: &replica.target,
+        recursive: replica.recursive,
+        ssh: &replica.ssh,
+        name: Some(name),
+    };
+    context.replicas.update(name, |state| state.tried = Some(unix_seconds()));
+    let done = replicate(context, &work, caller);
+    context.replicas.update(name, |state| match &done {
+        Ok(_) => (state.succeeded, state.error) = (Some(unix_seconds()), None),
+        Err(why) => state.error = Some(why.to_string()),
+    });
+    done
+}
+
+/// Whether a replica is to be brought up to date now.
+fn is_due(context: &Context, replica: &ReplicaConfig, now: u64) -> bool {
+    let state = context.replicas.state(&replica.name.0);
+    if state.error.is_some() && state.tried.is_some_and(|tried| now < tried + RETRY_SECONDS) {
+        return false;
+    }
+    let start = replica.every.period().start(now, &TimeZone::system());
+    start.is_some_and(|start| state.succeeded.is_none_or(|succeeded| succeeded < start))
+}
+
+fn status(context: &Context) -> Vec<ReplicaStatus> {
+    let report = |replica: ReplicaConfig| {
+        let state = context.replicas.state(&replica.name.0);
+        ReplicaStatus {
+            copies: copies(context, &replica, &state),
+            name: replica.name.0,
+            target: replica.target.to_text(),
+            succeeded: state.succeeded,
+            error: state.error,
+        }
+    };
+    configured(context).into_iter().map(report).collect()
+}
+
+/// The copies of a replica; none while the pool of its source is not imported.
+fn copies(context: &Context, replica: &ReplicaConfig, state: &ReplicaState) -> Vec<CopyStatus> {
+    let Ok(pool) = context.pools.pool_of_dataset(&replica.source) else { return Vec::new() };
+    let heads = list_head_names(&pool.handle, &replica.source).unwrap_or_default();
+    let report = |source: String| {
+        let copy = state.copies.get(&source);
+        let last = copy.map_or(0, |copy| copy.txg);
+        let snapshots = pool.handle.snapshots(&source).unwrap_or_default();
+        CopyStatus {
+            snapshot: copy.map(|copy| copy.snapshot.clone()),
+            snapshot_time: copy.map(|copy| copy.created),
+            missing: snapshots.iter().filter(|it| it.txg > last).count(),
+            source,
+        }
+    };
+    heads.into_iter().filter(|head| replica.covers(head)).map(report).collect()
+}
+
+impl Service for ReplicaService {
+    fn name(&self) -> &'static str {
+        "replicas"
+    }
+
+    fn calls(self: Arc<Self>, router: &mut Router) {
+        let context = Arc::clone(&self.context);
+        router.add(move |call: &Replicate, caller| {
+            let target = TargetAddress::parse(&call.target)?;
+            let work = Work {
+                source: &call.source,
+                target: &target,
+                recursive: call.recursive,
+                ssh: &ssh_command(),
+                name: None,
+            };
+            replicate(&context, &work, caller)
+        });
+        let context = Arc::clone(&self.context);
+        router.add(move |call: &RunReplicas, caller| {
+            let mut all = configured(&context);
+            if let Some(name) = &call.name {
+                all.retain(|replica| replica.name.0 == *name);
+            }
+            if all.is_empty() {
+                return Err(Error::refused_error(
+                    "no such replica is configured: add a section [[replica]] to config.toml",
+                ));
+            }
+            let mut done = Vec::new();
+            for replica in &all {
+                done.extend(run_replica(&context, replica, caller)?);
+            }
+            Ok(done)
+        });
+        let context = Arc::clone(&self.context);
+        router.add(move |_: &GetReplicaStatus, _| Ok(status(&context)));
+    }
+
+    fn start(&self, context: &Arc<Context>) -> Result<()> {
+        let context = Arc::clone(context);
+        let task = tokio::spawn(async move {
+            loop {
+                tokio::time::sleep(INTERVAL).await;
+                for replica in configured(&context) {
+                    if !is_due(&context, &replica, unix_seconds()) {
+                        continue;
+                    }
+                    let context = Arc::clone(&context);
+                    let run = move || {
+                        let peer = Peer::from_uid(rustix::process::geteuid().as_raw());
+                        let caller = Caller { peer, cancel: Cancel::default() };
+                        if let Err(why) = run_replica(&context, &replica, &caller) {
+                            context.log.write_line(&format!("replica {}: {why}", replica.name.0));
+                        }
+                    };
+                    // what it failed at is in the log
+                    let _ = tokio::task::spawn_blocking(run).await;
+                }
+            }
+        });
+        *self.task.lock() = Some(task);
+        Ok(())
+    }
+
+    fn stop(&self) {
+        if let Some(task) = self.task.lock().take() {
+            task.abort();
+        }
+    }
+}

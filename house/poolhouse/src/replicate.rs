@@ -1,0 +1,139 @@
+//! `poolhouse replicate`: copies of datasets in another pool, here or on another host.
+
+use std::io;
+
+use api::{GetReplicaStatus, Replicate, ReplicatedDataset, RunReplicas};
+use jiff::Timestamp;
+
+use crate::daemon::DaemonArgs;
+use crate::outcome::{CommandResult, Failure, Outcome};
+use crate::table::{Align, Table};
+use crate::{print, time};
+
+/// Copy snapshots to another pool, here or on another host
+#[derive(clap::Args, Debug)]
+#[command(
+    args_conflicts_with_subcommands = true,
+    after_help = "All snapshots are copied: in full the first time, then what changed since the newest snapshot that both
+sides have. A copy that was cut goes on where it stopped. Another host needs nothing but its `zfs`
+command, of OpenZFS or Poolhouse, and ssh without a password.
+
+Copies that are made by the clock are sections of config.toml:
+
+  [[replica]]
+  name = \"offsite\"
+  source = \"tank/photos\"
+  target = \"ssh://backup@nas/pool/photos\"
+  every = \"daily\"
+
+Examples:
+  poolhouse replicate -r tank/photos backup/photos
+  poolhouse replicate tank/photos ssh://root@nas/pool/photos
+  poolhouse replicate status
+  poolhouse replicate run offsite"
+)]
+pub(crate) struct ReplicateArgs {
+    #[command(flatten)]
+    daemon: DaemonArgs,
+    #[command(subcommand)]
+    command: Option<Command>,
+    /// What is below the source, too
+    #[arg(short = 'r')]
+    recursive: bool,
+    /// The file system or volume
+    source: Option<String>,
+    /// POOL/FS here, or ssh://USER@HOST[:PORT]/POOL/FS
+    target: Option<String>,
+}
+
+#[derive(clap::Subcommand, Debug)]
+enum Command {
+    /// Show the configured replicas, and how old the newest copies are
+    #[command(after_help = "Example:\n  poolhouse replicate status")]
+    Status,
+    /// Bring configured replicas up to date, now
+    #[command(
+        after_help = "Examples:\n  poolhouse replicate run\n  poolhouse replicate run offsite"
+    )]
+    Run {
+        /// The name of one; all without it
+        name: Option<String>,
+    },
+}
+
+impl ReplicateArgs {
+    /// Runs the command.
+    pub(crate) fn run(&self) -> CommandResult {
+        match (&self.command, &self.source, &self.target) {
+            (Some(Command::Status), ..) => self.status(),
+            (Some(Command::Run { name }), ..) => {
+                self.report(&self.daemon.request(&RunReplicas { name: name.clone() })?)
+            }
+            (None, Some(source), Some(target)) => {
+                let (source, target) = (source.clone(), target.clone());
+                let call = Replicate { source, target, recursive: self.recursive };
+                self.report(&self.daemon.request(&call)?)
+            }
+            _ => Err(Failure::usage("replicate SOURCE TARGET: both must be given")),
+        }
+    }
+
+    fn report(&self, done: &[ReplicatedDataset]) -> CommandResult {
+        if self.daemon.json {
+            print::json(&done)?;
+            return Ok(Outcome::Complete);
+        }
+        for ReplicatedDataset { source, target, snapshot } in done {
+            let line = match snapshot {
+                Some(snapshot) => format!("{target} has {source}@{snapshot}"),
+                None => format!("{source} has no snapshots"),
+            };
+            print::line(&line)?;
+        }
+        Ok(Outcome::Complete)
+    }
+
+    fn status(&self) -> CommandResult {
+        let all = self.daemon.request(&GetReplicaStatus {})?;
+        if self.daemon.json {
+            print::json(&all)?;
+            return Ok(Outcome::Complete);
+        }
+        let now = u64::try_from(Timestamp::now().as_second()).unwrap_or(0);
+        let mut table = Table::with_header(&[
+            ("REPLICA", Align::Left),
+            ("SOURCE", Align::Left),
+            ("NEWEST COPY", Align::Left),
+            ("AGE", Align::Right),
+            ("MISSING", Align::Right),
+        ]);
+        for replica in &all {
+            for copy in &replica.copies {
+                let when = copy.snapshot_time;
+                table.add_row([
+                    replica.name.clone(),
+                    copy.source.clone(),
+                    when.map_or_else(|| "never".to_owned(), time::format_minutes),
+                    when.map_or_else(|| "-".to_owned(), |when| age(now.saturating_sub(when))),
+                    copy.missing.to_string(),
+                ]);
+            }
+        }
+        table.print(&mut io::stdout().lock())?;
+        let failed: Vec<_> = all.iter().filter_map(|it| Some((it, it.error.as_ref()?))).collect();
+        for (replica, why) in &failed {
+            print::error(&format!("replica {} ({}): {why}", replica.name, replica.target));
+        }
+        Ok(Outcome::complete_unless(!failed.is_empty()))
+    }
+}
+
+/// A time span in its largest unit.
+fn age(seconds: u64) -> String {
+    match seconds {
+        0..60 => format!("{seconds}s"),
+        60..3600 => format!("{}m", seconds / 60),
+        3600..172_800 => format!("{}h", seconds / 3600),
+        _ => format!("{}d", seconds / 86_400),
+    }
+}

@@ -1,0 +1,150 @@
+//! `zfs receive`.
+
+use std::io::IsTerminal;
+use std::os::fd::AsFd;
+use std::path::PathBuf;
+
+use api::{AbortReceive, ReceiveNaming, ReceiveStream, ReceivedSnapshot};
+
+use super::select::canonical_properties;
+use crate::daemon::DaemonArgs;
+use crate::outcome::{CommandResult, Failure, Outcome};
+use crate::print;
+use crate::property_values::parse_assignment;
+
+/// Receive a stream from standard input
+#[derive(clap::Args, Debug)]
+#[command(
+    after_help = "A full stream makes a new file system or volume, an incremental stream a new snapshot of
+one that is there. A stream that is damaged or cut changes nothing, unless -s keeps what came.
+
+Examples:
+  poolhouse zfs receive tank/photos <photos.zstream
+  ssh nas zfs send -i @monday tank/photos@tuesday | poolhouse zfs receive -F tank/photos
+  ssh nas zfs send -R tank@monday | poolhouse zfs receive -Fdu backup
+  poolhouse zfs receive -s tank/photos <photos.zstream   can be resumed: zfs send -t TOKEN
+  poolhouse zfs receive -A tank/photos                   gives up what such a receive brought"
+)]
+#[command(disable_help_flag = true)]
+#[expect(clippy::struct_excessive_bools, reason = "options, each on its own")]
+pub(super) struct ReceiveArgs {
+    /// Print help
+    #[arg(long, action = clap::ArgAction::Help)]
+    help: Option<bool>,
+    /// Give up what was changed since the newest snapshot; follow destructions of a -R stream
+    #[arg(short = 'F')]
+    force: bool,
+    /// Do not mount what is new
+    #[arg(short = 'u')]
+    no_mount: bool,
+    /// Only check whether the stream could be received
+    #[arg(short = 'n')]
+    dry_run: bool,
+    /// Tell what was received
+    #[arg(short = 'v')]
+    verbose: bool,
+    /// Keep what a cut stream brought, so that it can be resumed by its receive_resume_token
+    #[arg(short = 's')]
+    resumable: bool,
+    /// Abort a receive that could be resumed: what it brought is destroyed
+    #[arg(short = 'A', conflicts_with_all = ["resumable", "force", "dry_run"])]
+    abort: bool,
+    /// The sent name without its pool goes below the target
+    #[arg(short = 'd', conflicts_with = "last_element")]
+    drop_pool: bool,
+    /// The last element of the sent name goes below the target
+    #[arg(short = 'e')]
+    last_element: bool,
+    /// Set a property, whatever the stream has for it
+    #[arg(short = 'o', value_name = "NAME=VALUE", value_parser = parse_assignment)]
+    properties: Vec<(String, String)>,
+    /// Leave out a property of the stream
+    #[arg(short = 'x', value_name = "PROPERTY")]
+    excluded: Vec<String>,
+    #[command(flatten)]
+    missing: MissingOptions,
+    /// FS, VOLUME or FS@NAME
+    target: String,
+}
+
+/// Options of zfs-receive(8) that are refused or need nothing.
+#[derive(clap::Args, Debug)]
+struct MissingOptions {
+    /// Mounted file systems stay mounted, so that nothing need be forced
+    #[arg(short = 'M', hide = true)]
+    _force_unmount: bool,
+    #[arg(short = 'c', hide = true)]
+    corrective: bool,
+    #[arg(short = 'h', hide = true)]
+    _skip_holds: bool,
+}
+
+impl ReceiveArgs {
+    pub(super) fn run(&self, asking: &DaemonArgs) -> CommandResult {
+        super::refuse_options("receive", &[("-c", self.missing.corrective)])?;
+        if self.abort {
+            return asking.execute(&AbortReceive { target: self.target.clone() });
+        }
+        let input = std::io::stdin();
+        if input.is_terminal() {
+            return Err(Failure::usage(
+                "a stream cannot be read from a terminal; redirect standard input",
+            ));
+        }
+        let offered = asking.offer_descriptor(input.as_fd().try_clone_to_owned()?)?;
+        let done = asking.request(&self.call(offered.path().to_owned())?)?;
+        if asking.json {
+            print::json(&done.snapshots)?;
+        } else if self.verbose {
+            done.snapshots.iter().try_for_each(|one| self.report(one))?;
+        }
+        for why in &done.not_mounted {
+            print::error(why);
+        }
+        Ok(Outcome::complete_unless(!done.not_mounted.is_empty()))
+    }
+
+    fn call(&self, descriptor: PathBuf) -> Result<ReceiveStream, Failure> {
+        Ok(ReceiveStream {
+            target: self.target.clone(),
+            naming: match (self.drop_pool, self.last_element) {
+                (true, _) => ReceiveNaming::DropPool,
+                (_, true) => ReceiveNaming::LastElement,
+                _ => ReceiveNaming::Exact,
+            },
+            force: self.force,
+            no_mount: self.no_mount,
+            dry_run: self.dry_run,
+            resumable: self.resumable,
+            set_properties: canonical_properties(&self.properties)?,
+            excluded_properties: self
+                .excluded
+                .iter()
+                .flat_map(|it| it.split(','))
+                .map(str::to_owned)
+                .collect(),
+            descriptor,
+        })
+    }
+
+    /// Shows a snapshot that was received, in the words of zfs-receive(8).
+    fn report(&self, one: &ReceivedSnapshot) -> std::io::Result<()> {
+        if one.existed {
+            return print::line(&format!("snap {} already exists; ignoring", one.snapshot));
+        }
+        let verb = if self.dry_run { "would receive" } else { "receiving" };
+        let kind = if one.is_incremental { "incremental" } else { "full" };
+        print::line(&format!("{verb} {kind} stream of {} into {}", one.sent, one.snapshot))?;
+        if self.dry_run {
+            return Ok(());
+        }
+        let (seconds, thousandths) = (one.milliseconds / 1000, one.milliseconds % 1000);
+        let rate = one.bytes.saturating_mul(1000) / one.milliseconds.max(1);
+        let [size, rate] = [one.bytes, rate].map(units::human_bytes);
+        let size = if one.bytes < 1024 { format!("{size}B") } else { size };
+        let hundredths = thousandths / 10;
+        print::line(&format!(
+            "received {size} stream in {seconds}.{hundredths:02} seconds ({rate}/sec)"
+        ))
+    }
+}

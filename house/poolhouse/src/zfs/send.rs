@@ -1,0 +1,211 @@
+//! `zfs send`.
+
+use std::io::{self, IsTerminal, Write};
+use std::os::fd::AsFd;
+use std::path::PathBuf;
+
+use api::{PlanSend, PlannedSend, SendStream};
+
+use crate::daemon::DaemonArgs;
+use crate::outcome::{CommandResult, Failure, Outcome};
+use crate::print;
+
+/// Send snapshots as a stream to standard output
+#[derive(clap::Args, Debug)]
+#[command(
+    after_help = "The stream is OpenZFS's: `zfs receive` of either program takes it. With -i it holds
+what changed since an older snapshot or bookmark, which the receiver must have.
+
+Examples:
+  poolhouse zfs send tank/photos@monday | ssh nas zfs receive backup/photos
+  poolhouse zfs send -Lec -i @monday tank/photos@tuesday >photos.zstream
+  poolhouse zfs send -R -I @monday tank@tuesday | ssh nas zfs receive -Fdu backup
+  poolhouse zfs send -nv tank/photos@monday         how large would it be?
+  poolhouse zfs send -t TOKEN | ssh nas zfs receive -s backup/photos"
+)]
+#[command(disable_help_flag = true)]
+#[expect(clippy::struct_excessive_bools, reason = "options, each on its own")]
+pub(super) struct SendArgs {
+    /// Print help
+    #[arg(long, action = clap::ArgAction::Help)]
+    help: Option<bool>,
+    /// Send what changed since this snapshot or bookmark: @NAME, #NAME or its full name
+    #[arg(short = 'i', value_name = "BASE", conflicts_with = "intermediates")]
+    base: Option<String>,
+    /// Send all snapshots since this one, each as an increment
+    #[arg(short = 'I', value_name = "BASE")]
+    intermediates: Option<String>,
+    /// Send the file systems below, too, with their snapshots and properties
+    #[arg(short = 'R', long = "replicate")]
+    replicate: bool,
+    /// Send the properties, too
+    #[arg(short = 'p', long = "props")]
+    properties: bool,
+    /// With -R, leave out file systems that do not have the snapshot
+    #[arg(short = 's', long = "skip-missing")]
+    skip_missing: bool,
+    /// Send blocks above 128K whole
+    #[arg(short = 'L', long = "large-block")]
+    large_blocks: bool,
+    /// Send blocks that are stored in their pointers as such
+    #[arg(short = 'e', long = "embed")]
+    embedded: bool,
+    /// Send blocks as they are compressed on disk
+    #[arg(short = 'c', long = "compressed")]
+    compressed: bool,
+    /// Go on with a stream that was cut: the receive_resume_token of the receiver
+    #[arg(short = 't', value_name = "TOKEN", conflicts_with_all = ["base", "intermediates",
+          "replicate", "properties"])]
+    token: Option<String>,
+    /// Send nothing: with -v, show what would be sent and how large it is
+    #[arg(short = 'n', long = "dryrun")]
+    dry_run: bool,
+    /// Show what is sent, and its estimated size
+    #[arg(short = 'v', long = "verbose")]
+    verbose: bool,
+    /// The same with exact numbers, and tabs between columns
+    #[arg(short = 'P', long = "parsable")]
+    parsable: bool,
+    #[command(flatten)]
+    missing: MissingOptions,
+    /// FS@NAME
+    #[arg(required_unless_present = "token")]
+    snapshot: Option<String>,
+}
+
+/// Options of zfs-send(8) that are refused.
+#[derive(clap::Args, Debug)]
+#[expect(clippy::struct_excessive_bools, reason = "options, each on its own")]
+struct MissingOptions {
+    #[arg(short = 'b', long = "backup", hide = true)]
+    backup: bool,
+    #[arg(short = 'h', long = "holds", hide = true)]
+    holds: bool,
+    #[arg(short = 'w', long = "raw", hide = true)]
+    raw: bool,
+    #[arg(short = 'S', long = "saved", hide = true)]
+    saved: bool,
+    #[arg(short = 'X', long = "exclude", value_name = "FS", hide = true)]
+    exclude: Option<String>,
+    #[arg(long = "redact", value_name = "BOOKMARK", hide = true)]
+    redact: Option<String>,
+    /// Ignored: deduplicated streams are no more
+    #[arg(short = 'D', long = "dedup", hide = true)]
+    _dedup: bool,
+}
+
+impl MissingOptions {
+    fn check(&self) -> Result<(), Failure> {
+        super::refuse_options(
+            "send",
+            &[
+                ("-b", self.backup),
+                ("-h", self.holds),
+                ("-w", self.raw),
+                ("-S", self.saved),
+                ("-X", self.exclude.is_some()),
+                ("--redact", self.redact.is_some()),
+            ],
+        )
+    }
+}
+
+impl SendArgs {
+    pub(super) fn run(&self, asking: &DaemonArgs) -> CommandResult {
+        self.missing.check()?;
+        let (out, mut call) = (io::stdout(), self.call());
+        let reports = self.verbose || self.parsable || asking.json;
+        if self.dry_run || reports {
+            let planned = asking.request(&PlanSend { send: call.clone() })?;
+            match (self.dry_run, reports) {
+                (true, true) if asking.json => print::json(&planned)?,
+                (true, true) => self.report(&planned, &mut out.lock())?,
+                (false, _) => self.report(&planned, &mut io::stderr().lock())?,
+                (true, false) => {}
+            }
+        }
+        if self.dry_run {
+            return Ok(Outcome::Complete);
+        }
+        if out.is_terminal() {
+            return Err(Failure::usage(
+                "a stream cannot be written to a terminal; redirect standard output",
+            ));
+        }
+        let offered = asking.offer_descriptor(out.as_fd().try_clone_to_owned()?)?;
+        offered.path().clone_into(&mut call.descriptor);
+        asking.request(&call)?;
+        Ok(Outcome::Complete)
+    }
+
+    fn call(&self) -> SendStream {
+        let snapshot = self.snapshot.clone().unwrap_or_default();
+        let base = self.base.as_ref().or(self.intermediates.as_ref());
+        SendStream {
+            base: base.map(|base| full_base_name(base, &snapshot)),
+            snapshot,
+            intermediates: self.intermediates.is_some(),
+            replicate: self.replicate,
+            properties: self.properties,
+            skip_missing: self.skip_missing,
+            resume_token: self.token.clone(),
+            large_blocks: self.large_blocks,
+            embedded: self.embedded,
+            compressed: self.compressed,
+            descriptor: PathBuf::new(),
+        }
+    }
+
+    /// Shows what is sent, in the words of zfs-send(8), which scripts read.
+    fn report(&self, planned: &[PlannedSend], out: &mut dyn Write) -> io::Result<()> {
+        let total: u64 = planned.iter().map(|step| step.bytes).sum();
+        for PlannedSend { snapshot, base, bytes } in planned {
+            let size = units::human_bytes(*bytes);
+            match base {
+                Some(base) if self.parsable => {
+                    writeln!(out, "incremental\t{base}\t{snapshot}\t{bytes}")?;
+                }
+                None if self.parsable => writeln!(out, "full\t{snapshot}\t{bytes}")?,
+                Some(base) => {
+                    let at = if base.contains(['@', '#']) { "" } else { "@" };
+                    writeln!(out, "send from {at}{base} to {snapshot} estimated size is {size}")?;
+                }
+                None => writeln!(out, "full send of {snapshot} estimated size is {size}")?,
+            }
+        }
+        if self.parsable {
+            writeln!(out, "size\t{total}")
+        } else {
+            writeln!(out, "total estimated size is {}", units::human_bytes(total))
+        }
+    }
+}
+
+/// The base of an incremental stream by its full name: `@NAME` is of the snapshot's file system, a bare
+/// name too.
+fn full_base_name(base: &str, snapshot: &str) -> String {
+    let head = snapshot.split('@').next().unwrap_or_default();
+    match base {
+        short if short.starts_with(['@', '#']) => format!("{head}{short}"),
+        full if full.contains(['@', '#', '/']) => full.to_owned(),
+        bare => format!("{head}@{bare}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::full_base_name;
+
+    #[test]
+    fn base_may_be_named_in_short() {
+        let snapshot = "tank/a@two";
+        for (base, full) in [
+            ("@one", "tank/a@one"),
+            ("#one", "tank/a#one"),
+            ("one", "tank/a@one"),
+            ("tank/b@one", "tank/b@one"),
+        ] {
+            assert_eq!(full_base_name(base, snapshot), full);
+        }
+    }
+}

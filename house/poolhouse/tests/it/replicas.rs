@@ -1,0 +1,142 @@
+//! `poolhouse policy` and `poolhouse replicate`: to another pool, and to another host by ssh.
+
+use std::fs::{self, File};
+use std::os::unix::fs::PermissionsExt;
+use std::path::PathBuf;
+
+use crate::command::path_arg;
+use crate::test_nas::TestNas;
+
+/// A daemon with the pools `tank`, with files, and `backup`.
+fn two_pools(name: &str) -> TestNas {
+    let nas = TestNas::new(name, 1);
+    let fixture = fixtures::load("sent");
+    fs::create_dir_all(nas.0.join("sent")).unwrap();
+    fs::copy(&fixture.images()[0], nas.0.join("sent/d0.img")).unwrap();
+    nas.run_ok(&format!("zpool import -N -d {} tank", path_arg(&nas.0.join("sent"))));
+    nas.run_ok(&format!(
+        "zpool create -O mountpoint=none backup {}",
+        path_arg(&nas.drive_paths(1)[0])
+    ));
+    nas
+}
+
+fn write_config(nas: &TestNas, text: &str) {
+    fs::create_dir_all(nas.state_dir()).unwrap();
+    fs::write(nas.state_dir().join("config.toml"), text).unwrap();
+    let check =
+        nas.run(&format!("config check {}", path_arg(&nas.state_dir().join("config.toml"))));
+    assert_eq!(check.status, 0, "{}", check.stderr);
+}
+
+fn guids(nas: &TestNas, dataset: &str) -> Vec<String> {
+    let all = nas.run_ok(&format!("zfs list -Hpd1 -o guid -t snapshot {dataset}"));
+    all.lines().map(str::to_owned).collect()
+}
+
+#[test]
+fn replicas_follow_their_source() {
+    let nas = two_pools("follow");
+    nas.run_ok("replicate tank/from backup/from");
+    assert_eq!(guids(&nas, "backup/from"), guids(&nas, "tank/from"));
+    assert_eq!(nas.run_ok("zfs get -Ho value readonly backup/from"), "on\n");
+    nas.run_ok("zfs snapshot tank/from@three");
+    nas.run_ok("zfs bookmark tank/from@two #two");
+    nas.run_ok("replicate tank/from backup/from");
+    assert_eq!(guids(&nas, "backup/from"), guids(&nas, "tank/from"));
+    // the source gave up the common snapshots: a bookmark stands in for one
+    nas.run_ok("zfs bookmark tank/from@three #three");
+    nas.run_ok("zfs destroy tank/from@two%three");
+    nas.run_ok("zfs snapshot tank/from@four");
+    nas.run_ok("replicate tank/from backup/from");
+    assert_eq!(guids(&nas, "backup/from").last(), guids(&nas, "tank/from").last());
+    let jobs = nas.run_ok("jobs");
+    assert!(jobs.contains("replicate"), "{jobs}");
+    // the copy has more than the source: nothing is given up
+    nas.run_ok("zfs snapshot backup/from@own");
+    nas.run_ok("zfs snapshot tank/from@five");
+    let said = nas.run_failing("replicate tank/from backup/from", 14);
+    assert!(said.contains("`zfs rollback -r backup/from@four`"), "{said}");
+    nas.run_failing("replicate tank tank/within", 2);
+    nas.run_failing("replicate tank/from", 2);
+}
+
+#[test]
+fn configured_replica_keeps_what_it_lacks() {
+    let nas = two_pools("config");
+    write_config(
+        &nas,
+        "[[policy]]\ndataset = \"tank/from\"\nhourly = 1\n\n\
+         [[replica]]\nname = \"second\"\nsource = \"tank/from\"\ntarget = \"backup/from\"\n\
+         every = \"monthly\"\n",
+    );
+    nas.wait_until(|| nas.run_ok("config show").contains("second"));
+    nas.run_ok("policy run");
+    nas.run_ok("replicate run second");
+    let status = nas.run_ok("replicate status");
+    let line = status.lines().find(|line| line.contains("tank/from")).unwrap().to_owned();
+    assert!(line.starts_with("second") && line.ends_with('0'), "{status}");
+    let marks = nas.run_ok("zfs list -Ho name -t bookmark tank/from");
+    assert!(marks.contains("tank/from#replica_second"), "{marks}");
+    assert_eq!(guids(&nas, "backup/from"), guids(&nas, "tank/from"));
+    nas.run_ok("zfs snapshot tank/from@new");
+    let json = nas.run_ok("replicate status --json");
+    assert!(json.contains("\"missing\": 1"), "{json}");
+    let policy = nas.run_ok("policy status");
+    assert!(policy.contains("hourly"), "{policy}");
+    nas.run_failing("replicate run other", 14);
+}
+
+/// A program that stands for ssh: it runs the command with another daemon of this machine.
+fn ssh_to(nas: &TestNas, remote: &TestNas) -> PathBuf {
+    let program = nas.0.join("ssh");
+    let text = format!(
+        "#!/bin/sh\nwhile [ \"$1\" != -- ]; do shift; done\n[ \"$2\" = me@nas ] || exit 9\n\
+         eval \"set -- $3\"\n[ \"$1\" = zfs ] || exit 9\nexec {} \"$@\" --state {}\n",
+        env!("CARGO_BIN_EXE_poolhouse"),
+        path_arg(&remote.state_dir())
+    );
+    fs::write(&program, text).unwrap();
+    fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
+    program
+}
+
+#[test]
+fn another_host_is_replicated_to_by_ssh() {
+    let (nas, remote) = (two_pools("here"), TestNas::new("there", 1));
+    let drive = remote.drive_paths(1).remove(0);
+    remote.run_ok(&format!("zpool create -O mountpoint=none far {}", path_arg(&drive)));
+    let ssh = ssh_to(&nas, &remote);
+    write_config(
+        &nas,
+        &format!(
+            "[[replica]]\nname = \"far\"\nsource = \"tank/from\"\n\
+             target = \"ssh://me@nas/far/from\"\nevery = \"monthly\"\nssh = [\"{}\"]\n",
+            path_arg(&ssh)
+        ),
+    );
+    nas.wait_until(|| nas.run_ok("config show").contains("far"));
+    // a receive that was cut before goes on
+    let whole = fs::read(fixtures::load("sent").dir.join("full.zstream")).unwrap();
+    let cut = nas.0.join("cut.zstream");
+    fs::write(&cut, &whole[..300_000]).unwrap();
+    let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_poolhouse"));
+    command.args(["zfs", "receive", "-su", "far/from", "--state", path_arg(&remote.state_dir())]);
+    let done = command.stdin(File::open(&cut).unwrap()).output().unwrap();
+    assert!(!done.status.success());
+    nas.run_ok("replicate run far");
+    assert_eq!(guids(&remote, "far/from"), guids(&nas, "tank/from"));
+    nas.run_ok("zfs snapshot tank/from@three");
+    nas.run_ok("replicate run");
+    assert_eq!(guids(&remote, "far/from"), guids(&nas, "tank/from"));
+    // the other host has nothing of this one yet
+    remote.run_ok("zfs destroy -r far/from");
+    nas.run_ok("replicate run far");
+    assert_eq!(guids(&remote, "far/from"), guids(&nas, "tank/from"));
+    remote.run_ok("zfs snapshot far/from@own");
+    nas.run_ok("zfs snapshot tank/from@four");
+    let said = nas.run_failing("replicate run", 14);
+    assert!(said.contains("rollback"), "{said}");
+    let status = nas.run("replicate status");
+    assert!(status.status != 0 && status.stderr.contains("rollback"), "{}", status.stderr);
+}

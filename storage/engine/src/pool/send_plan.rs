@@ -1,0 +1,428 @@
+//! What a send will send: the snapshots in their order, the list of a compound stream, and estimates.
+
+use std::collections::BTreeSet;
+
+use dsl::{Dataset, DatasetKind, DatasetTree, PropertyValue, ResumeToken};
+use ondisk::stream::{
+    Begin, BeginFlags, Package, PackagedDataset, PackagedValue, StreamFeatures, StreamKind,
+};
+use send::{ResumePoint, SendOptions};
+
+use super::open_volumes::DatasetHold;
+use super::{Pool, SendRequest};
+use crate::{Error, Result};
+
+/// Bytes of a record, and of a block pointer.
+const RECORD: u64 = 312;
+const POINTER: u64 = 128;
+/// Properties that say how a dataset is encrypted. The receiver has its own.
+const KEY_PROPERTIES: [&str; 4] = ["keylocation", "keyformat", "encryption", "pbkdf2iters"];
+
+/// A send that was checked. Its snapshots are not destroyed while this lives.
+pub struct SendPlan {
+    pub(super) steps: Vec<SendStep>,
+    pub(super) package: Option<(Begin, Vec<u8>)>,
+    pub(super) options: SendOptions,
+    pub(super) resume: Option<ResumePoint>,
+    _holds: Vec<DatasetHold>,
+}
+
+/// A snapshot that will be sent.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SendStep {
+    /// Its full name.
+    pub snapshot: String,
+    /// The full name of the snapshot or bookmark that the receiver has; none: a full stream.
+    pub base: Option<String>,
+    /// The estimated bytes of the stream.
+    pub bytes: u64,
+    pub(super) guid: u64,
+    /// The base is a snapshot of another file system: the origin of a clone.
+    pub is_from_origin: bool,
+}
+
+impl std::fmt::Debug for SendPlan {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "SendPlan({:?})", self.steps)
+    }
+}
+
+impl SendPlan {
+    /// The snapshots, in their order.
+    pub fn steps(&self) -> &[SendStep] {
+        &self.steps
+    }
+
+    /// Whether several snapshots or properties may be in the stream.
+    pub const fn is_package(&self) -> bool {
+        self.package.is_some()
+    }
+
+    pub(super) fn name(&self) -> &str {
+        self.steps.last().map_or("", |step| &step.snapshot)
+    }
+}
+
+impl Pool {
+    /// Checks a send and estimates its size.
+    pub fn plan_send(&self, request: &SendRequest) -> Result<SendPlan> {
+        let _pin = self.pin();
+        let tree = self.tree()?;
+        if let Some(token) = &request.resume {
+            return self.plan_resumed_send(&tree, request, token);
+        }
+        let (head, part) = snapshot_parts(&request.snapshot)?;
+        let top = self.find_dataset(head)?;
+        let last = self.find_dataset(&request.snapshot)?;
+        let (mut steps, mut package) = (Vec::new(), None);
+        if request.replicate || request.intermediates || request.properties {
+            let list = self.plan_package(&tree, request, (&top, part), &mut steps)?;
+            package = Some((package_begin(&request.snapshot), list));
+        } else {
+            steps.push(self.plan_step(&last, request.base.as_deref(), request.compressed)?);
+        }
+        let holds = self.hold_snapshots(&tree, &steps);
+        let options = options(request);
+        Ok(SendPlan { steps, package, options, resume: None, _holds: holds })
+    }
+
+    fn plan_resumed_send(
+        &self,
+        tree: &DatasetTree,
+        request: &SendRequest,
+        token: &str,
+    ) -> Result<SendPlan> {
+        let failed = |error: dsl::Error| Error::from_dsl_error(token, &error);
+        let token = ResumeToken::decode(token).map_err(failed)?;
+        let refused = |why: &str| Error::Refused {
+            what: format!("cannot resume the send of '{}': {why}", token.to_name),
+        };
+        if token.raw || token.redacted {
+            return Err(refused("raw and redacted streams are not supported"));
+        }
+        let find = |guid: u64| {
+            let mut all = tree.datasets().filter_map(std::result::Result::ok);
+            all.find(|it| it.guid().get() == guid && it.name().contains(['@', '#']))
+        };
+        let snapshot = find(token.to_guid).filter(Dataset::is_snapshot).ok_or_else(|| {
+            let what = format!(
+                "cannot resume send: '{}' used in the initial send no longer exists; abort the receive \
+                 with `zfs receive -A`",
+                token.to_name
+            );
+            Error::Refused { what }
+        })?;
+        let base = match token.from_guid {
+            0 => None,
+            guid => Some(find(guid).ok_or_else(|| {
+                let what =
+                    format!("cannot resume send: incremental source {guid:#x} no longer exists");
+                Error::Refused { what }
+            })?),
+        };
+        let base = base.as_ref().map(Dataset::name);
+        let mut step = self.plan_step(&snapshot, base.as_deref(), token.compressed)?;
+        step.bytes = step.bytes.checked_sub(token.bytes).unwrap_or(RECORD);
+        let steps = vec![step];
+        Ok(SendPlan {
+            package: None,
+            options: options(&request.with_token(&token)),
+            resume: Some(ResumePoint { object: token.object, offset: token.offset }),
+            _holds: self.hold_snapshots(tree, &steps),
+            steps,
+        })
+    }
+
+    fn hold_snapshots(&self, tree: &DatasetTree, steps: &[SendStep]) -> Vec<DatasetHold> {
+        let names = steps.iter().flat_map(|step| step.base.iter().chain([&step.snapshot]));
+        let ids = names.filter_map(|name| tree.find(name).ok()?.id());
+        ids.map(|id| self.0.dataset_holds.hold(id)).collect()
+    }
+
+    /// One snapshot of the stream.
+    fn plan_step(
+        &self,
+        snapshot: &Dataset,
+        base: Option<&str>,
+        is_compressed: bool,
+    ) -> Result<SendStep> {
+        let name = snapshot.name();
+        if !snapshot.is_snapshot() {
+            let what = format!("cannot send '{name}': it is not a snapshot (FILESYSTEM@NAME)");
+            return Err(Error::Usage { what });
+        }
+        let mut is_from_origin = false;
+        let base_dataset = match base {
+            Some(base) => {
+                is_from_origin = self.send_base(snapshot, base)?.is_origin;
+                Some(self.find_dataset(base)?)
+            }
+            None => None,
+        };
+        let bytes = estimate(snapshot, base_dataset.as_ref(), is_compressed)
+            .map_err(|error| Error::from_dsl_error(&name, &error))?;
+        let guid = snapshot.guid().get();
+        Ok(SendStep { snapshot: name, base: base.map(str::to_owned), bytes, guid, is_from_origin })
+    }
+
+    /// The steps of a compound stream, and its list.
+    fn plan_package(
+        &self,
+        tree: &DatasetTree,
+        request: &SendRequest,
+        (top, part): (&Dataset, &str),
+        steps: &mut Vec<SendStep>,
+    ) -> Result<Vec<u8>> {
+        let from = request.base.as_deref();
+        let range = Range {
+            from: from.and_then(|base| base.split_once('@')).map(|(_, part)| part),
+            to: part,
+            all: request.intermediates || (request.replicate && from.is_none()),
+        };
+        check_range_base(request, top)?;
+        let is_in_package = |path: &str| {
+            let below = path.strip_prefix(top.dir().path());
+            below
+                .is_some_and(|rest| rest.is_empty() || (request.replicate && rest.starts_with('/')))
+        };
+        let mut heads = Vec::new();
+        for head in tree.heads_matching(&is_in_package) {
+            let head = head.map_err(|error| Error::from_dsl_error(&top.name(), &error))?;
+            if !head.is_inconsistent() {
+                heads.push(head);
+            }
+        }
+        let mut package = Package {
+            from_snapshot: range.from.filter(|_| range.all || request.replicate).map(str::to_owned),
+            to_snapshot: part.to_owned(),
+            is_recursive: request.replicate,
+            ..Package::default()
+        };
+        for head in in_origin_order(heads)? {
+            let Some(chosen) = choose_snapshots(&head, &range, request)? else { continue };
+            self.push_steps(&head, &chosen, request, &is_in_package, steps)?;
+            let failed = |error: dsl::Error| Error::from_dsl_error(&head.name(), &error);
+            let listed = packaged(&head, &chosen, &package).map_err(failed)?;
+            package.datasets.push(listed);
+        }
+        let has_list = request.replicate || request.properties;
+        Ok(if has_list { package.encode() } else { Vec::new() })
+    }
+
+    fn push_steps(
+        &self,
+        head: &Dataset,
+        chosen: &Chosen,
+        request: &SendRequest,
+        is_in_package: &dyn Fn(&str) -> bool,
+        steps: &mut Vec<SendStep>,
+    ) -> Result<()> {
+        let failed = |error: dsl::Error| Error::from_dsl_error(&head.name(), &error);
+        let own_base = request.base.clone().filter(|_| !request.replicate);
+        let mut base = chosen.base.as_ref().map(Dataset::name).or(own_base);
+        if base.is_none() {
+            let origin = head.clone_origin().map_err(failed)?;
+            base = origin.filter(|it| is_in_package(it.dir().path())).map(|it| it.name());
+        }
+        for snapshot in &chosen.sent {
+            steps.push(self.plan_step(snapshot, base.as_deref(), request.compressed)?);
+            base = Some(snapshot.name());
+        }
+        Ok(())
+    }
+}
+
+/// Which snapshots of each file system are sent.
+struct Range<'a> {
+    /// The part of the base's name behind the `@`.
+    from: Option<&'a str>,
+    to: &'a str,
+    /// Those between, too.
+    all: bool,
+}
+
+/// Snapshots of a file system.
+struct Chosen {
+    base: Option<Dataset>,
+    sent: Vec<Dataset>,
+}
+
+/// The snapshots of a file system that are sent; `None` if it is left out.
+fn choose_snapshots(
+    head: &Dataset,
+    range: &Range<'_>,
+    request: &SendRequest,
+) -> Result<Option<Chosen>> {
+    let name = head.name();
+    let failed = |error: dsl::Error| Error::from_dsl_error(&name, &error);
+    let snapshots = head.snapshots().map_err(failed)?;
+    let find = |part: &str| snapshots.iter().position(|it| it.short_name() == Some(part));
+    let Some(to) = find(range.to) else {
+        if request.skip_missing {
+            return Ok(None);
+        }
+        let what = format!(
+            "cannot send '{name}@{}': the snapshot does not exist; -s leaves file systems without \
+             it out",
+            range.to
+        );
+        return Err(Error::Refused { what });
+    };
+    let from = range.from.and_then(find).filter(|from| *from < to);
+    let first = from.map_or(0, |from| from.saturating_add(1));
+    let between = snapshots.get(first..=to).unwrap_or_default();
+    let is_sent = |it: &&Dataset| {
+        let has_clones = it.phys().is_some_and(|phys| phys.children > 1);
+        range.all || it.short_name() == Some(range.to) || (request.replicate && has_clones)
+    };
+    let base = from.and_then(|from| snapshots.get(from)).cloned();
+    Ok(Some(Chosen { base, sent: between.iter().filter(is_sent).cloned().collect() }))
+}
+
+fn options(request: &SendRequest) -> SendOptions {
+    SendOptions {
+        large_blocks: request.large_blocks,
+        embedded: request.embedded,
+        compressed: request.compressed,
+    }
+}
+
+fn snapshot_parts(name: &str) -> Result<(&str, &str)> {
+    name.split_once('@').ok_or_else(|| {
+        let what = format!("cannot send '{name}': it is not a snapshot (FILESYSTEM@NAME)");
+        Error::Usage { what }
+    })
+}
+
+/// The base of a compound stream is a snapshot of the same file system, or with -I the origin of a clone.
+fn check_range_base(request: &SendRequest, top: &Dataset) -> Result<()> {
+    let Some(base) = &request.base else { return Ok(()) };
+    let refused = |why: &str| {
+        let what = format!("cannot send '{}' from '{base}': {why}", request.snapshot);
+        Err(Error::Refused { what })
+    };
+    let Some((head, _)) = base.split_once('@') else {
+        let is_plain = !request.replicate && !request.intermediates;
+        return if is_plain {
+            Ok(())
+        } else {
+            refused("-R and -I need a snapshot, not a bookmark")
+        };
+    };
+    if request.replicate && head != top.name() {
+        return refused("it is not an earlier snapshot of the same file system");
+    }
+    Ok(())
+}
+
+/// The file systems in such an order that a clone follows its origin.
+fn in_origin_order(heads: Vec<Dataset>) -> Result<Vec<Dataset>> {
+    let known: BTreeSet<String> = heads.iter().map(Dataset::name).collect();
+    let (mut done, mut ordered) = (BTreeSet::new(), Vec::new());
+    let mut left = heads;
+    while !left.is_empty() {
+        let (mut later, before) = (Vec::new(), ordered.len());
+        for head in left {
+            let name = head.name();
+            let origin = head.clone_origin().map_err(|why| Error::from_dsl_error(&name, &why))?;
+            let origin = origin.map(|it| it.dir().path().to_owned());
+            let waits = origin.is_some_and(|it| known.contains(&it) && !done.contains(&it));
+            if waits {
+                later.push(head);
+            } else {
+                done.insert(name);
+                ordered.push(head);
+            }
+        }
+        // clones depend on each other only where the pool is damaged
+        if ordered.len() == before {
+            ordered.append(&mut later);
+        }
+        left = later;
+    }
+    Ok(ordered)
+}
+
+fn package_begin(snapshot: &str) -> Begin {
+    Begin {
+        kind: StreamKind::Compound,
+        features: StreamFeatures::default(),
+        creation_time: 0,
+        objset_type: 0,
+        flags: BeginFlags::default(),
+        to_guid: 0,
+        from_guid: 0,
+        to_name: snapshot.as_bytes().to_vec(),
+    }
+}
+
+/// A file system in the list of a compound stream.
+fn packaged(head: &Dataset, chosen: &Chosen, package: &Package) -> dsl::Result<PackagedDataset> {
+    let parent = head.dir().parent().map(|dir| dir.path().to_owned());
+    let parent = package.datasets.iter().find(|it| Some(&it.name) == parent.as_ref());
+    let from = package.from_snapshot.as_ref();
+    let parent_from = parent.zip(from).and_then(|(parent, from)| {
+        parent.snapshots.iter().find(|(name, _)| name == from).map(|(_, guid)| *guid)
+    });
+    let values = |dataset: &Dataset| -> dsl::Result<Vec<(String, PackagedValue)>> {
+        let all = dataset.local_properties()?.into_iter();
+        let all = all.filter(|(name, _)| !KEY_PROPERTIES.contains(&name.as_str()));
+        Ok(all.map(|(name, value)| (name, packaged_value(value))).collect())
+    };
+    let base = chosen.base.iter().filter(|_| from.is_some());
+    let listed: Vec<&Dataset> = base.chain(&chosen.sent).collect();
+    let part = |it: &Dataset| it.short_name().unwrap_or_default().to_owned();
+    let mut snapshot_properties = Vec::new();
+    for snapshot in &listed {
+        snapshot_properties.push((part(snapshot), values(snapshot)?));
+    }
+    Ok(PackagedDataset {
+        guid: head.guid().get(),
+        name: head.name(),
+        parent_from_snapshot: parent_from.unwrap_or(0),
+        origin: head.clone_origin()?.map(|origin| origin.guid().get()),
+        is_encryption_root: false,
+        properties: values(head)?,
+        snapshots: listed.iter().map(|it| (part(it), it.guid().get())).collect(),
+        snapshot_properties,
+    })
+}
+
+fn packaged_value(value: PropertyValue) -> PackagedValue {
+    match value {
+        PropertyValue::Number(number) => PackagedValue::Number(number),
+        PropertyValue::Text(text) => PackagedValue::Text(text),
+    }
+}
+
+/// The estimated bytes of a stream, as OpenZFS estimates them: the written data, less the indirect blocks,
+/// plus a record for each block, and BEGIN and END.
+fn estimate(snapshot: &Dataset, base: Option<&Dataset>, is_compressed: bool) -> dsl::Result<u64> {
+    let Some(phys) = snapshot.phys() else { return Ok(0) };
+    let whole = [phys.referenced, phys.compressed, phys.uncompressed];
+    let written = match base {
+        None => whole,
+        Some(base) => match (base.phys(), base.bookmark_record()) {
+            (Some(before), _) => snapshot.space_written_since(before)?,
+            (None, Some(mark)) => snapshot.space_written_since_bookmark(mark)?.unwrap_or(whole),
+            (None, None) => whole,
+        },
+    };
+    let [_, compressed, uncompressed] = written;
+    let bytes = if is_compressed { compressed } else { uncompressed };
+    let records = uncompressed.checked_div(record_size(snapshot)?).unwrap_or(0);
+    let overhead = RECORD.wrapping_sub(POINTER).wrapping_mul(records);
+    Ok(bytes.wrapping_add(overhead).wrapping_add(RECORD.wrapping_mul(2)))
+}
+
+/// The bytes of a block of new files. Of volumes OpenZFS estimates with the default block size.
+fn record_size(snapshot: &Dataset) -> dsl::Result<u64> {
+    const DEFAULT: u64 = 128 << 10;
+    const VOLUME_DEFAULT: u64 = 16 << 10;
+    let head = snapshot.tree().find(snapshot.dir().path())?;
+    if head.kind()? == DatasetKind::Volume {
+        return Ok(VOLUME_DEFAULT);
+    }
+    let property = head.property("recordsize")?;
+    Ok(property.and_then(|property| property.value.parse().ok()).unwrap_or(DEFAULT))
+}

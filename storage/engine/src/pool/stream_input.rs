@@ -1,0 +1,133 @@
+//! A stream that is being received: the snapshots in it, one after the other.
+//!
+//! ```text
+//! one snapshot     BEGIN (snapshot) · records · END
+//! compound stream  BEGIN (compound) with a list · END
+//!                  BEGIN (snapshot) · records · END   for each snapshot
+//!                  END without checksum
+//! ```
+
+use std::io::Read;
+
+use ondisk::stream::{Begin, BeginFlags, Package, Record, StreamFeatures, StreamKind};
+use send::{ResumePoint, StreamReader, VerifiedRecord, check_receivable};
+
+use crate::{Error, Result};
+
+/// A stream that is being received.
+pub struct StreamInput<'a> {
+    pub(super) reader: StreamReader<&'a mut dyn Read>,
+    /// The name of the top snapshot, and the list, of a compound stream.
+    compound: Option<(String, Option<Package>)>,
+    /// The BEGIN record of the next snapshot, and its payload.
+    next: Option<(Begin, Vec<u8>)>,
+}
+
+impl std::fmt::Debug for StreamInput<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "StreamInput(at byte {})", self.reader.bytes())
+    }
+}
+
+/// A snapshot in a stream.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StreamHeader {
+    /// Its full name on the sender.
+    pub name: String,
+    /// Its guid.
+    pub guid: u64,
+    /// The guid of the snapshot on which the stream is based; 0: a full stream.
+    pub from_guid: u64,
+    /// The base is the origin of a clone.
+    pub is_clone: bool,
+    /// The stream goes on where another was cut.
+    pub is_resuming: bool,
+}
+
+fn stream_error(why: &send::Error) -> Error {
+    Error::Refused { what: format!("cannot receive: {why}") }
+}
+
+impl<'a> StreamInput<'a> {
+    /// Reads the head of a stream.
+    pub fn open(input: &'a mut dyn Read) -> Result<Self> {
+        let mut reader = StreamReader::new(input);
+        let (begin, payload) = reader.begin().map_err(|why| stream_error(&why))?;
+        if begin.kind == StreamKind::Snapshot {
+            return Ok(Self { reader, compound: None, next: Some((begin, payload)) });
+        }
+        let damaged = |why: ondisk::Error| stream_error(&send::Error::Record { at: 0, why });
+        let package = Package::decode(&payload).map_err(damaged)?;
+        let name = String::from_utf8_lossy(&begin.to_name).into_owned();
+        let mut input = Self { reader, compound: Some((name, package)), next: None };
+        // the END of the list
+        input.next_record()?;
+        Ok(input)
+    }
+
+    /// The name of the top snapshot on the sender, if the stream is compound.
+    pub fn compound_name(&self) -> Option<&str> {
+        self.compound.as_ref().map(|(name, _)| name.as_str())
+    }
+
+    /// The file systems of a compound stream, with their properties.
+    pub fn package(&self) -> Option<&Package> {
+        self.compound.as_ref()?.1.as_ref()
+    }
+
+    /// Bytes read so far.
+    pub const fn bytes(&self) -> u64 {
+        self.reader.bytes()
+    }
+
+    /// The next snapshot; `None` at the end of the stream.
+    pub fn next_snapshot(&mut self) -> Result<Option<StreamHeader>> {
+        if self.next.is_none() && self.compound.is_some() && self.reader.is_in_package() {
+            let record = self.next_record()?;
+            match record.record {
+                Record::Begin(begin) => self.next = Some((*begin, record.payload)),
+                Record::End(_) => return Ok(None),
+                _ => return Err(stream_error(&send::Error::NotAStream)),
+            }
+        }
+        let Some((begin, _)) = &self.next else { return Ok(None) };
+        Ok(Some(StreamHeader {
+            name: String::from_utf8_lossy(&begin.to_name).into_owned(),
+            guid: begin.to_guid,
+            from_guid: begin.from_guid,
+            is_clone: begin.flags.has(BeginFlags::CLONE),
+            is_resuming: begin.features.has(StreamFeatures::RESUMING),
+        }))
+    }
+
+    /// Reads past the next snapshot, also if its BEGIN record was read already.
+    pub fn skip_snapshot(&mut self) -> Result<()> {
+        self.next = None;
+        while !matches!(self.next_record()?.record, Record::End(_)) {}
+        Ok(())
+    }
+
+    /// The BEGIN record of the next snapshot, checked, and where its stream goes on that was cut.
+    pub(super) fn take_begin(&mut self) -> Result<(Begin, Option<ResumePoint>)> {
+        self.next_snapshot()?;
+        let (begin, payload) =
+            self.next.take().ok_or_else(|| stream_error(&send::Error::NotAStream))?;
+        check_receivable(&begin, self.reader.order()).map_err(|why| stream_error(&why))?;
+        let resume = if begin.features.has(StreamFeatures::RESUMING) {
+            let missing = || send::Error::Unsupported {
+                what: "a resumed stream without its place".to_owned(),
+            };
+            let point = ResumePoint::from_payload(&payload);
+            Some(point.ok_or_else(|| stream_error(&missing()))?)
+        } else {
+            None
+        };
+        Ok((begin, resume))
+    }
+
+    fn next_record(&mut self) -> Result<VerifiedRecord> {
+        let record = self.reader.next_record().map_err(|why| stream_error(&why))?;
+        let bytes = self.reader.bytes();
+        record.ok_or_else(|| stream_error(&send::Error::Truncated { bytes }))
+    }
+}

@@ -1,0 +1,242 @@
+//! Sends and receives that are cut and resumed, and the estimates of OpenZFS.
+
+use engine::dataset::DatasetQuery;
+use engine::pool::{self, Pool, ReceiveRequest, SendRequest, VdevLayout};
+use ondisk::stream::{Record, StreamFeatures};
+
+use crate::test_pool::{TempDir, check_pool, copy_after_cut, environment, new_pool, read_file};
+
+/// The pool of the fixture `sent`.
+fn import_sent(name: &str) -> (Pool, TempDir) {
+    let folder = TempDir::new(name, 0, 0);
+    let fixture = fixtures::load("sent");
+    std::fs::copy(&fixture.images()[0], folder.path().join("d0.img")).unwrap();
+    (import(&folder), folder)
+}
+
+fn import(folder: &TempDir) -> Pool {
+    pool::import(&[folder.path().to_owned()], "tank", true, &environment()).unwrap()
+}
+
+fn recorded(name: &str) -> Vec<u8> {
+    std::fs::read(fixtures::load("sent").dir.join(name)).unwrap()
+}
+
+fn resume_token(pool: &Pool, name: &str) -> Option<String> {
+    let property = "receive_resume_token".to_owned();
+    let query = DatasetQuery {
+        depth: Some(0),
+        properties: vec![property.clone()],
+        ..DatasetQuery::default()
+    };
+    let mut found = None;
+    let show = &mut |dataset: engine::dataset::Dataset| {
+        found = dataset.property_value(&property).map(str::to_owned);
+    };
+    pool.list_datasets(name, &query, show, &mut |_| ()).unwrap();
+    found.filter(|token| token != "-")
+}
+
+fn receive_resumable(
+    pool: &Pool,
+    target: &str,
+    stream: &[u8],
+) -> Result<pool::Received, engine::Error> {
+    let target = target.to_owned();
+    let request = ReceiveRequest { target, resumable: true, ..ReceiveRequest::default() };
+    pool.receive(&request, &mut &*stream)
+}
+
+fn send_resumed(pool: &Pool, token: &str) -> Vec<u8> {
+    let request = SendRequest { resume: Some(token.to_owned()), ..SendRequest::default() };
+    let mut stream = Vec::new();
+    pool.send(&request, &mut stream).unwrap();
+    stream
+}
+
+#[test]
+fn cut_receives_resume_where_they_stopped() {
+    let (sender, _sent) = import_sent("resumesend");
+    let folder = TempDir::new("resume", 1, 128 << 20);
+    let mut pool = pool::create(&new_pool(&folder, VdevLayout::Single, 1), &environment()).unwrap();
+    for (stream, part) in [("full.zstream", "one"), ("incremental.zstream", "two")] {
+        let whole = recorded(stream);
+        let mut next = whole.clone();
+        let mut resumed = 0;
+        while next.len() > 360_000 {
+            let why = receive_resumable(&pool, "tank/copy", &next[..300_000]).unwrap_err();
+            assert!(why.to_string().contains("Partially received snapshot is saved"), "{why}");
+            // the state is there after an import, too
+            pool.export().unwrap();
+            drop(pool);
+            pool = import(&folder);
+            let token = resume_token(&pool, "tank/copy").expect("a token");
+            assert!(why.to_string().contains(&token), "{why} {token}");
+            assert!(receive_resumable(&pool, "tank/copy", &whole).is_err(), "it is not resumed");
+            let shorter = send_resumed(&sender, &token);
+            assert!(shorter.len() < next.len(), "{} {}", shorter.len(), next.len());
+            next = shorter;
+            resumed += 1;
+        }
+        assert!(resumed >= 1, "{stream}");
+        let done = receive_resumable(&pool, "tank/copy", &next).unwrap();
+        assert_eq!(done.snapshot, format!("tank/copy@{part}"));
+        assert_eq!(resume_token(&pool, "tank/copy"), None);
+    }
+    for name in ["large", "sparse", "small", "folder/numbers", "new"] {
+        let [ours, theirs] = [(&pool, "tank/copy"), (&sender, "tank/from")]
+            .map(|(pool, fs)| tail(&read_file(pool, fs, name)));
+        assert!(ours == theirs, "{name}");
+    }
+    pool.export().unwrap();
+    drop(pool);
+    assert_eq!(check_pool(&folder, "tank"), Vec::<String>::new());
+}
+
+/// The last MiB of a file, and its length.
+fn tail(bytes: &[u8]) -> (usize, Vec<u8>) {
+    (bytes.len(), bytes[bytes.len().saturating_sub(1 << 20)..].to_vec())
+}
+
+#[test]
+fn aborted_receive_leaves_nothing_behind() {
+    let (pool, folder) = import_sent("abort");
+    let full = recorded("full.zstream");
+    receive_resumable(&pool, "tank/copy", &full[..300_000]).unwrap_err();
+    pool.abort_receive("tank/copy").unwrap();
+    assert!(pool.abort_receive("tank/copy").is_err());
+    receive_resumable(&pool, "tank/copy", &full).unwrap();
+    let incremental = recorded("incremental.zstream");
+    receive_resumable(&pool, "tank/copy", &incremental[..300_000]).unwrap_err();
+    pool.abort_receive("tank/copy").unwrap();
+    let why = pool.abort_receive("tank/copy").unwrap_err().to_string();
+    assert!(why.contains("does not have any resumable receive state to abort"), "{why}");
+    receive_resumable(&pool, "tank/copy", &incremental).unwrap();
+    pool.export().unwrap();
+    drop(pool);
+    assert_eq!(check_pool(&folder, "tank"), Vec::<String>::new());
+}
+
+#[test]
+fn token_of_openzfs_continues_the_stream() {
+    /// Of a receive of the fixture's `full.zstream` that OpenZFS 2.3.2 was given 300000 bytes of.
+    const TOKEN: &str = "1-aa221046b-b8-789c636064000310a500c4ec50360710e72765a526973030184394\
+        60caa7a515a79630c001489e0d493ea9b224b51848bfe867c1aabf243fbd343305a86ef9b7ad5d4f0edcd340\
+        92e704cbe725e6a602e9c4bc6cfdb4a2fc5c87fcbc54a85d009da219b1";
+    let (pool, _folder) = import_sent("token");
+    let records = |stream: &[u8]| {
+        let mut reader = send::StreamReader::new(stream);
+        let mut found = Vec::new();
+        while let Some(next) = reader.next_record().unwrap() {
+            found.push((next.record, next.payload));
+        }
+        found
+    };
+    let resumed = records(&send_resumed(&pool, TOKEN));
+    let Record::Begin(begin) = &resumed[0].0 else { panic!("no BEGIN") };
+    assert!(begin.features.has(StreamFeatures::RESUMING));
+    assert_eq!(resumed[0].1.len(), 96, "OpenZFS's list has 96 bytes");
+    let full = records(&recorded("full.zstream"));
+    let first = full
+        .iter()
+        .position(|(record, _)| matches!(record, Record::Object(object) if object.object == 0x33));
+    let rest = &full[first.unwrap()..full.len() - 1];
+    assert!(rest == &resumed[1..resumed.len() - 1]);
+    let plan = SendRequest { resume: Some(TOKEN.to_owned()), ..SendRequest::default() };
+    assert_eq!(pool.plan_send(&plan).unwrap().steps()[0].bytes, 291_976);
+}
+
+#[test]
+fn estimates_equal_those_of_openzfs() {
+    let (pool, _folder) = import_sent("estimate");
+    for (snapshot, base, compressed, bytes) in [
+        ("tank/from@two", None, false, 558_704),
+        ("tank/from@two", None, true, 212_592),
+        ("tank/from@two", Some("tank/from@one"), false, 405_104),
+        ("tank/from@two", Some("tank/from#one"), false, 405_104),
+        ("tank/volume@two", None, false, 32_552),
+        ("tank/clone@two", Some("tank/from@one"), false, 8_816),
+    ] {
+        let request = SendRequest {
+            snapshot: snapshot.to_owned(),
+            base: base.map(str::to_owned),
+            compressed,
+            ..SendRequest::default()
+        };
+        let plan = pool.plan_send(&request).unwrap();
+        assert_eq!(plan.steps()[0].bytes, bytes, "{snapshot} {base:?} {compressed}");
+    }
+}
+
+#[test]
+fn full_stream_replaces_an_empty_file_system() {
+    let (pool, folder) = import_sent("replace");
+    let new = pool::NewDataset { name: "tank/copy".to_owned(), properties: Vec::new() };
+    pool.create_filesystem(&new).unwrap();
+    crate::test_pool::write_file(&pool, "tank/copy", "mine", b"given up");
+    let full = recorded("full.zstream");
+    let mut request =
+        ReceiveRequest { target: "tank/copy".to_owned(), ..ReceiveRequest::default() };
+    assert!(pool.receive(&request, &mut &*full).is_err());
+    request.force = true;
+    pool.receive(&request, &mut &*full).unwrap();
+    let [ours, theirs] =
+        ["tank/copy", "tank/clone"].map(|fs| read_file(&pool, fs, "folder/numbers"));
+    assert!(ours == theirs);
+    let why = pool.receive(&request, &mut &*full).unwrap_err().to_string();
+    assert!(why.contains("it has snapshots"), "{why}");
+    pool.export().unwrap();
+    drop(pool);
+    assert_eq!(check_pool(&folder, "tank"), Vec::<String>::new());
+}
+
+/// A stream that copies a pool's drive in the middle, as a power cut there would leave it.
+struct CutAt<'a> {
+    stream: &'a [u8],
+    left: usize,
+    pool: Pool,
+    folder: &'a TempDir,
+    cut: Option<TempDir>,
+}
+
+impl std::io::Read for CutAt<'_> {
+    fn read(&mut self, into: &mut [u8]) -> std::io::Result<usize> {
+        let count = into.len().min(4096);
+        let count = self.stream.read(&mut into[..count])?;
+        self.left = self.left.saturating_sub(count);
+        if self.left == 0 && self.cut.is_none() {
+            // what was received last is not written yet
+            self.pool.sync().unwrap();
+            self.cut = Some(copy_after_cut(self.folder, "cutcopy", 1));
+        }
+        Ok(count)
+    }
+}
+
+#[test]
+fn power_cut_leaves_a_receive_that_resumes() {
+    let (sender, _sent) = import_sent("cutsend");
+    let whole = recorded("full.zstream");
+    for part in 1..5 {
+        let folder = TempDir::new("cutreceive", 1, 128 << 20);
+        let pool = pool::create(&new_pool(&folder, VdevLayout::Single, 1), &environment()).unwrap();
+        let left = whole.len() / 5 * part;
+        let mut stream =
+            CutAt { stream: &whole, left, pool: pool.clone(), folder: &folder, cut: None };
+        let target = "tank/copy".to_owned();
+        let request = ReceiveRequest { target, resumable: true, ..ReceiveRequest::default() };
+        pool.receive(&request, &mut stream).unwrap();
+        let cut = stream.cut.expect("the power was cut");
+        let pool = import(&cut);
+        let token = resume_token(&pool, "tank/copy").expect("a token");
+        receive_resumable(&pool, "tank/copy", &send_resumed(&sender, &token)).unwrap();
+        for name in ["large", "sparse", "small", "folder/numbers", "embedded"] {
+            let [ours, theirs] = [(&pool, "tank/copy"), (&sender, "tank/clone")]
+                .map(|(pool, fs)| tail(&read_file(pool, fs, name)));
+            assert!(ours == theirs, "part {part}: {name}");
+        }
+        pool.export().unwrap();
+        drop(pool);
+        assert_eq!(check_pool(&cut, "tank"), Vec::<String>::new(), "part {part}");
+    }
+}

@@ -1,0 +1,97 @@
+//! A gate for the transactions of one dataset.
+//!
+//! While the head of a dataset is exchanged (rollback, receive), the gate is closed: no transaction of the
+//! dataset begins. Changes are then either part of the head that goes, where the sync task sees them, or
+//! they fail: none gets lost between a check and the exchange.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use crate::{Tx, Txgs};
+
+/// The gate of a dataset.
+#[derive(Debug, Default)]
+pub struct TxGate {
+    pub(crate) is_closed: AtomicBool,
+    is_retired: AtomicBool,
+}
+
+/// A closed gate, which opens when this is dropped.
+#[derive(Debug)]
+pub struct ClosedGate {
+    pub(crate) gate: Arc<TxGate>,
+    pub(crate) txgs: Txgs,
+}
+
+impl TxGate {
+    /// Refuses every transaction from now on.
+    pub fn retire(&self) {
+        self.is_retired.store(true, Ordering::Release);
+    }
+
+    /// Whether every transaction is refused.
+    pub fn is_retired(&self) -> bool {
+        self.is_retired.load(Ordering::Acquire)
+    }
+}
+
+/// Begins the transactions of one dataset. Cheap to clone.
+#[derive(Clone, Debug)]
+pub struct GatedTxgs {
+    txgs: Txgs,
+    gate: Arc<TxGate>,
+}
+
+impl GatedTxgs {
+    /// The txgs of a pool behind the gate of a dataset.
+    pub const fn new(txgs: Txgs, gate: Arc<TxGate>) -> Self {
+        Self { txgs, gate }
+    }
+
+    /// The txgs of the pool.
+    pub const fn txgs(&self) -> &Txgs {
+        &self.txgs
+    }
+
+    /// A hold on the open txg, as [`Txgs::begin_gated_tx`] gives it.
+    pub fn begin_tx(&self) -> Option<Tx> {
+        self.txgs.begin_gated_tx(&self.gate)
+    }
+}
+
+impl Drop for ClosedGate {
+    fn drop(&mut self) {
+        self.gate.is_closed.store(false, Ordering::Release);
+        self.txgs.wake_waiters();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use units::Txg;
+
+    use super::TxGate;
+    use crate::{TxgLimits, Txgs};
+
+    #[test]
+    fn closed_gate_holds_transactions_back() {
+        let txgs = Txgs::new(Txg::new(1), TxgLimits::default());
+        let gate = Arc::new(TxGate::default());
+        let before = txgs.begin_gated_tx(&gate).unwrap();
+        let closed = txgs.close_gate(&gate);
+        let waiter = {
+            let (txgs, gate) = (txgs.clone(), Arc::clone(&gate));
+            std::thread::spawn(move || txgs.begin_gated_tx(&gate).map(|tx| tx.txg()))
+        };
+        // other datasets go on
+        assert_eq!(txgs.begin_tx().unwrap().txg(), before.txg());
+        drop(before);
+        let written = txgs.quiesce();
+        drop(closed);
+        assert!(waiter.join().unwrap() > Some(written));
+        gate.retire();
+        assert!(txgs.begin_gated_tx(&gate).is_none());
+    }
+}
