@@ -7,6 +7,7 @@
 
 mod accounting;
 mod auxiliary;
+mod backup;
 mod cache;
 mod compatibility;
 mod create;
@@ -64,6 +65,7 @@ use spa::ActivePool;
 use crate::event::Event;
 use crate::{Error, Result};
 pub use arc::MemoryBudget;
+pub use backup::BackupRequest;
 pub use cache::CacheCounts;
 pub use create::{
     ImportOptions, NewPool, NewVdev, check_pool_name, create, create_encrypted, create_on_devices,
@@ -73,6 +75,7 @@ pub use create::{
 pub use datasets::{NewDataset, check_new_dataset};
 pub use destroy::DestroyPlan;
 pub use drive::{Drive, open_drive};
+pub(crate) use environment::Random;
 pub use environment::{Environment, FillRandom};
 pub use filesystems::OpenFileSystem;
 pub use key_probe::{KeyProbe, encryption_roots, try_keys};
