@@ -100,6 +100,7 @@ impl Repository {
         (next.generation, next.time) = (head.generation.next(), now);
         "prune".clone_into(&mut next.writer);
         self.publish(next)?;
+        self.remove_leftovers();
         for object in garbage {
             match self.delete(&object.name) {
                 Ok(()) | Err(StoreError::NotFound) => count_deleted(&mut report, &object),

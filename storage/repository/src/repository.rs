@@ -183,6 +183,10 @@ impl Repository {
         self.0.store.delete(name)
     }
 
+    pub(crate) fn remove_leftovers(&self) {
+        self.0.store.remove_leftovers();
+    }
+
     pub(crate) fn read_range(&self, name: &str, range: Range<u64>) -> Result<Vec<u8>> {
         self.0.store.read(name, range).map_err(|why| self.store_error("read", name, why))
     }

@@ -59,4 +59,7 @@ pub trait ObjectStore: Send + Sync {
 
     /// Deletes an object. It is no error if there is none.
     fn delete(&self, name: &str) -> Result<(), StoreError>;
+
+    /// Removes what interrupted requests left behind, as far as the store knows of it.
+    fn remove_leftovers(&self) {}
 }
