@@ -15,6 +15,7 @@
 //! ```
 #![forbid(unsafe_code)]
 
+mod backup;
 mod call;
 mod config;
 mod daemon;
@@ -29,6 +30,7 @@ mod stream;
 mod vdev;
 mod wire;
 
+pub use backup::{StartBackup, StartedBackup};
 pub use call::{Call, Method, Refusal, Reply};
 pub use config::{ConfigReport, GetConfig, SetConfig};
 pub use daemon::{DaemonInfo, GetDaemon, StopDaemon};

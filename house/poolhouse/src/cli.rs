@@ -4,7 +4,8 @@ use clap::{CommandFactory, FromArgMatches};
 
 use crate::outcome::CommandResult;
 use crate::{
-    bench, config, daemon, events, generate, inspect, jobs, plan, rescue, stream, zfs, zpool,
+    backup, bench, config, daemon, events, generate, inspect, jobs, plan, rescue, stream, zfs,
+    zpool,
 };
 
 /// A NAS in one program: real OpenZFS pools, in user space.
@@ -28,6 +29,8 @@ enum Command {
     Zpool(zpool::Zpool),
     /// Make datasets and look after them, in the words of zfs(8)
     Zfs(zfs::Zfs),
+    /// Keep snapshots as raw blocks in a folder or a bucket, each one readable and prunable
+    Backup(backup::Backup),
     /// Own pools and their mounts, and answer commands
     Serve(daemon::Serve),
     /// Show, check and change the configuration of the daemon
@@ -71,6 +74,7 @@ impl Cli {
         match &self.command {
             Command::Zpool(zpool) => zpool.run(),
             Command::Zfs(zfs) => zfs.run(),
+            Command::Backup(backup) => backup.run(),
             Command::Serve(serve) => serve.run(),
             Command::Config(config) => config.run(),
             Command::Jobs(jobs) => jobs.run(),

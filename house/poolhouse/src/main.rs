@@ -6,6 +6,7 @@
 // the comments on arguments are the help that users read, where POOL/FS[@SNAP] is no link
 #![allow(rustdoc::broken_intra_doc_links)]
 
+mod backup;
 mod bench;
 mod cli;
 mod config;

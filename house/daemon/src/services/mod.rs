@@ -3,6 +3,7 @@
 //! A service adds the calls that it answers, starts and stops with the daemon, and follows the changes of
 //! pools and datasets.
 
+mod backups;
 mod config;
 mod daemon;
 mod datasets;
@@ -90,6 +91,7 @@ const SERVICES: &[Registration] = &[
     Registration::new(|context| Arc::new(pools::PoolService::new(context))),
     Registration::new(|context| Arc::new(datasets::DatasetService::new(context))),
     Registration::new(|context| Arc::new(keys::KeyService::new(context))),
+    Registration::new(|context| Arc::new(backups::BackupService::new(context))),
     Registration::new(|context| Arc::new(jobs::JobService::new(context))),
     Registration::new(|context| Arc::new(events::EventService::new(context))),
     Registration::new(|context| Arc::new(config::ConfigService::new(context))),
