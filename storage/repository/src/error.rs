@@ -41,6 +41,15 @@ pub enum Error {
         /// The rule that it breaks.
         why: String,
     },
+    /// The store overwrites objects that were to be created (Unsupported).
+    #[error(
+        "{location} cannot hold a repository: the store ignores conditional writes (If-None-Match), so two \
+         writers could overwrite each other's work; use a store that supports them"
+    )]
+    NoConditionalWrites {
+        /// The store's address.
+        location: String,
+    },
     /// A newer version of this program wrote it (Unsupported).
     #[error(
         "{location}: the repository has format {found}, and this version of Poolhouse knows format {known}"

@@ -182,6 +182,13 @@ pub struct Head {
     pub index: Vec<IndexSummary>,
 }
 
+impl Head {
+    /// Parses the object of a head. The error is the rule that it breaks.
+    pub fn parse(object: &[u8]) -> Result<Self, String> {
+        crate::sealed::open(object)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;

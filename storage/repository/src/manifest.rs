@@ -81,6 +81,11 @@ pub struct Manifest {
 }
 
 impl Manifest {
+    /// Parses the object of a manifest. The error is the rule that it breaks.
+    pub fn parse(object: &[u8]) -> Result<Self, String> {
+        crate::sealed::open(object)
+    }
+
     /// The snapshot's full name.
     pub fn name(&self) -> String {
         format!("{}@{}", self.dataset, self.snapshot)

@@ -4,7 +4,6 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use parking_lot::Mutex;
-use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use zio::Random;
 
@@ -67,6 +66,12 @@ impl Repository {
             }
             Err(StoreError::AlreadyExists) => return Err(Error::RepositoryExists { location }),
             other => other.map_err(|why| store_error(&location, "store", REPOSITORY, why))?,
+        }
+        // a store that ignores the condition would let two writers undo each other's work
+        match store.create(REPOSITORY, &encode(&location, REPOSITORY, &info)?) {
+            Err(StoreError::AlreadyExists) => {}
+            Ok(()) => return Err(Error::NoConditionalWrites { location }),
+            Err(why) => return Err(store_error(&location, "store", REPOSITORY, why)),
         }
         let repository = Self::new(store, id, head.clone());
         repository.store_head(&head)?;
@@ -135,7 +140,8 @@ impl Repository {
     /// The manifest of a snapshot.
     pub fn manifest(&self, snapshot: &SnapshotSummary) -> Result<Manifest> {
         let name = snapshot.manifest.name(SNAPSHOTS);
-        let manifest: Manifest = self.read_json(&name)?;
+        let object = self.read_whole(&name, MAX_JSON_SIZE)?;
+        let manifest = Manifest::parse(&object).map_err(|why| self.corrupt(&name, why))?;
         if manifest.repository != self.0.id || manifest.guid != snapshot.guid {
             return Err(self.corrupt(&name, "it is of another repository or snapshot"));
         }
@@ -233,11 +239,6 @@ impl Repository {
         }
     }
 
-    fn read_json<T: DeserializeOwned>(&self, name: &str) -> Result<T> {
-        let object = self.read_whole(name, MAX_JSON_SIZE)?;
-        sealed::open(&object).map_err(|why| self.corrupt(name, why))
-    }
-
     fn read_whole(&self, name: &str, limit: u64) -> Result<Vec<u8>> {
         read_whole(&*self.0.store, name, limit)
     }
@@ -293,7 +294,7 @@ fn read_head(store: &dyn ObjectStore, repository: &str, generation: Generation) 
     let name = generation.head_name();
     let object = read_whole(store, &name, MAX_JSON_SIZE)?;
     let location = store.location();
-    let head: Head = sealed::open(&object).map_err(|why| corrupt(&location, &name, why))?;
+    let head = Head::parse(&object).map_err(|why| corrupt(&location, &name, why))?;
     if head.repository != repository || head.generation != generation {
         return Err(corrupt(&location, &name, "it is of another repository or generation"));
     }

@@ -99,7 +99,9 @@ impl BackupService {
         *running = others;
         drop(running);
         let meant: Vec<RunningBackup> = meant;
-        meant.iter().for_each(|backup| backup.control.cancel());
+        for backup in &meant {
+            backup.control.cancel();
+        }
         for backup in meant {
             // the job recorded its error
             let _ = backup.thread.join();

@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, HashSet};
 use engine::backup::SnapshotSummary;
 
 /// How many snapshots of each dataset are kept.
+#[expect(clippy::struct_field_names, reason = "the names are those of the options")]
 #[derive(clap::Args, Clone, Copy, Debug, Default)]
 pub(super) struct Retention {
     /// Keep the newest N snapshots
@@ -24,6 +25,9 @@ pub(super) struct Retention {
     keep_yearly: Option<u64>,
 }
 
+/// The number of the period in which a snapshot was created.
+type Period = dyn Fn(&SnapshotSummary) -> u64;
+
 const DAY: u64 = 24 * 60 * 60;
 
 impl Retention {
@@ -42,7 +46,7 @@ impl Retention {
         let mut kept = HashSet::new();
         for snapshots in datasets.values_mut() {
             snapshots.sort_by_key(|snapshot| std::cmp::Reverse((snapshot.creation, snapshot.txg)));
-            let rules: [(Option<u64>, &dyn Fn(&SnapshotSummary) -> u64); 5] = [
+            let rules: [(Option<u64>, &Period); 5] = [
                 (self.keep_last, &|it| it.guid),
                 (self.keep_daily, &|it| it.creation / DAY),
                 // 1970 began on a Thursday
