@@ -30,7 +30,7 @@ mod stream;
 mod vdev;
 mod wire;
 
-pub use backup::{StartBackup, StartedBackup};
+pub use backup::{BucketAccess, StartBackup, StartedBackup};
 pub use call::{Call, Method, Refusal, Reply};
 pub use config::{ConfigReport, GetConfig, SetConfig};
 pub use daemon::{DaemonInfo, GetDaemon, StopDaemon};

@@ -1,10 +1,15 @@
-//! What a store promises, tried on a folder.
+//! What a store promises, tried on a folder and on a service with the protocol of S3.
+
+mod server;
 
 use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
+use bucket::S3Access;
 use engine::backup::{ObjectStore, StoreError};
+use server::Server;
 
 /// A folder that goes away in the end.
 struct TempDir(PathBuf);
@@ -18,7 +23,7 @@ impl TempDir {
     }
 
     fn store(&self) -> Arc<dyn ObjectStore> {
-        bucket::open(&format!("file://{}/store", self.0.display()), true).unwrap()
+        bucket::open(&format!("file://{}/store", self.0.display()), true, None).unwrap()
     }
 }
 
@@ -28,15 +33,27 @@ impl Drop for TempDir {
     }
 }
 
-#[test]
-fn objects_are_stored_read_listed_and_deleted() {
-    let dir = TempDir::new("objects");
-    let store = dir.store();
+impl Server {
+    fn store(&self) -> Arc<dyn ObjectStore> {
+        let access = S3Access {
+            endpoint: Some(self.address.clone()),
+            region: "us-east-1".to_owned(),
+            key_id: "key".to_owned(),
+            secret: "secret".to_owned(),
+            token: None,
+            ca_file: None,
+        };
+        bucket::open("s3://bucket/folder", true, Some(&access)).unwrap()
+    }
+}
+
+fn check_store(store: &dyn ObjectStore) {
     assert_eq!(store.list("packs/").unwrap(), []);
     assert_eq!(store.read("packs/a", 0..9), Err(StoreError::NotFound));
     store.create("packs/a-1", b"0123456789").unwrap();
     store.create("packs/b-1", b"").unwrap();
     store.create("repository", b"top").unwrap();
+    assert_eq!(store.create("packs/a-1", b"other"), Err(StoreError::AlreadyExists));
     assert_eq!(store.read("packs/a-1", 2..5).unwrap(), b"234");
     assert_eq!(store.read("packs/a-1", 8..50).unwrap(), b"89");
     assert_eq!(store.read("packs/a-1", 50..60).unwrap(), b"");
@@ -47,7 +64,47 @@ fn objects_are_stored_read_listed_and_deleted() {
     store.delete("packs/a-1").unwrap();
     store.delete("packs/a-1").unwrap();
     assert_eq!(store.size("packs/a-1"), Err(StoreError::NotFound));
-    assert_eq!(store.list("packs/").unwrap().len(), 1);
+    for number in 0..7 {
+        store.create(&format!("packs/c-{number}"), b"x").unwrap();
+    }
+    assert_eq!(store.list("packs/").unwrap().len(), 8);
+}
+
+#[test]
+fn folder_stores_reads_lists_and_deletes_objects() {
+    let dir = TempDir::new("objects");
+    check_store(&*dir.store());
+}
+
+#[test]
+fn bucket_stores_reads_lists_and_deletes_objects() {
+    let server = Server::start();
+    check_store(&*server.store());
+}
+
+#[test]
+fn requests_to_buckets_are_repeated() {
+    let server = Server::start();
+    server.state.failing_period.store(3, Ordering::Relaxed);
+    check_store(&*server.store());
+    // the request was done, and its answer was lost
+    let server = Server::start();
+    server.state.failing_period.store(2, Ordering::Relaxed);
+    server.state.fails_late.store(1, Ordering::Relaxed);
+    let store = server.store();
+    assert_eq!(store.size("other"), Err(StoreError::NotFound));
+    assert_eq!(store.create("heads/1", b"mine"), Err(StoreError::AlreadyExists));
+    assert_eq!(store.read("heads/1", 0..9).unwrap(), b"mine");
+}
+
+#[test]
+fn cut_answers_of_buckets_are_errors() {
+    let server = Server::start();
+    let store = server.store();
+    store.create("packs/a", &[7; 1000]).unwrap();
+    server.state.cuts_bodies.store(1, Ordering::Relaxed);
+    let cut = store.read("packs/a", 0..1000);
+    assert!(matches!(cut, Err(StoreError::Unavailable { .. })), "{cut:?}");
 }
 
 #[test]
@@ -89,8 +146,14 @@ fn repositories_are_private() {
 
 #[test]
 fn wrong_addresses_are_refused() {
-    for wrong in ["/mnt/usb", "file://relative", "ftp://host/x", "file:///no/such/folder/at/all"] {
-        assert!(bucket::open(wrong, true).is_err(), "{wrong}");
+    for wrong in [
+        "/mnt/usb",
+        "s3://bucket",
+        "file://relative",
+        "ftp://host/x",
+        "file:///no/such/folder/at/all",
+    ] {
+        assert!(bucket::open(wrong, true, None).is_err(), "{wrong}");
     }
-    assert!(bucket::open("file:///no-such-folder", false).is_err());
+    assert!(bucket::open("file:///no-such-folder", false, None).is_err());
 }

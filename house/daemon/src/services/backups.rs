@@ -3,7 +3,8 @@
 use std::sync::Arc;
 use std::thread::JoinHandle;
 
-use api::{Event, JobProgress, StartBackup, StartedBackup, pool_of};
+use api::{BucketAccess, Event, JobProgress, Secret, StartBackup, StartedBackup, pool_of};
+use bucket::S3Access;
 use engine::backup::{BackupCounts, BackupRepository};
 use engine::pool::{BackupRequest, Pool};
 use job::Job;
@@ -73,7 +74,11 @@ impl BackupService {
             )));
         }
         // what is wrong with the address is an error of the call
-        let repository = BackupRepository::open(bucket::open(&call.location, false)?)?;
+        let repository = BackupRepository::open(bucket::open(
+            &call.location,
+            false,
+            call.access.as_ref().map(to_s3_access).as_ref(),
+        )?)?;
         let control = Arc::new(BackupControl::default());
         let subject = format!("{} to {}", call.targets.join(" "), call.location);
         let job = self.jobs.start("backup", &subject, caller.peer.uid, Arc::clone(&control) as _);
@@ -106,6 +111,18 @@ impl BackupService {
             // the job recorded its error
             let _ = backup.thread.join();
         }
+    }
+}
+
+fn to_s3_access(access: &BucketAccess) -> S3Access {
+    let text = |secret: &Secret| String::from_utf8_lossy(&secret.0).into_owned();
+    S3Access {
+        endpoint: access.endpoint.clone(),
+        region: access.region.clone(),
+        key_id: access.key_id.clone(),
+        secret: text(&access.secret),
+        token: access.token.as_ref().map(text),
+        ca_file: access.ca_file.clone(),
     }
 }
 

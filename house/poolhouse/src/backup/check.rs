@@ -20,7 +20,7 @@ Examples:
   poolhouse backup check --metadata-only file:///mnt/usb/backup"
 )]
 pub(super) struct Args {
-    /// The repository: file:///FOLDER
+    /// The repository: file:///FOLDER or s3://BUCKET/FOLDER
     location: String,
     /// Do not read the content of files and volumes, only see that it is stored
     #[arg(long)]

@@ -15,6 +15,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use bucket::S3Access;
 use engine::backup::BackupRepository;
 use engine::pool::FillRandom;
 
@@ -32,7 +33,10 @@ need no key, and every snapshot can be listed, mounted, restored and removed alo
 A repository of datasets that are not encrypted can be read by whoever can read the
 store. Its format is described in docs/bucket-format.md.
 
-LOCATION is file:///FOLDER: a folder of a disk, a USB drive or a mounted share.
+LOCATION is file:///FOLDER (a folder of a disk, a USB drive or a mounted share) or
+s3://BUCKET/FOLDER. A bucket is reached with AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY,
+AWS_SESSION_TOKEN, AWS_REGION, and for other services than AWS AWS_ENDPOINT_URL. It must
+support conditional writes, which init tries. Keys that cannot delete suffice for run.
 
 Examples:
   poolhouse backup init file:///mnt/usb/backup
@@ -88,7 +92,7 @@ impl Backup {
 /// A repository to be read.
 #[derive(clap::Args, Debug)]
 struct RepositoryArgs {
-    /// The repository: file:///FOLDER
+    /// The repository: file:///FOLDER or s3://BUCKET/FOLDER
     location: String,
     /// The key of an encrypted dataset: a file that holds the passphrase, the hexadecimal digits or
     /// the raw bytes; may be repeated
@@ -112,7 +116,12 @@ impl RepositoryArgs {
 }
 
 fn open(location: &str) -> Result<BackupRepository, Failure> {
-    Ok(BackupRepository::open(bucket::open(location, false)?)?)
+    Ok(BackupRepository::open(bucket::open(location, false, s3_access().as_ref())?)?)
+}
+
+/// How buckets are reached, as the environment says.
+fn s3_access() -> Option<S3Access> {
+    S3Access::from_variables(&|name| std::env::var(name).ok())
 }
 
 /// Random numbers of the operating system.

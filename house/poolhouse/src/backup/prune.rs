@@ -27,7 +27,7 @@ Examples:
   poolhouse backup prune -n file:///mnt/usb/backup --keep-daily 7 --keep-weekly 8"
 )]
 pub(super) struct Args {
-    /// The repository: file:///FOLDER
+    /// The repository: file:///FOLDER or s3://BUCKET/FOLDER
     location: String,
     /// Remove this snapshot; may be repeated
     #[arg(long, value_name = "FS@SNAPSHOT")]

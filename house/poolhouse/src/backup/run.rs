@@ -2,8 +2,9 @@
 
 use std::time::Duration;
 
-use api::{CancelJob, Job, JobState, ListJobs, StartBackup};
+use api::{BucketAccess, CancelJob, Job, JobState, ListJobs, Secret, StartBackup};
 
+use super::s3_access;
 use crate::daemon::DaemonArgs;
 use crate::outcome::{CommandResult, Failure, Outcome};
 use crate::progress::Progress;
@@ -27,7 +28,7 @@ Examples:
 pub(super) struct Args {
     #[command(flatten)]
     daemon: DaemonArgs,
-    /// The repository: file:///FOLDER
+    /// The repository: file:///FOLDER or s3://BUCKET/FOLDER
     location: String,
     /// FS or FS@SNAPSHOT
     #[arg(required = true)]
@@ -43,6 +44,19 @@ pub(super) struct Args {
     quiet: bool,
 }
 
+/// What the daemon needs of this command's environment to reach a bucket.
+fn bucket_access() -> Option<BucketAccess> {
+    let secret = |text: String| Secret(text.into_bytes());
+    s3_access().map(|access| BucketAccess {
+        endpoint: access.endpoint,
+        region: access.region,
+        key_id: access.key_id,
+        secret: secret(access.secret),
+        token: access.token.map(secret),
+        ca_file: access.ca_file,
+    })
+}
+
 /// How often to look how far the job is.
 const POLL_INTERVAL: Duration = Duration::from_millis(100);
 
@@ -52,6 +66,7 @@ impl Args {
             location: self.location.clone(),
             targets: self.targets.clone(),
             recursive: self.recursive,
+            access: if self.location.starts_with("s3://") { bucket_access() } else { None },
         };
         interrupt::install_handler();
         let started = self.daemon.request(&call)?;
