@@ -16,6 +16,7 @@
 #![forbid(unsafe_code)]
 
 mod alert;
+mod backup;
 mod call;
 mod config;
 mod daemon;
@@ -40,6 +41,7 @@ mod web;
 mod wire;
 
 pub use alert::{AlertList, ChannelTest, ListAlerts, TestAlerts};
+pub use backup::{BucketAccess, StartBackup, StartedBackup};
 pub use call::{Call, Method, Refusal, Reply};
 pub use config::{ConfigReport, GetConfig, SetConfig};
 pub use daemon::{DaemonInfo, GetDaemon, StopDaemon};

@@ -184,6 +184,16 @@ impl RunningJob {
         self.end(JobState::Finished, None);
     }
 
+    /// Ends the job: it finished, and the sentence says what it did.
+    pub(crate) fn finish_with(self, sentence: String) {
+        self.end(JobState::Finished, Some(sentence));
+    }
+
+    /// Its number.
+    pub(crate) fn id(&self) -> u64 {
+        self.id
+    }
+
     /// Ends the job: a user cancelled it.
     pub(crate) fn cancelled(self, sentence: String) {
         self.end(JobState::Cancelled, Some(sentence));

@@ -7,7 +7,7 @@ use clap::{CommandFactory, FromArgMatches};
 
 use crate::outcome::CommandResult;
 use crate::{
-    alerts, bench, config, daemon, drives, events, generate, inspect, jobs, plan, policy, replicate, rescue,
+    alerts, backup, bench, config, daemon, drives, events, generate, inspect, jobs, plan, policy, replicate, rescue,
     share, stream, user, web, zfs, zpool,
 };
 
@@ -32,6 +32,8 @@ enum Command {
     Zpool(zpool::Zpool),
     /// Make datasets and look after them, in the words of zfs(8)
     Zfs(zfs::Zfs),
+    /// Keep snapshots as raw blocks in a folder or a bucket, each one readable and prunable
+    Backup(backup::Backup),
     /// Own pools and their mounts, and answer commands
     Serve(daemon::Serve),
     /// Show, check and change the configuration of the daemon
@@ -101,6 +103,7 @@ impl Cli {
         match &self.command {
             Command::Zpool(zpool) => zpool.run(),
             Command::Zfs(zfs) => zfs.run(),
+            Command::Backup(backup) => backup.run(),
             Command::Serve(serve) => serve.run(),
             Command::Config(config) => config.run(),
             Command::Share(share) => share.run(),

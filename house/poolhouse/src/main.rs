@@ -7,6 +7,7 @@
 #![allow(rustdoc::broken_intra_doc_links)]
 
 mod alerts;
+mod backup;
 mod bench;
 mod cli;
 mod config;

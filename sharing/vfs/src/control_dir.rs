@@ -27,7 +27,7 @@ pub(crate) fn lookup(
         }
         Vnode::ControlDir(_) => Err(Error::NotFound),
         Vnode::SnapshotDir(_) => {
-            let names = dataset.snapshots(tree.pool())?;
+            let names = dataset.snapshots(tree.catalog())?;
             let found =
                 names.iter().find(|known| known.as_bytes() == name).ok_or(Error::NotFound)?;
             let place = tree.snapshot_index(dataset, found)?;

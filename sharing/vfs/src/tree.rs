@@ -1,10 +1,9 @@
-//! The tree of all datasets of a pool, or of those below one.
+//! The tree of all datasets of a pool or a backup repository, or of those below one.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
-use engine::RescuePool;
-use engine::files::{Content, DatasetSpace, File, FileSystemReader};
+use engine::files::{Content, DatasetCatalog, DatasetSpace, File, FileSystemReader};
 use parking_lot::{Mutex, RwLock};
 use posix::{Attributes, FileType, Ino};
 
@@ -14,13 +13,13 @@ use crate::tree_dataset::TreeDataset;
 use crate::vnode::{DatasetIndex, Vnode};
 use crate::{Error, FileReader, Result, TreeDir, attributes, names};
 
-/// The tree of all datasets of a pool, or of those below one. Cheap to clone, and shared between
-/// threads.
+/// The tree of all datasets of a pool or a backup repository, or of those below one. Cheap to clone, and
+/// shared between threads.
 #[derive(Clone)]
 pub struct DatasetTree(Arc<Inner>);
 
 struct Inner {
-    pool: RescuePool,
+    catalog: Arc<dyn DatasetCatalog>,
     /// Those below the target first, then snapshots as they are gone to.
     datasets: RwLock<Vec<Arc<TreeDataset>>>,
     snapshots: Mutex<HashMap<String, DatasetIndex>>,
@@ -36,14 +35,14 @@ impl DatasetTree {
     /// The tree below a dataset `POOL/FS` or `POOL/FS@SNAPSHOT`; `report` is told in a sentence of
     /// each file that turns out to be unreadable, once.
     pub fn open(
-        pool: RescuePool,
+        catalog: impl DatasetCatalog + 'static,
         target: &str,
         report: Box<dyn Fn(&str) + Send + Sync>,
     ) -> engine::Result<Self> {
-        let mut heads = if target.contains('@') { Vec::new() } else { pool.heads_below(target) };
+        let mut heads = if target.contains('@') { Vec::new() } else { catalog.heads_below(target) };
         heads.truncate(usize::try_from(DatasetIndex::LIMIT / 2).unwrap_or(usize::MAX));
         let top = heads.first().map_or_else(|| target.to_owned(), |head| head.name.clone());
-        let opened = pool.open_filesystem(&top);
+        let opened = catalog.open_filesystem(&top);
         // a dataset that is locked may have others below it that are not
         if let Err(why) = opened
             && !heads.iter().skip(1).any(|head| !head.is_volume)
@@ -69,7 +68,7 @@ impl DatasetTree {
             dataset.volumes.sort_by(|a, b| a.0.cmp(&b.0));
         }
         Ok(Self(Arc::new(Inner {
-            pool,
+            catalog: Arc::new(catalog),
             datasets: RwLock::new(all.into_iter().map(Arc::new).collect()),
             snapshots: Mutex::default(),
             report,
@@ -78,8 +77,8 @@ impl DatasetTree {
         })))
     }
 
-    pub(crate) fn pool(&self) -> &RescuePool {
-        &self.0.pool
+    pub(crate) fn catalog(&self) -> &dyn DatasetCatalog {
+        &*self.0.catalog
     }
 
     pub(crate) fn prefetch_workers(&self) -> &PrefetchWorkers {
@@ -92,15 +91,15 @@ impl DatasetTree {
     }
 
     pub(crate) fn files(&self, dataset: &TreeDataset) -> Result<FileSystemReader> {
-        dataset.files(self.pool(), &self.0.report).cloned()
+        dataset.files(self.catalog(), &self.0.report).cloned()
     }
 
     pub(crate) fn content(&self, dataset: &TreeDataset) -> Result<Content> {
-        dataset.content(self.pool(), &self.0.report).cloned()
+        dataset.content(self.catalog(), &self.0.report).cloned()
     }
 
     pub(crate) fn root_vnode(&self, dataset: &TreeDataset) -> Vnode {
-        dataset.root(self.pool(), &self.0.report)
+        dataset.root(self.catalog(), &self.0.report)
     }
 
     /// The place of a snapshot that is there.
@@ -235,7 +234,7 @@ impl DatasetTree {
 
     /// What the dataset of a node takes and may still take.
     pub fn space(&self, number: Ino) -> Result<DatasetSpace> {
-        Ok(self.pool().space(&self.vnode(number)?.1.name))
+        Ok(self.catalog().space(&self.vnode(number)?.1.name))
     }
 
     /// A node's name for people: `POOL/FS@SNAP:/PATH`.

@@ -2,8 +2,7 @@
 
 use std::sync::OnceLock;
 
-use engine::RescuePool;
-use engine::files::{Content, FileSystemReader};
+use engine::files::{Content, DatasetCatalog, FileSystemReader};
 
 use crate::vnode::{DatasetIndex, Vnode};
 use crate::{Error, Result};
@@ -40,11 +39,11 @@ impl TreeDataset {
     /// Its files. What its intent log could not give goes to `trouble`, once.
     pub(crate) fn files(
         &self,
-        pool: &RescuePool,
+        catalog: &dyn DatasetCatalog,
         trouble: &dyn Fn(&str),
     ) -> Result<&FileSystemReader> {
         let open = || {
-            let (files, log) = pool.open_filesystem(&self.name)?;
+            let (files, log) = catalog.open_filesystem(&self.name)?;
             if let Some(why) = log.error {
                 trouble(&format!("{}: {why}", self.name));
             }
@@ -54,9 +53,13 @@ impl TreeDataset {
     }
 
     /// Its content, if it is a volume.
-    pub(crate) fn content(&self, pool: &RescuePool, trouble: &dyn Fn(&str)) -> Result<&Content> {
+    pub(crate) fn content(
+        &self,
+        catalog: &dyn DatasetCatalog,
+        trouble: &dyn Fn(&str),
+    ) -> Result<&Content> {
         let open = || {
-            let (content, log) = pool.open_volume(&self.name)?;
+            let (content, log) = catalog.open_volume(&self.name)?;
             if let Some(why) = log.error {
                 trouble(&format!("{}: {why}", self.name));
             }
@@ -66,8 +69,8 @@ impl TreeDataset {
     }
 
     /// The names of its snapshots.
-    pub(crate) fn snapshots(&self, pool: &RescuePool) -> Result<&[String]> {
-        let list = || Ok(pool.snapshot_names(&self.name)?);
+    pub(crate) fn snapshots(&self, catalog: &dyn DatasetCatalog) -> Result<&[String]> {
+        let list = || Ok(catalog.snapshot_names(&self.name)?);
         let listed = self.snapshots.get_or_init(list);
         listed.as_ref().map(Vec::as_slice).map_err(Error::clone)
     }
@@ -83,8 +86,8 @@ impl TreeDataset {
     }
 
     /// Where its root is, if it can be opened or not.
-    pub(crate) fn root(&self, pool: &RescuePool, trouble: &dyn Fn(&str)) -> Vnode {
-        match self.files(pool, trouble) {
+    pub(crate) fn root(&self, catalog: &dyn DatasetCatalog, trouble: &dyn Fn(&str)) -> Vnode {
+        match self.files(catalog, trouble) {
             Ok(files) => Vnode::File(self.index, files.root_object()),
             Err(_) => Vnode::Unopened(self.index),
         }

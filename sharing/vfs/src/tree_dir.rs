@@ -172,7 +172,7 @@ impl TreeDir {
                 }
             }
             Vnode::SnapshotDir(_) => {
-                names = self.dataset.snapshots(self.tree.pool())?;
+                names = self.dataset.snapshots(self.tree.catalog())?;
                 // opening thousands of snapshots for a listing would take its time
                 for name in names {
                     let place = self.tree.snapshot_index(&self.dataset, name)?;

@@ -182,7 +182,7 @@ impl Dataset {
     }
 
     fn unwrap_with(&self, record: ObjectId, wrapping: &WrappingKey) -> Result<Key> {
-        let wrapped = self.wrapped_key(record)?;
+        let wrapped = self.read_wrapped_key(record)?;
         let key = unwrap_key(wrapping, &wrapped).map_err(|error| self.key_error(error))?;
         Ok(Arc::new(key))
     }
@@ -191,7 +191,12 @@ impl Dataset {
         Error::Key { name: self.name(), why: error }
     }
 
-    fn wrapped_key(&self, record: ObjectId) -> Result<WrappedKey> {
+    /// Its wrapped keys; `None` if it is not encrypted.
+    pub fn wrapped_key(&self) -> Result<Option<WrappedKey>> {
+        self.key_object()?.map(|record| self.read_wrapped_key(record)).transpose()
+    }
+
+    fn read_wrapped_key(&self, record: ObjectId) -> Result<WrappedKey> {
         wrapped_key(&Zap::open(self.tree().mos().object(record)?)?, record, &self.name())
     }
 }

@@ -6,6 +6,7 @@
 //! the structures on disk.
 #![forbid(unsafe_code)]
 
+pub mod backup;
 mod cachefile;
 pub mod check;
 pub mod dataset;

@@ -23,6 +23,14 @@ pub enum Error {
         /// Each copy's fault.
         faults: Vec<CopyError>,
     },
+    /// A block that is stored outside the pool's drives is not there, damaged, or out of reach.
+    #[error("{zbookmark}: {why}")]
+    NotStored {
+        /// Where the block belongs.
+        zbookmark: Zbookmark,
+        /// Why it could not be had.
+        why: String,
+    },
     /// A redacted send stream left the block out.
     #[error("{zbookmark}: the block was redacted when this dataset was sent")]
     Redacted {
@@ -99,6 +107,7 @@ impl Error {
     pub const fn zbookmark(&self) -> Zbookmark {
         match self {
             Self::Unreadable { zbookmark: place, .. }
+            | Self::NotStored { zbookmark: place, .. }
             | Self::Redacted { zbookmark: place }
             | Self::KeyNotLoaded { zbookmark: place }
             | Self::Corrupt { zbookmark: place, .. }

@@ -12,6 +12,7 @@
 
 mod batch;
 mod block;
+mod decode;
 mod encode;
 mod error;
 mod gang;
@@ -26,6 +27,7 @@ mod self_healer;
 mod shared_blocks;
 mod sink;
 mod source;
+mod stored;
 mod suspend_gate;
 mod trimmed;
 mod writer;
@@ -43,6 +45,7 @@ pub use self_healer::SelfHealer;
 pub use shared_blocks::{DedupLookup, DedupMatch, FreeOutcome, SharedBlocks};
 pub use sink::{Sink, WritePolicy, WriteRequest};
 pub use source::{BlockRead, Key, Source};
+pub use stored::{BlockStore, StoredReader};
 pub use suspend_gate::{SuspendGate, is_syncing_thread, while_syncing};
 pub use trimmed::Trimmed;
 pub use writer::{MetaslabLoader, Writer};

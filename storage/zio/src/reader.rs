@@ -3,17 +3,14 @@
 use std::sync::{Arc, OnceLock};
 
 use device::buffer;
-use ondisk::blkptr::{Embedded, Protection, Regular};
+use ondisk::blkptr::{Protection, Regular};
 use ondisk::gang::GangHeader;
-use ondisk::zil::Verifier;
-use ondisk::{Blkptr, Checksum, Compression, Dva, ObjectType};
-use transform::checksum::{self, embedded};
+use ondisk::{Blkptr, Checksum, Dva};
 use transform::compress;
-use transform::crypt::block::{self as cipher, Layout, Params};
-use transform::crypt::mac;
 use units::{Guid, Zbookmark};
 use vdev::{LeafError, ReadRequest, RunBlock, VdevTree};
 
+use crate::decode::{Decoder, decode_embedded};
 use crate::gang::GangReader;
 use crate::secondary_cache::is_cacheable;
 use crate::suspend_gate::retry_while_suspended;
@@ -25,12 +22,10 @@ use crate::{
 #[derive(Debug)]
 pub struct Reader {
     tree: Arc<VdevTree>,
-    salt: OnceLock<[u8; 32]>,
+    decoder: Decoder,
     suspend_gate: OnceLock<Arc<dyn SuspendGate>>,
     secondary_cache: OnceLock<Arc<dyn SecondaryCache>>,
     self_healer: OnceLock<Arc<dyn SelfHealer>>,
-    /// Give dnode blocks of locked datasets as they are stored, their bonuses ciphered.
-    raw_dnodes: bool,
 }
 
 /// What an examination of a block found.
@@ -54,8 +49,8 @@ impl VerifiedBlock {
 impl Reader {
     /// Over a tree of vdevs.
     pub fn new(tree: Arc<VdevTree>) -> Self {
-        let (salt, suspend_gate, secondary_cache, self_healer) = Default::default();
-        Self { tree, salt, suspend_gate, secondary_cache, self_healer, raw_dnodes: false }
+        let (decoder, suspend_gate, secondary_cache, self_healer) = Default::default();
+        Self { tree, decoder, suspend_gate, secondary_cache, self_healer }
     }
 
     /// The same, but without a key the dnodes of an encrypted dataset are given as they are stored:
@@ -63,16 +58,9 @@ impl Reader {
     #[must_use]
     pub fn with_raw_dnodes(&self) -> Self {
         let tree = Arc::clone(&self.tree);
-        let (salt, patience) = (self.salt.clone(), self.suspend_gate.clone());
-        let (aside, healer) = Default::default();
-        Self {
-            tree,
-            salt,
-            suspend_gate: patience,
-            secondary_cache: aside,
-            self_healer: healer,
-            raw_dnodes: true,
-        }
+        let (decoder, suspend_gate) = (self.decoder.with_raw_dnodes(), self.suspend_gate.clone());
+        let (secondary_cache, self_healer) = Default::default();
+        Self { tree, decoder, suspend_gate, secondary_cache, self_healer }
     }
 
     /// Tells what keeps blocks beside the drives. Only the first word counts.
@@ -96,12 +84,12 @@ impl Reader {
 
     /// Tells the pool's salt, which some checksums need. Only the first word counts.
     pub fn set_salt(&self, salt: [u8; 32]) {
-        let _ = self.salt.set(salt);
+        self.decoder.set_salt(salt);
     }
 
     /// The pool's salt, if it was told.
     pub(crate) fn salt(&self) -> Option<&[u8; 32]> {
-        self.salt.get()
+        self.decoder.salt()
     }
 
     /// The header of a block in pieces, from the first copy of it that can be read.
@@ -159,7 +147,7 @@ impl Reader {
         place: Zbookmark,
         into: &mut [u8],
     ) -> Result<(), Error> {
-        self.require_salt(block, place)?;
+        self.decoder.require_salt(block, place)?;
         let (mut faults, mut of_leaves) = (Vec::new(), Vec::new());
         for dva in block.copies() {
             match self.read_copy(block, dva, place, into, &mut of_leaves) {
@@ -220,7 +208,7 @@ impl Reader {
         block: &Regular,
         zbookmark: Zbookmark,
     ) -> Result<VerifiedBlock, Error> {
-        self.require_salt(block, zbookmark)?;
+        self.decoder.require_salt(block, zbookmark)?;
         Ok(self.verify_regular_block(block, zbookmark))
     }
 
@@ -266,34 +254,13 @@ impl Reader {
         buffer::recycle(bytes);
     }
 
-    /// Refuses blocks whose checksum cannot be computed: that must not look like damage.
-    fn require_salt(&self, block: &Regular, place: Zbookmark) -> Result<(), Error> {
-        let name = match block.checksum {
-            Checksum::Skein | Checksum::EdonR | Checksum::Blake3 => block.checksum.name(),
-            _ => return Ok(()),
-        };
-        let error = transform::Error::SaltMissing { checksum: name };
-        self.salt.get().map(|_| ()).ok_or(Error::Transform { zbookmark: place, why: error })
-    }
-
     /// Whether bytes are the stored bytes of the block.
     pub(crate) fn is_valid(&self, block: &Regular, bytes: &[u8]) -> bool {
-        let half = block.has_half_sum();
-        if block.checksum.is_embedded() {
-            // a log block's place is told by all four words, also where others have a MAC in two
-            let verifier = match block.checksum {
-                Checksum::Zilog | Checksum::Zilog2 => Verifier::from_pointer(block).words(),
-                _ => block.sum,
-            };
-            return embedded::verify(bytes, &verifier, block.checksum, half);
-        }
-        let salt = self.salt.get();
-        checksum::matches(block.checksum, bytes, block.order, salt, &block.sum, half)
-            .unwrap_or(false)
+        self.decoder.is_valid(block, bytes)
     }
 
-    /// From the stored bytes, which have been judged, to the block's content: for those who have
-    /// them from an examination.
+    /// From the stored bytes, which have been verified, to the block's content: for those who have
+    /// them from [`Reader::verify_block`].
     pub fn decode(
         &self,
         block: &Regular,
@@ -301,56 +268,7 @@ impl Reader {
         place: Zbookmark,
         key: Option<&Key>,
     ) -> Result<Vec<u8>, Error> {
-        let stored = self.decrypt(block, stored, place, key)?;
-        let plain = decompress(block.compression, stored, block.lsize, place)?;
-        let failed = |error| Error::Transform { zbookmark: place, why: error };
-        match block.protection {
-            Protection::Indirect { mac } => {
-                mac::verify_pointers(&plain, block.order, &mac).map_err(failed)?;
-            }
-            Protection::Objset => {
-                if let Some(key) = key {
-                    mac::verify_objset(key, &plain, block.order).map_err(failed)?;
-                }
-            }
-            _ => {}
-        }
-        Ok(plain)
-    }
-
-    fn decrypt(
-        &self,
-        block: &Regular,
-        stored: Vec<u8>,
-        place: Zbookmark,
-        key: Option<&Key>,
-    ) -> Result<Vec<u8>, Error> {
-        let failed = |error| Error::Transform { zbookmark: place, why: error };
-        match (block.protection, key) {
-            (Protection::Encrypted { salt, iv, mac }, Some(key)) => {
-                let layout = Layout::for_object_type(block.kind).unwrap_or(Layout::Whole);
-                let mut params = Params { salt, iv, mac };
-                if layout == Layout::Log {
-                    params = params.for_log(&stored).map_err(failed)?;
-                }
-                let mut plain = buffer::alloc(stored.len());
-                cipher::decrypt_block(key, layout, &params, block.order, &stored, &mut plain)
-                    .map_err(failed)?;
-                buffer::recycle(stored);
-                Ok(plain)
-            }
-            (Protection::Encrypted { .. }, None) => {
-                let raw = self.raw_dnodes
-                    && block.kind == ObjectType::DNODE
-                    && block.compression.is_off();
-                if raw { Ok(stored) } else { Err(Error::KeyNotLoaded { zbookmark: place }) }
-            }
-            (Protection::Authenticated { mac }, Some(key)) => {
-                mac::verify_leaf(key, &stored, &mac).map_err(failed)?;
-                Ok(stored)
-            }
-            _ => Ok(stored),
-        }
+        self.decoder.decode(block, stored, place, key)
     }
 }
 
@@ -467,7 +385,7 @@ impl Reader {
         let dva =
             block.copies().next().filter(|dva| !dva.gang && self.tree.can_read_runs(dva.vdev))?;
         let may_be = is_unprotected(block, wanted.into) && is_uncompressed(block);
-        if !may_be || self.require_salt(block, wanted.zbookmark).is_err() {
+        if !may_be || self.decoder.require_salt(block, wanted.zbookmark).is_err() {
             return None;
         }
         if let Some(kept) = self.read_cached(block, wanted.zbookmark) {
@@ -488,8 +406,9 @@ impl Reader {
 
     /// The block's stored bytes, if they are beside the drives.
     fn read_cached(&self, block: &Regular, zbookmark: Zbookmark) -> Option<Vec<u8>> {
-        let aside =
-            self.cache_for(block).filter(|_| self.require_salt(block, zbookmark).is_ok())?;
+        let aside = self
+            .cache_for(block)
+            .filter(|_| self.decoder.require_salt(block, zbookmark).is_ok())?;
         aside.fetch(block, &|bytes: &[u8]| self.is_valid(block, bytes))
     }
 }
@@ -517,38 +436,4 @@ fn read_request<'a>(block: &Regular, dva: Dva, judge: vdev::BlockValidator<'a>) 
         has_checksum: strict,
         must_exist: expected,
     }
-}
-
-fn decode_embedded(embedded: &Embedded, zbookmark: Zbookmark) -> Result<Block, Error> {
-    let payload = embedded.payload.clone();
-    let plain = decompress(embedded.compression, payload, embedded.lsize, zbookmark)?;
-    Ok(Block::new(plain, embedded.order))
-}
-
-fn decompress(
-    method: Compression,
-    mut stored: Vec<u8>,
-    lsize: u32,
-    place: Zbookmark,
-) -> Result<Vec<u8>, Error> {
-    let lsize = lsize as usize;
-    if method.is_off() {
-        // an embedded or a raw-received block may be padded, never cut
-        if stored.len() < lsize {
-            let error = ondisk::Error::Rule {
-                structure: "block pointer",
-                at: 48,
-                rule: "an uncompressed block is stored whole",
-                found: stored.len() as u64,
-            };
-            return Err(Error::Corrupt { zbookmark: place, why: error });
-        }
-        stored.truncate(lsize);
-        return Ok(stored);
-    }
-    let mut plain = buffer::alloc(lsize);
-    compress::decompress(method, &stored, &mut plain)
-        .map_err(|error| Error::Transform { zbookmark: place, why: error })?;
-    buffer::recycle(stored);
-    Ok(plain)
 }

@@ -5,6 +5,7 @@
 //! thousands of mutations of blocks that OpenZFS wrote, from a seed, in every `make test`.
 #![forbid(unsafe_code)]
 
+mod backups;
 mod objects;
 mod pools;
 mod protocols;
@@ -12,6 +13,7 @@ mod send;
 mod streams;
 mod tables;
 
+pub use backups::repository;
 pub use objects::{acl, blkptr, dnode, objset, sa, znode};
 pub use pools::{gang, history, indirect, l2arc, label, nvlist, spacemap, uberblock};
 pub use protocols::{iscsi, nbd};
@@ -50,6 +52,7 @@ pub const TARGETS: &[Target] = &[
     ("nbd", nbd),
     ("nvlist", nvlist),
     ("objset", objset),
+    ("repository", repository),
     ("sa", sa),
     ("send_stream", send_stream),
     ("spacemap", spacemap),

@@ -4,6 +4,7 @@
 //! pools and datasets.
 
 mod alerts;
+mod backups;
 mod config;
 mod daemon;
 mod datasets;
@@ -123,6 +124,7 @@ const SERVICES: &[Registration] = &[
         Arc::new(replicas::ReplicaService::new(context))
     }),
     Registration::new(|context| Arc::new(keys::KeyService::new(context))),
+    Registration::new(|context| Arc::new(backups::BackupService::new(context))),
     Registration::new(|context| Arc::new(jobs::JobService::new(context))),
     Registration::new(|context| Arc::new(events::EventService::new(context))),
     Registration::new(|context| Arc::new(config::ConfigService::new(context))),

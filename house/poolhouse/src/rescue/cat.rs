@@ -7,7 +7,7 @@ use engine::Error;
 use engine::files::{Content, ContentChunk, FileType};
 
 use super::hash::{chunks, for_each_piece};
-use super::pool_path::{OpenPools, PoolPath};
+use super::pool_path::{OpenDatasets, PoolPath};
 use crate::outcome::{CommandResult, Failure, Outcome};
 use crate::parallel::{run_ordered, thread_count};
 use crate::pool_args::PoolArgs;
@@ -23,9 +23,13 @@ pub(crate) struct Args {
 }
 
 pub(crate) fn run(args: &Args, common: &PoolArgs) -> CommandResult {
-    let mut opened = OpenPools::new(common);
+    print_files(&args.targets, &mut OpenDatasets::in_pools(common))
+}
+
+/// Prints files, one after another.
+pub(crate) fn print_files(targets: &[String], opened: &mut OpenDatasets<'_>) -> CommandResult {
     let (mut wrong, mut out) = (false, io::stdout().lock());
-    for target in &args.targets {
+    for target in targets {
         let place = PoolPath::parse(target)?;
         let (_, file) = opened.find_file(&place)?;
         match file.stat().kind {

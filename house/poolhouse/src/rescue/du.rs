@@ -6,7 +6,7 @@ use std::io::{self, BufWriter, IsTerminal, Write};
 use engine::files::{File, FileSystemReader, FileType};
 
 use super::ls::human_size;
-use super::pool_path::{OpenPools, PoolPath, escape_bytes, terminal_bytes};
+use super::pool_path::{OpenDatasets, PoolPath, escape_bytes, terminal_bytes};
 use super::tree::{WalkEvent, walk_tree};
 use crate::outcome::{CommandResult, Outcome};
 use crate::pool_args::PoolArgs;
@@ -47,7 +47,7 @@ pub(crate) struct Args {
 }
 
 pub(crate) fn run(args: &Args, common: &PoolArgs) -> CommandResult {
-    let mut opened = OpenPools::new(common);
+    let mut opened = OpenDatasets::in_pools(common);
     let stdout = io::stdout().lock();
     let terminal = stdout.is_terminal();
     let out = BufWriter::new(stdout);

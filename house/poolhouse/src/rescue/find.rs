@@ -2,7 +2,7 @@
 
 use std::io::{self, BufWriter, IsTerminal, Write};
 
-use super::pool_path::{OpenPools, PoolPath, escape_bytes, terminal_bytes};
+use super::pool_path::{OpenDatasets, PoolPath, escape_bytes, terminal_bytes};
 use super::tree::{WalkEvent, walk_tree};
 use crate::outcome::{CommandResult, Failure, Outcome};
 use crate::pool_args::PoolArgs;
@@ -47,7 +47,7 @@ struct FindFilter {
 
 pub(crate) fn run(args: &Args, common: &PoolArgs) -> CommandResult {
     let wanted = FindFilter::new(args)?;
-    let mut opened = OpenPools::new(common);
+    let mut opened = OpenDatasets::in_pools(common);
     let stdout = io::stdout().lock();
     let terminal = stdout.is_terminal() && !args.print0;
     let mut out = BufWriter::with_capacity(64 << 10, stdout);

@@ -16,7 +16,7 @@ use engine::files::{File, FileStat, FileSystemReader, FileType};
 
 use super::attributes::{self, AttributeOptions, DAMAGED_MTIME_SHIFT, LostAttributes};
 use super::copy::{self, BadRange, CopyOptions};
-use super::pool_path::{OpenPools, PoolPath, escape_bytes};
+use super::pool_path::{OpenDatasets, PoolPath, escape_bytes};
 use super::report::{CopyReport, DamagedFile};
 use super::tree::{WalkEvent, walk_tree};
 use crate::outcome::{CommandResult, Failure, Outcome};
@@ -69,11 +69,15 @@ pub(crate) struct Args {
 }
 
 pub(crate) fn run(args: &Args, common: &PoolArgs) -> CommandResult {
+    copy_out(args, &mut OpenDatasets::in_pools(common))
+}
+
+/// Copies what the arguments name.
+pub(crate) fn copy_out(args: &Args, opened: &mut OpenDatasets<'_>) -> CommandResult {
     let Some((dest, sources)) = args.places.split_last() else {
         return Err(Failure::usage("SRC and DEST are wanted"));
     };
     let dest = PathBuf::from(dest);
-    let mut opened = OpenPools::new(common);
     let mut trees = Vec::new();
     for source in sources {
         let place = PoolPath::parse(source)?;
@@ -86,10 +90,10 @@ pub(crate) fn run(args: &Args, common: &PoolArgs) -> CommandResult {
         trees.push(SourceTree { source: place, files, root: file, dest: to });
     }
     if args.recursive {
-        add_child_filesystems(&mut opened, &mut trees)?;
+        add_child_filesystems(opened, &mut trees)?;
     }
     std::fs::create_dir_all(&dest).map_err(|error| Failure::destination(&dest, &error))?;
-    let total = trees.iter().map(|tree| expected_bytes(&mut opened, tree)).sum();
+    let total = trees.iter().map(|tree| expected_bytes(opened, tree)).sum();
     interrupt::install_handler();
     let keep = AttributeOptions {
         owner: !args.no_owner && rustix::process::geteuid().is_root(),
@@ -133,7 +137,7 @@ struct SourceTree {
 
 /// Adds the file systems below those whose roots are to be copied, each where it would be mounted.
 fn add_child_filesystems(
-    opened: &mut OpenPools<'_>,
+    opened: &mut OpenDatasets<'_>,
     trees: &mut Vec<SourceTree>,
 ) -> Result<(), Failure> {
     let mut at = 0;
@@ -148,7 +152,7 @@ fn add_child_filesystems(
             Some((name, snapshot)) => (name.to_owned(), format!("@{snapshot}")),
             None => (place.dataset.clone(), String::new()),
         };
-        for child in opened.pool(&name)?.child_filesystems(&name) {
+        for child in opened.catalog(&name)?.child_filesystems(&name) {
             let dataset = format!("{child}{snapshot}");
             let place = PoolPath { dataset, path: String::new() };
             match opened.find_file(&place) {
@@ -168,15 +172,15 @@ fn add_child_filesystems(
 }
 
 /// How many bytes a tree has, as far as the pool knows at once.
-fn expected_bytes(opened: &mut OpenPools<'_>, tree: &SourceTree) -> u64 {
+fn expected_bytes(opened: &mut OpenDatasets<'_>, tree: &SourceTree) -> u64 {
     if tree.root.stat().kind == FileType::File {
         return tree.root.stat().size;
     }
     if !tree.source.path.is_empty() {
         return 0;
     }
-    let number = |pool: engine::RescuePool| pool.logical_size(&tree.source.dataset);
-    opened.pool(&tree.source.dataset).map_or(0, number)
+    let catalog = opened.catalog(&tree.source.dataset);
+    catalog.map_or(0, |catalog| catalog.logical_size(&tree.source.dataset))
 }
 
 /// A file to be copied.

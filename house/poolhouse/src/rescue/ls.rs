@@ -4,7 +4,7 @@ use std::io::{self, BufWriter, IsTerminal, Write};
 
 use engine::files::{DirEntry, File, FileStat, FileSystemReader, FileType};
 
-use super::pool_path::{OpenPools, PoolPath, escape_bytes, terminal_bytes};
+use super::pool_path::{OpenDatasets, PoolPath, escape_bytes, terminal_bytes};
 use super::tree::{WalkEvent, walk_tree};
 use crate::outcome::{CommandResult, Outcome};
 use crate::pool_args::PoolArgs;
@@ -39,7 +39,11 @@ pub(crate) struct Args {
 }
 
 pub(crate) fn run(args: &Args, common: &PoolArgs) -> CommandResult {
-    let mut opened = OpenPools::new(common);
+    list(args, &mut OpenDatasets::in_pools(common))
+}
+
+/// Lists what the arguments name.
+pub(crate) fn list(args: &Args, opened: &mut OpenDatasets<'_>) -> CommandResult {
     let stdout = io::stdout().lock();
     let terminal = stdout.is_terminal();
     let out = BufWriter::with_capacity(64 << 10, stdout);

@@ -12,7 +12,7 @@ pub(crate) mod list;
 pub(crate) mod ls;
 pub(crate) mod manifest;
 pub(crate) mod mount;
-mod pool_path;
+pub(crate) mod pool_path;
 mod report;
 pub(crate) mod scan;
 pub(crate) mod stat;

@@ -4,6 +4,7 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use engine::files::DatasetCatalog;
 use fuse::{MountHandle, TreeMountOptions};
 use vfs::DatasetTree;
 
@@ -43,14 +44,20 @@ pub(crate) fn run(args: &Args, common: &PoolArgs) -> CommandResult {
     // said before any passphrase is asked for
     fuse::check_mountpoint(&args.dir).map_err(|why| to_failure(&args.dir, &why))?;
     let pool = common.open_unlocked(&args.target)?;
+    mount_datasets(args, pool)
+}
+
+/// Mounts datasets and waits until they are unmounted.
+pub(crate) fn mount_datasets(args: &Args, catalog: impl DatasetCatalog + 'static) -> CommandResult {
+    fuse::check_mountpoint(&args.dir).map_err(|why| to_failure(&args.dir, &why))?;
     let options = TreeMountOptions {
         allow_other: args.allow_other,
-        source: pool.name().to_owned(),
+        source: catalog.title(),
         no_io_uring: false,
     };
     let report = Box::new(|what: &str| print::warning(&what));
     interrupt::install_handler();
-    let tree = DatasetTree::open(pool, &args.target, report)?;
+    let tree = DatasetTree::open(catalog, &args.target, report)?;
     let mounted =
         fuse::mount_tree(&tree, &args.dir, &options).map_err(|why| to_failure(&args.dir, &why))?;
     let dir = args.dir.display();

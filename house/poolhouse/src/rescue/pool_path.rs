@@ -1,9 +1,10 @@
-//! `POOL/FS[@SNAP]:/PATH`: a file in a pool, as users name it.
+//! `POOL/FS[@SNAP]:/PATH`: a file in a pool or a backup repository, as users name it.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 
-use engine::files::{File, FileSystemReader};
-use engine::{Error, RescuePool};
+use engine::Error;
+use engine::files::{DatasetCatalog, File, FileSystemReader};
 
 use crate::outcome::Failure;
 use crate::pool_args::{PoolArgs, pool_name};
@@ -54,25 +55,40 @@ impl PoolPath {
 }
 
 /// The pools and file systems that a command line names, each opened once.
-pub(crate) struct OpenPools<'a> {
-    pool_args: &'a PoolArgs,
-    pools: HashMap<String, RescuePool>,
+pub(crate) struct OpenDatasets<'a> {
+    origin: Origin<'a>,
     filesystems: HashMap<String, FileSystemReader>,
 }
 
-impl<'a> OpenPools<'a> {
-    pub(crate) fn new(pool_args: &'a PoolArgs) -> Self {
-        Self { pool_args, pools: HashMap::new(), filesystems: HashMap::new() }
+/// Where the datasets are.
+enum Origin<'a> {
+    Pools(&'a PoolArgs, HashMap<String, Arc<dyn DatasetCatalog>>),
+    Repository(Arc<dyn DatasetCatalog>),
+}
+
+impl<'a> OpenDatasets<'a> {
+    /// Those of pools.
+    pub(crate) fn in_pools(pool_args: &'a PoolArgs) -> Self {
+        Self { origin: Origin::Pools(pool_args, HashMap::new()), filesystems: HashMap::new() }
     }
 
-    /// The pool that a dataset is of.
-    pub(crate) fn pool(&mut self, dataset: &str) -> Result<RescuePool, Failure> {
+    /// Those of a backup repository.
+    pub(crate) fn in_repository(repository: Arc<dyn DatasetCatalog>) -> Self {
+        Self { origin: Origin::Repository(repository), filesystems: HashMap::new() }
+    }
+
+    /// The pool that a dataset is of, or the repository.
+    pub(crate) fn catalog(&mut self, dataset: &str) -> Result<Arc<dyn DatasetCatalog>, Failure> {
+        let (pool_args, pools) = match &mut self.origin {
+            Origin::Pools(pool_args, pools) => (pool_args, pools),
+            Origin::Repository(repository) => return Ok(Arc::clone(repository)),
+        };
         let name = pool_name(dataset);
-        if let Some(pool) = self.pools.get(name) {
-            return Ok(pool.clone());
+        if let Some(pool) = pools.get(name) {
+            return Ok(Arc::clone(pool));
         }
-        let pool = self.pool_args.open_unlocked(dataset)?;
-        self.pools.insert(name.to_owned(), pool.clone());
+        let pool: Arc<dyn DatasetCatalog> = Arc::new(pool_args.open_unlocked(dataset)?);
+        pools.insert(name.to_owned(), Arc::clone(&pool));
         Ok(pool)
     }
 
@@ -81,7 +97,7 @@ impl<'a> OpenPools<'a> {
         if let Some(files) = self.filesystems.get(dataset) {
             return Ok(files.clone());
         }
-        let (files, log) = self.pool(dataset)?.open_filesystem(dataset)?;
+        let (files, log) = self.catalog(dataset)?.open_filesystem(dataset)?;
         if let Some(trouble) = log.error {
             print::warning(&format!("{dataset}: {trouble}"));
         }

@@ -5,7 +5,7 @@ use std::io::{self, Write};
 use engine::files::{FileStat, FileType, Time};
 
 use super::ls::mode_string;
-use super::pool_path::{OpenPools, PoolPath, escape_bytes};
+use super::pool_path::{OpenDatasets, PoolPath, escape_bytes};
 use crate::outcome::{CommandResult, Outcome};
 use crate::pool_args::PoolArgs;
 use crate::{print, time};
@@ -20,7 +20,7 @@ pub(crate) struct Args {
 }
 
 pub(crate) fn run(args: &Args, common: &PoolArgs) -> CommandResult {
-    let mut opened = OpenPools::new(common);
+    let mut opened = OpenDatasets::in_pools(common);
     let mut out = io::stdout().lock();
     let mut wrong = false;
     for target in &args.targets {

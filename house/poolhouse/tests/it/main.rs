@@ -1,5 +1,6 @@
 //! The command as users run it: on pools made by real OpenZFS, and on what is no pool.
 
+mod backup;
 mod bench;
 mod browser;
 mod command;

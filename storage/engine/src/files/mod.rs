@@ -7,6 +7,7 @@
 
 mod acl;
 mod changes;
+mod catalog;
 mod content;
 mod dataset_details;
 mod diff;
@@ -21,6 +22,7 @@ use units::{ObjectId, Txg};
 use zil::LogReader;
 
 pub use changes::{FileChange, FileChangeKind};
+pub use catalog::DatasetCatalog;
 pub use content::{Bytes, Content, ContentChunk};
 pub use dataset_details::{DatasetContents, DatasetDetails, IncompleteKind, OwnerSpace};
 pub use diff::{ChangedObject, ObjectKind};
@@ -102,6 +104,11 @@ impl FileSystemReader {
         let lists_snapshots = snapdir.is_some_and(|found| found.value == "visible");
         let log = IntentLogSummary { records: replayed.records, error: trouble };
         Ok((Self { fs, is_snapshot, is_snapdir_visible: lists_snapshots }, log))
+    }
+
+    /// A snapshot of a file system.
+    pub(crate) fn from_snapshot(fs: zpl::Fs) -> Self {
+        Self { fs, is_snapshot: true, is_snapdir_visible: false }
     }
 
     /// A file system that is being changed.

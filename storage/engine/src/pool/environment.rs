@@ -32,7 +32,8 @@ impl std::fmt::Debug for Environment {
     }
 }
 
-struct Random(Arc<FillRandom>);
+/// Random numbers for the floors below.
+pub(crate) struct Random(pub(crate) Arc<FillRandom>);
 
 impl zio::Random for Random {
     fn fill(&self, bytes: &mut [u8]) {

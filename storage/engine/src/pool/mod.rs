@@ -7,6 +7,7 @@
 
 mod accounting;
 mod auxiliary;
+mod backup;
 mod cache;
 mod compatibility;
 mod create;
@@ -71,6 +72,7 @@ use spa::ActivePool;
 use crate::event::Event;
 use crate::{Error, Result};
 pub use arc::MemoryBudget;
+pub use backup::BackupRequest;
 pub use cache::CacheCounts;
 pub use create::{
     ImportOptions, NewPool, NewVdev, check_pool_name, create, create_encrypted, create_on_devices,
@@ -80,6 +82,7 @@ pub use create::{
 pub use datasets::{NewDataset, check_new_dataset};
 pub use destroy::DestroyPlan;
 pub use drive::{Drive, open_drive};
+pub(crate) use environment::Random;
 pub use environment::{Environment, FillRandom};
 pub use filesystems::OpenFileSystem;
 pub use holds::Hold;

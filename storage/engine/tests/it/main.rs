@@ -1,6 +1,7 @@
 //! Pools through the door: made, filled, left and taken over again.
 
 mod auxiliary;
+mod backup;
 mod block_cloning;
 mod concurrency;
 mod destroying;

@@ -1,0 +1,65 @@
+//! Backups: snapshots of a pool go into a repository.
+//!
+//! Only the daemon reads an imported pool, so it makes backups, as jobs. A repository is read, verified and
+//! pruned without the daemon.
+
+use std::path::PathBuf;
+
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+
+use crate::{Call, Method, Secret};
+
+/// How a bucket is reached.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct BucketAccess {
+    /// The address of the service, as `https://s3.example.org`; none: AWS.
+    #[serde(default)]
+    pub endpoint: Option<String>,
+    /// The region.
+    pub region: String,
+    /// The access key's ID.
+    pub key_id: String,
+    /// The secret access key.
+    pub secret: Secret,
+    /// The token of temporary credentials.
+    #[serde(default)]
+    pub token: Option<Secret>,
+    /// A file with certificates in PEM that are trusted; none: those of the system.
+    #[serde(default)]
+    #[schema(value_type = Option<String>)]
+    pub ca_file: Option<PathBuf>,
+}
+
+/// Starts a backup.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct StartBackup {
+    /// The repository's address: `file:///FOLDER`, `s3://BUCKET/FOLDER`.
+    pub location: String,
+    /// `FS@SNAPSHOT` is that snapshot; `FS` is all its snapshots that are newer than those in the repository.
+    pub targets: Vec<String>,
+    /// The same for the datasets below.
+    #[serde(default)]
+    pub recursive: bool,
+    /// How the bucket is reached, if the repository is in one.
+    #[serde(default)]
+    pub access: Option<BucketAccess>,
+}
+
+/// A backup that was started.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct StartedBackup {
+    /// The number of its job.
+    pub job: u64,
+}
+
+impl Call for StartBackup {
+    type Answer = StartedBackup;
+    const METHOD: Method = Method::Post;
+    const PATH: &'static str = "/backups";
+    const CHANGES: bool = true;
+
+    fn action(&self) -> String {
+        format!("back up '{}' to {}", self.targets.join("', '"), self.location)
+    }
+}

@@ -1,0 +1,142 @@
+//! `poolhouse backup`: snapshots as raw blocks in a folder or a bucket.
+//!
+//! The daemon runs backups, as it owns the pools. All else needs no daemon and no pool.
+
+mod check;
+mod init;
+mod list;
+mod prune;
+mod read;
+mod retention;
+mod run;
+mod work;
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use bucket::S3Access;
+use engine::backup::BackupRepository;
+use engine::pool::FillRandom;
+
+use crate::keys::read_key_file;
+use crate::outcome::{CommandResult, Failure};
+
+/// Keep snapshots as raw blocks in a folder or a bucket, each one readable and prunable
+#[derive(clap::Args, Debug)]
+#[command(
+    subcommand_required = true,
+    arg_required_else_help = true,
+    after_help = "A repository holds each block once, as it lies on the pool's drives: compressed, encrypted,
+with its checksum. So a backup reads and stores only what changed, encrypted datasets
+need no key, and every snapshot can be listed, mounted, restored and removed alone.
+A repository of datasets that are not encrypted can be read by whoever can read the
+store. Its format is described in docs/bucket-format.md.
+
+LOCATION is file:///FOLDER (a folder of a disk, a USB drive or a mounted share) or
+s3://BUCKET/FOLDER. A bucket is reached with AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY,
+AWS_SESSION_TOKEN, AWS_REGION, and for other services than AWS AWS_ENDPOINT_URL. It must
+support conditional writes, which init tries. Keys that cannot delete suffice for run.
+
+Examples:
+  poolhouse backup init file:///mnt/usb/backup
+  poolhouse zfs snapshot -r tank@monday
+  poolhouse backup run -r file:///mnt/usb/backup tank@monday
+  poolhouse backup list file:///mnt/usb/backup
+  poolhouse backup restore file:///mnt/usb/backup tank/home@monday:/ann ~/saved
+  poolhouse backup prune file:///mnt/usb/backup --keep-daily 7 --keep-monthly 12"
+)]
+pub(crate) struct Backup {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(clap::Subcommand, Debug)]
+enum Command {
+    /// Create a repository
+    Init(init::Args),
+    /// Add snapshots of an imported pool to a repository
+    Run(run::Args),
+    /// List the snapshots in a repository
+    List(list::Args),
+    /// List folders and files in a snapshot
+    Ls(read::LsArgs),
+    /// Print the content of files in a snapshot
+    Cat(read::CatArgs),
+    /// Copy files and trees out of a snapshot
+    Restore(read::RestoreArgs),
+    /// Mount snapshots, read-only
+    Mount(read::MountArgs),
+    /// Remove snapshots, and the blocks that no other snapshot needs
+    Prune(prune::Args),
+    /// Verify every block that a snapshot needs
+    Check(check::Args),
+}
+
+impl Backup {
+    pub(crate) fn run(&self) -> CommandResult {
+        match &self.command {
+            Command::Init(args) => args.run(),
+            Command::Run(args) => args.run(),
+            Command::List(args) => args.run(),
+            Command::Ls(args) => args.run(),
+            Command::Cat(args) => args.run(),
+            Command::Restore(args) => args.run(),
+            Command::Mount(args) => args.run(),
+            Command::Prune(args) => args.run(),
+            Command::Check(args) => args.run(),
+        }
+    }
+}
+
+/// A repository to be read.
+#[derive(clap::Args, Debug)]
+struct RepositoryArgs {
+    /// The repository: file:///FOLDER or s3://BUCKET/FOLDER
+    location: String,
+    /// The key of an encrypted dataset: a file that holds the passphrase, the hexadecimal digits or
+    /// the raw bytes; may be repeated
+    #[arg(long, value_name = "DATASET=FILE")]
+    key: Vec<String>,
+}
+
+impl RepositoryArgs {
+    /// Opens the repository, and loads the keys that are given.
+    fn open(&self) -> Result<BackupRepository, Failure> {
+        let repository = open(&self.location)?;
+        for each in &self.key {
+            let (dataset, file) = each.rsplit_once('=').ok_or_else(|| {
+                let wanted = "DATASET=FILE is expected, as in tank/home=key.txt";
+                Failure::usage(format!("--key {each}: {wanted}"))
+            })?;
+            repository.load_key(dataset, &read_key_file(Path::new(file))?)?;
+        }
+        Ok(repository)
+    }
+}
+
+fn open(location: &str) -> Result<BackupRepository, Failure> {
+    Ok(BackupRepository::open(bucket::open(location, false, s3_access().as_ref())?)?)
+}
+
+/// How buckets are reached, as the environment says.
+fn s3_access() -> Option<S3Access> {
+    S3Access::from_variables(&|name| std::env::var(name).ok())
+}
+
+/// Random numbers of the operating system.
+fn random() -> Arc<FillRandom> {
+    Arc::new(|mut bytes: &mut [u8]| {
+        while !bytes.is_empty() {
+            let flags = rustix::rand::GetRandomFlags::empty();
+            let got = rustix::rand::getrandom(&mut *bytes, flags);
+            let got = got.expect("the operating system gives random numbers");
+            bytes = bytes.get_mut(got..).unwrap_or_default();
+        }
+    })
+}
+
+/// Seconds since 1970.
+fn now() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
+}
