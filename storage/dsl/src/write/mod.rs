@@ -30,6 +30,7 @@ mod remap_deadlist;
 mod rename;
 mod resume;
 mod rollback;
+mod set_properties;
 mod set_property;
 mod snapshot;
 mod space;
@@ -58,6 +59,7 @@ pub use receive::{
 pub use rename::{rename, rename_snapshot};
 pub use resume::{abort_receive, set_resume_position, set_resume_state};
 pub use rollback::rollback;
+pub use set_properties::set_properties;
 pub use set_property::{SetSource, effective_value, inherit_property, set_property};
 pub use snapshot::create_snapshots;
 pub use space::SpaceDelta;

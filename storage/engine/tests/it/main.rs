@@ -4,6 +4,7 @@ mod auxiliary;
 mod backup;
 mod block_cloning;
 mod concurrency;
+mod dataset_properties;
 mod destroying;
 mod disabled_features;
 mod duplicate_drives;
