@@ -1,7 +1,7 @@
 //! The directories with a daemon's socket, list of pools, jobs and log.
 //!
 //! ```text
-//!                  socket                                   pools.json, jobs.json, token, lock, log
+//!                  socket                                   pools.json, jobs.json, token, lock, log, smb
 //! named DIR        DIR/socket                               DIR
 //! root             /run/poolhouse/socket                    /var/lib/poolhouse
 //! another user     $XDG_RUNTIME_DIR/poolhouse/socket        $XDG_STATE_HOME/poolhouse
@@ -147,6 +147,11 @@ impl StateDir {
     /// The list of NFSv4 clients that may reclaim their locks after a restart.
     pub(crate) fn nfs_clients(&self) -> PathBuf {
         self.persistent_dir.join("nfs-clients")
+    }
+
+    /// The folder of smbd.
+    pub(crate) fn samba(&self) -> PathBuf {
+        self.persistent_dir.join("smb")
     }
 
     /// The token of the API on TCP.

@@ -14,6 +14,7 @@ mod nbd;
 mod nfs;
 mod pools;
 mod shares;
+mod smb;
 mod web;
 
 use std::sync::Arc;
@@ -110,6 +111,9 @@ const SERVICES: &[Registration] = &[
     }),
     Registration::with_section::<nfs::NfsConfig>("nfs", |context| {
         Arc::new(nfs::NfsService::new(context))
+    }),
+    Registration::with_section::<smb::SmbConfig>("smb", |context| {
+        Arc::new(smb::SmbService::new(context))
     }),
     // after the services of all protocols
     Registration {

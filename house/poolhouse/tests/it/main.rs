@@ -21,6 +21,7 @@ mod rescue_manifest;
 mod rescue_scan;
 mod rewind;
 mod shares;
+mod smb;
 mod status;
 mod streams;
 mod syncing;

@@ -1,6 +1,7 @@
 //! Shares of a running daemon: the configuration, the properties, and volumes by NBD.
 
 use std::net::TcpListener;
+use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -13,14 +14,15 @@ use crate::test_nas::{TestNas, random_bytes};
 const LIMIT: Duration = Duration::from_mins(1);
 
 /// A port that nothing listens on.
-fn free_port() -> u16 {
+pub(crate) fn free_port() -> u16 {
     TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
 }
 
 /// Whether a program is missing, which is said.
-fn lacks(program: &str) -> bool {
+pub(crate) fn lacks(program: &str) -> bool {
     let path = std::env::var_os("PATH").unwrap_or_default();
-    let is_here = std::env::split_paths(&path).any(|dir| dir.join(program).is_file());
+    let mut dirs = std::env::split_paths(&path).chain([PathBuf::from("/usr/sbin")]);
+    let is_here = dirs.any(|dir| dir.join(program).is_file());
     if !is_here {
         eprintln!("not checked: {program} is not installed");
     }
@@ -28,7 +30,7 @@ fn lacks(program: &str) -> bool {
 }
 
 /// Runs a client to its end. Returns whether it succeeded, and its output.
-fn run_client(words: &[&str]) -> (bool, String) {
+pub(crate) fn run_client(words: &[&str]) -> (bool, String) {
     let mut command = Command::new(words[0]);
     command.args(&words[1..]).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = command.spawn().unwrap();
@@ -52,14 +54,14 @@ fn run_client_ok(words: &[&str]) -> String {
 }
 
 /// The shares of `share status --json`.
-fn shares(nas: &TestNas) -> Vec<Value> {
+pub(crate) fn shares(nas: &TestNas) -> Vec<Value> {
     let run = nas.run("share status --json");
     let status: Value = serde_json::from_str(&run.stdout).expect(&run.stderr);
     status["shares"].as_array().unwrap().clone()
 }
 
 /// A process that is killed in the end.
-struct Running(Child);
+pub(crate) struct Running(pub(crate) Child);
 
 impl Drop for Running {
     fn drop(&mut self) {

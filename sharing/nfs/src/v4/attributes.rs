@@ -364,7 +364,7 @@ impl Request<'_> {
             Node::File(_) => return None,
         };
         let above = self.find_path(crate::export::parent(path)?).ok()?;
-        self.entry_fileid(&above, path.rsplit('/').next()?)
+        Some(self.entry_fileid(&above, path.rsplit('/').next()?))
     }
 }
 

@@ -93,13 +93,12 @@ impl Compound<'_> {
         let Opening { node, file, dir, set } = opening;
         let state = self.enter(owner, &node, share, file)?;
         state.write(self.writer);
-        match dir {
-            Some((dir, before)) => self.write_change(before, &dir)?,
-            None => {
-                self.writer.bool(false);
-                self.writer.u64(0);
-                self.writer.u64(0);
-            }
+        if let Some((dir, before)) = dir {
+            self.write_change(before, &dir)?;
+        } else {
+            self.writer.bool(false);
+            self.writer.u64(0);
+            self.writer.u64(0);
         }
         self.writer.u32(LOCK_TYPE_POSIX);
         set.write(self.writer);

@@ -158,6 +158,6 @@ impl Compound<'_> {
     }
 }
 
-fn file_offset<'a>((file, offset): (&'a OpenFile, u64)) -> FileOffset<'a, OpenFile> {
+fn file_offset((file, offset): (&OpenFile, u64)) -> FileOffset<'_, OpenFile> {
     FileOffset { file, offset }
 }

@@ -75,7 +75,9 @@ impl Compound<'_> {
         let count = u64::try_from(shown.len()).expect("names in memory");
         self.writer.u64(cookie + count);
         self.writer.count(shown.len());
-        shown.iter().for_each(|name| self.writer.opaque(name));
+        for name in &shown {
+            self.writer.opaque(name);
+        }
         self.writer.bool(shown.len() == rest.len());
         Ok(())
     }

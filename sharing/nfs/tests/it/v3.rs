@@ -100,7 +100,7 @@ fn repeated_requests_get_the_first_answer() {
     client.call(12, &remove).unwrap();
     // over a new connection, as after the old one broke
     let mut again = RpcClient { xid: client.rpc.xid, ..RpcClient::connect(served.address()) };
-    split_status(again.call_again((100_003, 3, 12), &remove)).unwrap();
+    split_status(&again.call_again((100_003, 3, 12), &remove)).unwrap();
     assert_eq!(client.call(12, &remove), Err(Status::NOENT));
 }
 
@@ -189,7 +189,9 @@ fn rules_squash_users_and_forbid_writes() {
     client.set_attributes(&root, &set).unwrap();
     let with_rules = |rules: Vec<ClientRule>| {
         let mut exports = served.exports.clone();
-        exports.iter_mut().for_each(|export| export.rules.clone_from(&rules));
+        for export in &mut exports {
+            export.rules.clone_from(&rules);
+        }
         served.server.set_exports(exports).unwrap();
     };
     with_rules(vec![ClientRule { squash: Squash::Root, anonymous: (99, 98), ..local_rule() }]);

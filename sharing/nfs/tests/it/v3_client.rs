@@ -60,7 +60,7 @@ impl V3Client {
     /// Calls a procedure. Returns what follows the status.
     pub(crate) fn call(&mut self, procedure: u32, arguments: &[u8]) -> Outcome<Vec<u8>> {
         let result = self.rpc.call((100_003, 3, procedure), arguments);
-        split_status(result)
+        split_status(&result)
     }
 
     pub(crate) fn attributes(&mut self, handle: &[u8]) -> Outcome<Attributes> {
@@ -260,8 +260,8 @@ impl V3Client {
     }
 }
 
-pub(crate) fn split_status(result: Vec<u8>) -> Outcome<Vec<u8>> {
-    let mut reader = Reader::new(&result);
+pub(crate) fn split_status(result: &[u8]) -> Outcome<Vec<u8>> {
+    let mut reader = Reader::new(result);
     match reader.u32().unwrap() {
         0 => Ok(reader.rest().to_vec()),
         status => Err(Status::from_number(status)),

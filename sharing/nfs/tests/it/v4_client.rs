@@ -187,7 +187,9 @@ impl V4Client {
         let mut results = Results::new(self.rpc.call(COMPOUND, &arguments));
         let read = results.next(op::SEQUENCE, |r| {
             r.fixed::<16>().unwrap();
-            (0..5).for_each(|_| drop(r.u32().unwrap()));
+            for _ in 0..5 {
+                r.u32().unwrap();
+            }
         });
         read.unwrap();
         results
@@ -251,7 +253,7 @@ impl V4Client {
         });
         let mut results = self.run(&operations);
         results.skip(op::PUTFH)?;
-        results.next(op::CLOSE, |r| drop(StateId::parse(r).unwrap()))
+        results.next(op::CLOSE, |r| StateId::parse(r).unwrap()).map(drop)
     }
 
     pub(crate) fn write(
@@ -343,7 +345,8 @@ fn write_open_owner(w: &mut Writer, (access, deny): (u32, u32), owner: &[u8]) {
 
 fn read_open(r: &mut Reader<'_>) -> StateId {
     let state = StateId::parse(r).unwrap();
-    (r.bool().unwrap(), r.u64().unwrap(), r.u64().unwrap(), r.u32().unwrap());
+    // the change of the directory, and flags
+    r.fixed::<24>().unwrap();
     Bitmap::parse(r).unwrap();
     assert_eq!(r.u32().unwrap(), 0, "no delegation");
     state

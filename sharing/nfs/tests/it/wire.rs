@@ -71,7 +71,7 @@ fn recorded_compound_is_parsed() {
     let (number, sequence) = next();
     assert_eq!(number, op::SEQUENCE);
     let Ok(Operation::Sequence(sequence)) = sequence else { panic!("{sequence:?}") };
-    assert_eq!((sequence.sequence, sequence.slot, sequence.highest_slot), (7, 1, 15));
+    assert_eq!((sequence.number, sequence.slot, sequence.highest_slot), (7, 1, 15));
     let handle = &[0xde, 0xad, 0xbe, 0xef][..];
     assert_eq!(next(), (op::PUTFH, Ok(Operation::PutHandle { handle })));
     let other = from_hex("0123456789abcdef01234567").try_into().unwrap();

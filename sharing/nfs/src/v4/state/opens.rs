@@ -181,15 +181,12 @@ impl StateTable {
     ) -> Result<OpenTarget> {
         let tables = self.lock();
         let number = self.state_number(id)?;
-        let number = match tables.locks.get(&number) {
-            Some(lock) => {
-                check_seqid(id, lock.seqid)?;
-                lock.open
-            }
-            None => {
-                check_seqid(id, tables.open(client, number)?.seqid)?;
-                number
-            }
+        let number = if let Some(lock) = tables.locks.get(&number) {
+            check_seqid(id, lock.seqid)?;
+            lock.open
+        } else {
+            check_seqid(id, tables.open(client, number)?.seqid)?;
+            number
         };
         let open = tables.open(client, number)?;
         if open.node.handle == *file { Ok(open.target()) } else { Err(Status::BAD_STATEID) }
