@@ -10,6 +10,7 @@
 #   NAME_port     the port that clients inside know
 #   NAME_serve    here: shares something on port $1 of this machine
 #   NAME_check    inside: uses it; its last line is shown. It fails if a command fails
+#   NAME_beside   here, if it is defined: runs beside the checks, and is ended with them
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -55,11 +56,21 @@ INSIDE
     "${name}_serve" "$port" >&2
     inside=${name}_port
     forwards+=(--forward "${!inside}:$port")
-    declare -f "${name}_check"
+    declare -f $(compgen -A function "${name}_")
     echo "check $name"
   done
   echo 'exit "$failed"'
 } >"$work/inside"
 
-"$vm" run --timeout "${SECONDS_LIMIT:-900}" "${forwards[@]}" -- "$work/inside"
+beside=()
+for name in $names; do
+  if declare -F "${name}_beside" >/dev/null; then
+    "${name}_beside" >&2 &
+    beside+=($!)
+  fi
+done
+status=0
+"$vm" run --timeout "${SECONDS_LIMIT:-900}" "${forwards[@]}" -- "$work/inside" || status=$?
+[[ ${#beside[@]} == 0 ]] || kill "${beside[@]}" 2>/dev/null || true
 poolhouse share status
+exit "$status"

@@ -14,7 +14,7 @@ mod tables;
 
 pub use objects::{acl, blkptr, dnode, objset, sa, znode};
 pub use pools::{gang, history, indirect, l2arc, label, nvlist, spacemap, uberblock};
-pub use protocols::nbd;
+pub use protocols::{nbd, nfs};
 pub use send::send_stream;
 pub use streams::{gzip, lz4, lzjb, zle, zstd};
 pub use tables::{bookmark, bpobj, brt, dataset, ddt, dir, fatzap, leaf, microzap, zil};
@@ -47,6 +47,7 @@ pub const TARGETS: &[Target] = &[
     ("lzjb", lzjb),
     ("microzap", microzap),
     ("nbd", nbd),
+    ("nfs", nfs),
     ("nvlist", nvlist),
     ("objset", objset),
     ("sa", sa),

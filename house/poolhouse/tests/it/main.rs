@@ -14,6 +14,7 @@ mod list;
 mod memory;
 mod mounts;
 mod name_conflicts;
+mod nfs;
 mod partial_datasets;
 mod readonly;
 mod rescue_get;
