@@ -39,7 +39,9 @@ forwards=()
   cat <<'INSIDE'
 check() { # NAME: shows the last line that its check prints
   local out status
-  out=$(set -eo pipefail; "$1_check" 2>&1) && status=0 || status=$?
+  # not in a list with && or ||, where the shell would go on after a command that failed
+  out=$(set -eo pipefail; "$1_check" 2>&1)
+  status=$?
   if [[ $status == 0 ]]; then
     echo "ok $1: ${out##*$'\n'}"
   else

@@ -107,8 +107,8 @@ impl Server {
         self.listeners.iter().map(|listener| listener.address).collect()
     }
 
-    /// Replaces the exports. Opens and locks in file systems that are exported by the same door as before stay; those in others end,
-    /// and their clients get ESTALE. A file system that is no longer exported is not used any more when this returns,
+    /// Replaces the exports. Opens and locks in file systems that are exported by the same door as before stay; those
+    /// in others end, and their clients get ESTALE. A file system that is no longer exported is not used any more when this returns,
     /// but for requests under way.
     pub fn set_exports(&self, exports: Vec<Export>) -> Result<()> {
         let core = &self.shared.core;
