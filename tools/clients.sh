@@ -40,7 +40,7 @@ forwards=()
 check() { # NAME: shows the last line that its check prints
   local out status
   # not in a list with && or ||, where the shell would go on after a command that failed
-  out=$(set -eo pipefail; "$1_check" 2>&1)
+  out=$(set -eEo pipefail; trap 'echo "failed: $BASH_COMMAND"' ERR; "$1_check" 2>&1)
   status=$?
   if [[ $status == 0 ]]; then
     echo "ok $1: ${out##*$'\n'}"

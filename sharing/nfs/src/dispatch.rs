@@ -15,7 +15,7 @@ use crate::wire::rpc::{Call, CallError, PROGRAM_MOUNT, PROGRAM_NFS, write_accept
 use crate::wire::xdr::Writer;
 use crate::wire::{mount, v3 as wire_v3, v4 as wire_v4};
 
-/// What becomes of a record.
+/// The outcome of a record.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Answer {
     /// The answer was written. `version` is that of the program.

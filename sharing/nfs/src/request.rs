@@ -175,7 +175,7 @@ impl Request<'_> {
         }
     }
 
-    /// The attributes of a node. Whoever has the handle may have them.
+    /// The attributes of a node. The handle is the permission to read them.
     pub(crate) fn attributes(&self, node: &Node) -> Result<NodeAttributes> {
         match node {
             Node::Pseudo(path) => Ok(self.pseudo_attributes(path)),

@@ -143,7 +143,7 @@ impl Exchange<'_> {
 
     pub(super) fn read_dir(&mut self, list: &ReadDir<'_>) -> Result<()> {
         let dir = self.request.resolve(list.dir)?;
-        let most = usize::try_from(list.max_bytes).unwrap_or(usize::MAX);
+        let most = usize::try_from(list.max_bytes).expect("a 64-bit system");
         if most < MIN_LIST_BYTES {
             return Err(Status::TOOSMALL);
         }

@@ -177,6 +177,7 @@ impl Compound<'_> {
         let most = limits.map_or(MAX_KEPT_ANSWER, |limits| {
             usize::try_from(limits.max_response_size).expect("a 64-bit system")
         });
+        // the header of the operation may have taken the last of it
         most.saturating_sub(self.writer.len() - self.start)
     }
 

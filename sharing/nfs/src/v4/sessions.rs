@@ -47,7 +47,7 @@ impl Compound<'_> {
         self.writer.u64(0);
         self.writer.opaque(&server_id);
         self.writer.opaque(&server_id);
-        // what the server is made of is nobody's business
+        // the server does not tell its implementation
         self.writer.count(0);
         Ok(())
     }

@@ -243,7 +243,7 @@ fn parse_write<'a>(reader: &mut Reader<'a>, max_data: usize) -> Result<Procedure
     let stable = StableHow::from_number(reader.u32()?)?;
     let data = reader.opaque(max_data)?;
     // the count and the length of the data say the same
-    let count = usize::try_from(count).unwrap_or(usize::MAX);
+    let count = usize::try_from(count).map_err(|_| Error::TooShort)?;
     let data = data.get(..count).ok_or(Error::TooShort)?;
     Ok(Procedure::Write { file, offset, stable, data })
 }

@@ -18,9 +18,9 @@ pub(super) struct OpenState {
     owner: Vec<u8>,
     pub(super) node: FileNode,
     file: Arc<RwLock<OpenFile>>,
-    /// What the client does with the file: 1 read, 2 write.
+    /// The access of the client: 1 read, 2 write.
     access: u32,
-    /// What it denies to others.
+    /// The access that it denies to others.
     deny: u32,
     /// The combinations that it has opened the file for: a downgrade goes back to one of them.
     combinations: HashSet<(u32, u32)>,
@@ -222,7 +222,7 @@ impl Tables {
         Ok(self.open(client, number)?.seqid)
     }
 
-    /// What an open is for: 1 read, 2 write.
+    /// The access of an open: 1 read, 2 write.
     pub(super) fn open_access(&self, number: u64) -> Result<u32> {
         Ok(self.opens.get(&number).ok_or(Status::BAD_STATEID)?.access)
     }

@@ -26,7 +26,7 @@ struct Slot {
     answer: Option<Vec<u8>>,
 }
 
-/// What to do with a request in a slot.
+/// The turn of a request in a slot.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) enum SlotAnswer {
     /// It is new: it must be finished.
