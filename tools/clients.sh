@@ -10,6 +10,7 @@
 #   NAME_port     the port that clients inside know
 #   NAME_serve    here: shares something on port $1 of this machine
 #   NAME_check    inside: uses it; its last line is shown. It fails if a command fails
+#   NAME_beside   here, if it is defined: runs beside the checks, and is ended with them
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -38,7 +39,9 @@ forwards=()
   cat <<'INSIDE'
 check() { # NAME: shows the last line that its check prints
   local out status
-  out=$(set -eo pipefail; "$1_check" 2>&1) && status=0 || status=$?
+  # not in a list with && or ||, where the shell would go on after a command that failed
+  out=$(set -eEo pipefail; trap 'echo "failed: $BASH_COMMAND"' ERR; "$1_check" 2>&1)
+  status=$?
   if [[ $status == 0 ]]; then
     echo "ok $1: ${out##*$'\n'}"
   else
@@ -55,11 +58,21 @@ INSIDE
     "${name}_serve" "$port" >&2
     inside=${name}_port
     forwards+=(--forward "${!inside}:$port")
-    declare -f "${name}_check"
+    declare -f $(compgen -A function "${name}_")
     echo "check $name"
   done
   echo 'exit "$failed"'
 } >"$work/inside"
 
-"$vm" run --timeout "${SECONDS_LIMIT:-900}" "${forwards[@]}" -- "$work/inside"
+beside=()
+for name in $names; do
+  if declare -F "${name}_beside" >/dev/null; then
+    "${name}_beside" >&2 &
+    beside+=($!)
+  fi
+done
+status=0
+"$vm" run --timeout "${SECONDS_LIMIT:-900}" "${forwards[@]}" -- "$work/inside" || status=$?
+[[ ${#beside[@]} == 0 ]] || kill "${beside[@]}" 2>/dev/null || true
 poolhouse share status
+exit "$status"

@@ -15,7 +15,7 @@ use crate::wire::rpc::{Call, CallError, PROGRAM_MOUNT, PROGRAM_NFS, write_accept
 use crate::wire::xdr::Writer;
 use crate::wire::{mount, v3 as wire_v3, v4 as wire_v4};
 
-/// What becomes of a record.
+/// The outcome of a record.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Answer {
     /// The answer was written. `version` is that of the program.
@@ -49,12 +49,11 @@ pub(crate) fn execute(
     let (core, caller) = (&shared.core, &caller);
     let Origin { waiter, usage, .. } = *origin;
     let request = Request { core, caller, table, client: 0, waiter, usage };
-    let result = match error {
-        Some(error) => Err(error),
-        None => {
-            write_accepted(writer, call.xid);
-            run(shared, request, &call, writer, counters)
-        }
+    let result = if let Some(error) = error {
+        Err(error)
+    } else {
+        write_accepted(writer, call.xid);
+        run(shared, request, &call, writer, counters)
     };
     match result {
         Ok(true) => {}
@@ -86,7 +85,8 @@ fn run(
             let parsed = mount::Procedure::parse(call.procedure, call.arguments);
             let procedure = parsed.map_err(|_| CallError::GarbageArguments)?;
             let procedure = procedure.ok_or(CallError::NoProcedure)?;
-            v3::execute_mount(&request, &procedure, writer).map(|()| true)
+            v3::execute_mount(&request, &procedure, writer);
+            Ok(true)
         }
         (PROGRAM_NFS, _) => {
             Err(CallError::VersionMismatch { low: wire_v3::VERSION, high: wire_v4::VERSION })

@@ -143,7 +143,7 @@ pub(crate) struct Caller {
     pub(crate) credentials: rpc::Credentials,
 }
 
-/// What a path of the server names.
+/// An export or a pseudo directory, as a path names it.
 #[derive(Clone)]
 pub(crate) enum PathNode {
     Export(Arc<ServedExport>),
@@ -243,7 +243,7 @@ impl ExportTable {
         self.exports.values()
     }
 
-    /// What a path names, as an address may see it.
+    /// The node of a path, as an address may see it.
     pub(crate) fn find(&self, path: &str, address: SocketAddr) -> Option<PathNode> {
         if let Some(export) = self.exports.get(path)
             && export.admits(address)

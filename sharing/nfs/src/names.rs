@@ -36,7 +36,7 @@ impl EntryTarget<'_> {
     /// The node that the entry names.
     pub(crate) fn node(&self, request: &Request<'_>, name: &[u8]) -> Result<Node> {
         match self {
-            Self::File(dir, ino) => request.sibling(dir, *ino).map(Node::File),
+            Self::File(dir, ino) => dir.sibling(*ino).map(Node::File),
             Self::Lookup(dir) => request.lookup(dir, name),
         }
     }
@@ -72,7 +72,7 @@ impl Request<'_> {
         self.check_no_crossing(dir, name)?;
         let fs = &dir.export.filesystem;
         let made = fs.create(&self.context(dir), dir.ino, name, new)?;
-        let node = self.sibling(dir, made.ino)?;
+        let node = dir.sibling(made.ino)?;
         self.finish_create(dir, &node, set)?;
         Ok(node)
     }
@@ -90,7 +90,7 @@ impl Request<'_> {
         let context = vfs::Context { deny, ..self.context(dir) };
         let fs = &dir.export.filesystem;
         let opened = fs.create_and_open(&context, (dir.ino, name), new, create, mode)?;
-        Ok((self.sibling(dir, opened.attributes.ino)?, opened))
+        Ok((dir.sibling(opened.attributes.ino)?, opened))
     }
 
     /// Sets the further attributes of a new file, and commits it with its name. Its creator may do so whatever its
@@ -133,7 +133,9 @@ impl Request<'_> {
         } else {
             let handle = fs.handle(found.ino).ok();
             fs.unlink(&context, dir.ino, name)?;
-            handle.iter().for_each(|handle| self.core.opens.close(handle));
+            if let Some(handle) = handle {
+                self.core.opens.close(&handle);
+            }
         }
         self.commit(dir).map(drop)
     }
@@ -164,7 +166,9 @@ impl Request<'_> {
             mode: RenameMode::Replace,
         };
         fs.rename(&context, &rename)?;
-        replaced.iter().for_each(|handle| self.core.opens.close(handle));
+        if let Some(handle) = replaced {
+            self.core.opens.close(&handle);
+        }
         self.commit(to)?;
         if from.ino == to.ino { Ok(()) } else { self.commit(from).map(drop) }
     }
@@ -223,12 +227,12 @@ impl Request<'_> {
     }
 
     /// The inode number that the listing of a directory shows for a crossing in it.
-    pub(crate) fn entry_fileid(&self, dir: &Node, name: &str) -> Option<u64> {
-        let Node::File(file) = dir else { return Some(FIRST_COOKIE - 1 + name_cookie(name)) };
+    pub(crate) fn entry_fileid(&self, dir: &Node, name: &str) -> u64 {
+        let Node::File(file) = dir else { return FIRST_COOKIE - 1 + name_cookie(name) };
         let context = self.context(file).checked_by_door();
         let found = file.export.filesystem.lookup(&context, file.ino, name.as_bytes());
         let stored = found.map(|found| entry_fileid(file, found.ino));
-        Some(stored.unwrap_or_else(|_| CROSSING_COOKIE + name_cookie(name)))
+        stored.unwrap_or_else(|_| CROSSING_COOKIE + name_cookie(name))
     }
 
     fn list_pseudo(

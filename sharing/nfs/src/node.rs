@@ -64,6 +64,12 @@ impl Node {
 }
 
 impl FileNode {
+    /// A file of the same export.
+    pub(crate) fn sibling(&self, ino: Ino) -> Result<Self, Status> {
+        let handle = self.export.filesystem.handle(ino)?;
+        Ok(Self { ino, handle, ..self.clone() })
+    }
+
     /// Whether it is the topmost directory of its export.
     pub(crate) fn is_export_root(&self) -> bool {
         self.ino == self.export.root

@@ -101,6 +101,7 @@ impl ServerOptions {
 
     pub(crate) fn check(&self) -> Result<()> {
         let exchange = 2 * self.max_record_bytes();
+        let lease = usize::try_from(self.lease.as_secs()).expect("a 64-bit system");
         let limits = [
             ("max_connections", self.max_connections, 1, 1 << 16),
             ("threads_per_connection", self.threads_per_connection, 1, 256),
@@ -110,6 +111,7 @@ impl ServerOptions {
             ("max_sessions_per_client", self.max_sessions_per_client, 1, 1 << 10),
             ("max_slots", self.max_slots, 1, 1 << 10),
             ("max_states_per_client", self.max_states_per_client, 1, 1 << 24),
+            ("lease", lease, 0, 24 * 60 * 60),
         ];
         for (limit, found, least, most) in limits {
             if !(least..=most).contains(&found) {

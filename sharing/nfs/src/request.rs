@@ -79,7 +79,7 @@ const ACCESS_MASKS: [(u32, u32, u32); 9] = [
 /// The file system of pseudo directories.
 const PSEUDO_FSID: u64 = 0x7073_6575_646f;
 
-impl<'a> Request<'a> {
+impl Request<'_> {
     /// The circumstances of a call into the file system of a file.
     pub(crate) fn context<'b>(&'b self, node: &'b FileNode) -> Context<'b> {
         let context = Context::new(&node.admission.credentials, node.export.door);
@@ -137,12 +137,6 @@ impl<'a> Request<'a> {
         }
     }
 
-    /// A file of the same export.
-    pub(crate) fn sibling(&self, node: &FileNode, ino: Ino) -> Result<FileNode> {
-        let handle = node.export.filesystem.handle(ino)?;
-        Ok(FileNode { ino, handle, ..node.clone() })
-    }
-
     /// The node that a name in a directory leads to.
     pub(crate) fn lookup(&self, dir: &Node, name: &[u8]) -> Result<Node> {
         if name == b".." {
@@ -161,7 +155,7 @@ impl<'a> Request<'a> {
                 }
                 let context = self.context(file);
                 let found = file.export.filesystem.lookup(&context, file.ino, name)?;
-                self.sibling(file, found.ino).map(Node::File)
+                file.sibling(found.ino).map(Node::File)
             }
         }
     }
@@ -176,12 +170,12 @@ impl<'a> Request<'a> {
             Node::File(file) => {
                 let context = self.context(file);
                 let found = file.export.filesystem.lookup(&context, file.ino, b"..")?;
-                self.sibling(file, found.ino).map(Node::File)
+                file.sibling(found.ino).map(Node::File)
             }
         }
     }
 
-    /// The attributes of a node. Whoever has the handle may have them.
+    /// The attributes of a node. The handle is the permission to read them.
     pub(crate) fn attributes(&self, node: &Node) -> Result<NodeAttributes> {
         match node {
             Node::Pseudo(path) => Ok(self.pseudo_attributes(path)),

@@ -107,9 +107,9 @@ impl Server {
         self.listeners.iter().map(|listener| listener.address).collect()
     }
 
-    /// Replaces the exports. Opens and locks in file systems that are exported by the same door as before stay; those in others end,
-    /// and their clients get ESTALE. A file system that is no longer exported is not used any more when this returns,
-    /// but for requests under way.
+    /// Replaces the exports. Opens and locks in file systems that are exported by the same door as before stay; those
+    /// in others end, and their clients get ESTALE. When this returns, no request but those under way uses a file
+    /// system that is no longer exported.
     pub fn set_exports(&self, exports: Vec<Export>) -> Result<()> {
         let core = &self.shared.core;
         let table = Arc::new(ExportTable::new(exports, core.next_table_version())?);

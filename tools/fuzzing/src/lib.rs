@@ -16,7 +16,7 @@ mod tables;
 pub use backups::repository;
 pub use objects::{acl, blkptr, dnode, objset, sa, znode};
 pub use pools::{gang, history, indirect, l2arc, label, nvlist, spacemap, uberblock};
-pub use protocols::{iscsi, nbd};
+pub use protocols::{iscsi, nbd, nfs};
 pub use send::send_stream;
 pub use streams::{gzip, lz4, lzjb, zle, zstd};
 pub use tables::{bookmark, bpobj, brt, dataset, ddt, dir, fatzap, leaf, microzap, zil};
@@ -50,6 +50,7 @@ pub const TARGETS: &[Target] = &[
     ("lzjb", lzjb),
     ("microzap", microzap),
     ("nbd", nbd),
+    ("nfs", nfs),
     ("nvlist", nvlist),
     ("objset", objset),
     ("repository", repository),

@@ -6,6 +6,10 @@ use iscsi::wire::text::Text;
 use nbd::wire::handshake::{ClientFlags, OptionHeader};
 use nbd::wire::option::ClientOption;
 use nbd::wire::request::Request;
+use nfs::wire::rpc::Call;
+use nfs::wire::v3::Procedure;
+use nfs::wire::v4::{Compound, Operation};
+use nfs::wire::{mount, xdr};
 
 /// Options and requests of NBD.
 pub fn nbd(data: &[u8]) {
@@ -33,6 +37,32 @@ pub fn iscsi(data: &[u8]) {
         if let Ok(text) = Text::parse(rest) {
             // what was parsed is printed and parsed again
             assert_eq!(Text::parse(&text.encode()), Ok(text));
+        }
+    }
+}
+
+/// Bytes of data that a request of NFS may have here.
+const MAX_NFS_DATA: usize = 1 << 20;
+
+/// Calls of ONC RPC, MOUNT, NFSv3, and the operations of NFSv4.
+pub fn nfs(data: &[u8]) {
+    if let Ok((call, _)) = Call::parse(data) {
+        nfs_arguments(call.arguments);
+    }
+    nfs_arguments(data);
+}
+
+fn nfs_arguments(data: &[u8]) {
+    for number in 0..22 {
+        let _ = Procedure::parse(number, data, MAX_NFS_DATA);
+        let _ = mount::Procedure::parse(number, data);
+    }
+    let mut reader = xdr::Reader::new(data);
+    let Ok(header) = Compound::parse(&mut reader) else { return };
+    for _ in 0..header.count {
+        let parsed = Operation::parse(&mut reader, header.minor_version, MAX_NFS_DATA);
+        if !matches!(parsed, Ok((_, Ok(_)))) {
+            break;
         }
     }
 }

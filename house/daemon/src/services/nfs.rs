@@ -157,18 +157,11 @@ impl ShareServer for NfsService {
             // a renamed file system stays open, and clients keep their handles, opens and locks
             let is_same = |open: &OpenExport| *open.door.filesystem().dataset() == *share.dataset;
             let known = before.iter().position(is_same).map(|at| before.swap_remove(at));
-            let door = match known {
-                Some(open) => {
-                    let is_as_before =
-                        open.share.name == share.name && open.share.options == share.options;
-                    is_changed |= !is_as_before;
-                    Ok(open.door)
-                }
-                None => {
-                    is_changed = true;
-                    self.open_door(share)
-                }
-            };
+            let is_as_before = known.as_ref().is_some_and(|open| {
+                open.share.name == share.name && open.share.options == share.options
+            });
+            is_changed |= !is_as_before;
+            let door = known.map_or_else(|| self.open_door(share), |open| Ok(open.door));
             match door {
                 Ok(door) => state.exports.push(OpenExport { share: share.clone(), door }),
                 Err(why) => problems.push(share.problem(Protocol::Nfs, why)),

@@ -16,6 +16,7 @@ mod memory;
 mod mounts;
 mod name_conflicts;
 mod packaging;
+mod nfs;
 mod partial_datasets;
 mod readonly;
 mod replicas;

@@ -47,7 +47,7 @@ pub(crate) fn run_client(words: &[&str]) -> (bool, String) {
     (output.status.success(), String::from_utf8_lossy(&said).into_owned())
 }
 
-fn run_client_ok(words: &[&str]) -> String {
+pub(crate) fn run_client_ok(words: &[&str]) -> String {
     let (is_ok, said) = run_client(words);
     assert!(is_ok, "{words:?}: {said}");
     said

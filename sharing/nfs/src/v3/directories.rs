@@ -5,7 +5,7 @@ use posix::{FileType, NewInode, SetAttributes};
 use vfs::CreateMode;
 
 use super::{DEFAULT_DIR_MODE, DEFAULT_FILE_MODE, Exchange, new_inode};
-use crate::attributes::special_type;
+use crate::attributes::{NodeAttributes, special_type};
 use crate::names::RemoveKind;
 use crate::node::{FileNode, Node};
 use crate::request::Result;
@@ -143,7 +143,7 @@ impl Exchange<'_> {
 
     pub(super) fn read_dir(&mut self, list: &ReadDir<'_>) -> Result<()> {
         let dir = self.request.resolve(list.dir)?;
-        let most = usize::try_from(list.max_bytes).unwrap_or(usize::MAX);
+        let most = usize::try_from(list.max_bytes).expect("a 64-bit system");
         if most < MIN_LIST_BYTES {
             return Err(Status::TOOSMALL);
         }
@@ -165,9 +165,11 @@ impl Exchange<'_> {
                 let node = entry.target.node(request, entry.name).ok();
                 let handle = node.as_ref().and_then(|node| request.handle(node).ok());
                 let attributes = node.as_ref().and_then(|node| request.attributes(node).ok());
-                Attributes::write_optional(attributes.map(|a| a.to_v3()).as_ref(), writer);
+                Attributes::write_optional(attributes.map(NodeAttributes::to_v3).as_ref(), writer);
                 writer.bool(handle.is_some());
-                handle.iter().for_each(|handle| writer.opaque(handle));
+                if let Some(handle) = handle {
+                    writer.opaque(&handle);
+                }
             }
             if writer.len() > limit {
                 writer.truncate(before);

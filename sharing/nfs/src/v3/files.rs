@@ -66,7 +66,7 @@ impl Exchange<'_> {
         let node = self.request.resolve(file)?;
         let file = node.file()?;
         let open = self.request.open_by_handle(file, false)?;
-        let most = usize::try_from(count).unwrap_or(usize::MAX);
+        let most = usize::try_from(count).expect("a 64-bit system");
         let most = most.min(self.request.core.options.max_io_bytes);
         self.writer.u32(0);
         self.write_attributes(&node);

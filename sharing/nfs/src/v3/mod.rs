@@ -12,14 +12,14 @@ mod replay;
 
 use posix::{NewInode, SetAttributes, SetTime};
 
-use crate::attributes::from_v3_time;
+use crate::attributes::{NodeAttributes, from_v3_time};
 use crate::node::{FileNode, Node};
 use crate::request::{Request, Result};
 use crate::status::Counters;
+use crate::wire::mount;
 use crate::wire::status::Status;
 use crate::wire::v3::{self, Attributes, Procedure};
 use crate::wire::xdr::Writer;
-use crate::wire::{mount, rpc::CallError};
 
 pub(crate) use replay::{ReplayCache, ReplayKey, Turn};
 
@@ -73,7 +73,7 @@ fn write_failure(request: &Request<'_>, procedure: &Procedure<'_>, writer: &mut 
     let absent = match procedure {
         Procedure::Lookup(at) => {
             let dir = request.resolve(at.dir).and_then(|dir| request.attributes(&dir)).ok();
-            return Attributes::write_optional(dir.map(|dir| dir.to_v3()).as_ref(), writer);
+            return Attributes::write_optional(dir.map(NodeAttributes::to_v3).as_ref(), writer);
         }
         Procedure::Null | Procedure::GetAttributes { .. } => 0,
         Procedure::Access { .. }
@@ -129,7 +129,7 @@ impl Exchange<'_> {
 
     /// Writes attributes as they are now. A file may be gone by now.
     fn write_attributes(&mut self, node: &Node) {
-        let attributes = self.request.attributes(node).ok().map(|found| found.to_v3());
+        let attributes = self.request.attributes(node).ok().map(NodeAttributes::to_v3);
         Attributes::write_optional(attributes.as_ref(), self.writer);
     }
 
@@ -140,7 +140,7 @@ impl Exchange<'_> {
     }
 
     fn v3_attributes(&self, file: &FileNode) -> Option<Attributes> {
-        self.request.file_attributes(file).ok().map(|found| found.to_v3())
+        self.request.file_attributes(file).ok().map(NodeAttributes::to_v3)
     }
 }
 
@@ -175,7 +175,7 @@ pub(crate) fn execute_mount(
     request: &Request<'_>,
     procedure: &mount::Procedure<'_>,
     writer: &mut Writer,
-) -> std::result::Result<(), CallError> {
+) {
     match procedure {
         mount::Procedure::Null | mount::Procedure::Unmount | mount::Procedure::UnmountAll => {}
         mount::Procedure::Mount { path } => {
@@ -194,7 +194,6 @@ pub(crate) fn execute_mount(
             mount::write_exports(writer, rows);
         }
     }
-    Ok(())
 }
 
 /// The handle of a path: of an export, of a pseudo directory, or of a directory below an export.

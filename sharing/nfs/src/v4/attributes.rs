@@ -234,7 +234,8 @@ impl Subject<'_> {
             attr::NAMED_ATTR => writer.bool(false),
             attr::CASE_INSENSITIVE => writer.bool(!limits.has_exact_names),
             attr::LEASE_TIME => {
-                writer.u32(u32::try_from(options.lease.as_secs()).unwrap_or(u32::MAX));
+                let seconds = u32::try_from(options.lease.as_secs());
+                writer.u32(seconds.expect("the options were checked"));
             }
             attr::ACLSUPPORT => writer.u32(if limits.has_nfs4_acls { ACL_SUPPORT } else { 0 }),
             attr::MAXFILESIZE => writer.u64(MAX_FILE_SIZE),
@@ -364,7 +365,7 @@ impl Request<'_> {
             Node::File(_) => return None,
         };
         let above = self.find_path(crate::export::parent(path)?).ok()?;
-        self.entry_fileid(&above, path.rsplit('/').next()?)
+        Some(self.entry_fileid(&above, path.rsplit('/').next()?))
     }
 }
 

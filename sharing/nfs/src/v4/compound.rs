@@ -149,9 +149,8 @@ impl Compound<'_> {
 
     fn check_position(&self, index: usize, number: u32) -> Result<()> {
         match (index, number) {
-            (0, op::SEQUENCE) => Ok(()),
+            (0, op::SEQUENCE | op::ILLEGAL) => Ok(()),
             (_, op::SEQUENCE) => Err(Status::SEQUENCE_POS),
-            (0, op::ILLEGAL) => Ok(()),
             (0, number) if !WITHOUT_SESSION.contains(&number) => Err(Status::OP_NOT_IN_SESSION),
             (0, _) if self.count > 1 => Err(Status::NOT_ONLY_OP),
             _ => Ok(()),
@@ -178,6 +177,7 @@ impl Compound<'_> {
         let most = limits.map_or(MAX_KEPT_ANSWER, |limits| {
             usize::try_from(limits.max_response_size).expect("a 64-bit system")
         });
+        // the header of the operation may have taken the last of it
         most.saturating_sub(self.writer.len() - self.start)
     }
 
@@ -251,7 +251,10 @@ impl Compound<'_> {
             Operation::ReclaimComplete { is_one_filesystem } => {
                 self.reclaim_complete(is_one_filesystem)
             }
-            Operation::TestStates { states } => self.test_states(&states),
+            Operation::TestStates { states } => {
+                self.test_states(&states);
+                Ok(())
+            }
             Operation::FreeState { state } => self.free_state(&state),
             Operation::Seek { state, offset, what } => self.seek(&state, offset, what),
             Operation::Allocate { state, range } => self.allocate(&state, range),

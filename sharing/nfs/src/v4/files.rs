@@ -13,7 +13,7 @@ use crate::wire::v3::StableHow;
 use crate::wire::v4::{Bitmap, SetAttributes, StateId, attr};
 use crate::wire::xdr::Writer;
 
-/// What OPEN opens a file for.
+/// The access that OPEN asks for.
 pub(super) const ACCESS_READ: u32 = 1;
 pub(super) const ACCESS_WRITE: u32 = 2;
 /// Bytes of a result of READ beside its data.
@@ -118,7 +118,7 @@ impl Compound<'_> {
     pub(super) fn read(&mut self, state: &StateId, offset: u64, count: u32) -> Result<()> {
         let node = self.current()?.clone();
         let file = self.regular(&node)?;
-        let most = usize::try_from(count).unwrap_or(usize::MAX);
+        let most = usize::try_from(count).expect("a 64-bit system");
         let room = self.room().checked_sub(READ_OVERHEAD).ok_or(Status::REP_TOO_BIG)?;
         let most = most.min(self.request.core.options.max_io_bytes).min(room);
         let mut writer = std::mem::take(self.writer);

@@ -200,7 +200,7 @@ impl Compound<'_> {
             return Err(Status::BAD_COOKIE);
         }
         let dir = self.current_dir()?.clone();
-        let most = usize::try_from(max_bytes).unwrap_or(usize::MAX);
+        let most = usize::try_from(max_bytes).expect("a 64-bit system");
         let room = self.room().min(self.request.core.options.max_io_bytes);
         let most = most.min(room).checked_sub(LIST_OVERHEAD).ok_or(Status::TOOSMALL)?;
         // the verifier

@@ -38,7 +38,7 @@ struct Opening {
     set: Bitmap,
 }
 
-/// What an OPEN is for, and what it denies to others.
+/// The access of an OPEN, and the access that it denies to others.
 #[derive(Clone, Copy)]
 struct Share {
     access: u32,
@@ -93,13 +93,12 @@ impl Compound<'_> {
         let Opening { node, file, dir, set } = opening;
         let state = self.enter(owner, &node, share, file)?;
         state.write(self.writer);
-        match dir {
-            Some((dir, before)) => self.write_change(before, &dir)?,
-            None => {
-                self.writer.bool(false);
-                self.writer.u64(0);
-                self.writer.u64(0);
-            }
+        if let Some((dir, before)) = dir {
+            self.write_change(before, &dir)?;
+        } else {
+            self.writer.bool(false);
+            self.writer.u64(0);
+            self.writer.u64(0);
         }
         self.writer.u32(LOCK_TYPE_POSIX);
         set.write(self.writer);
@@ -128,10 +127,9 @@ impl Compound<'_> {
                 Ok(found) => {
                     let node = self.regular(&found)?.clone();
                     if set.size == Some(0) {
-                        let size = posix::SetAttributes { size: Some(0), ..Default::default() };
                         found.writable()?;
-                        self.request.set_attributes(&node, &size)?;
                     }
+                    self.truncate_if_asked(&node, &set)?;
                     let set = set.set.intersection(&Bitmap::of(&[attr::SIZE]));
                     return Ok(Opening { node, file: None, dir: Some((dir, before)), set });
                 }
@@ -142,6 +140,12 @@ impl Compound<'_> {
         let mode = mode.ok_or(Status::NOENT)?;
         let (node, file, set) = self.create_to_open((dir.writable()?, name), &set, mode, share)?;
         Ok(Opening { node, file, dir: Some((dir, before)), set })
+    }
+
+    /// An open of a file that exists sets no attribute but the size 0.
+    fn truncate_if_asked(&self, node: &FileNode, set: &SetAttributes) -> Result<()> {
+        let size = posix::SetAttributes { size: Some(0), ..Default::default() };
+        if set.size == Some(0) { self.request.set_attributes(node, &size) } else { Ok(()) }
     }
 
     fn create_to_open(
@@ -165,6 +169,10 @@ impl Compound<'_> {
             let later = posix::SetAttributes { mode: None, ..later };
             self.request.finish_create(dir, &node, &later)?;
             self.set_acl(&node, set)?;
+        } else {
+            // another client was faster
+            self.truncate_if_asked(&node, set)?;
+            done = done.intersection(&Bitmap::of(&[attr::SIZE]));
         }
         if matches!(mode, CreateMode::Verified(_)) {
             // the client sets the times, which hold the verifier
@@ -210,7 +218,7 @@ impl Compound<'_> {
         }
     }
 
-    /// Opens a file. A program may be read by whoever may execute it.
+    /// Opens a file. A caller that may execute a program may read it.
     fn open_file(&self, node: &FileNode, share: Share) -> Result<OpenFile> {
         let fs = &node.export.filesystem;
         let context = Context { deny: share.denied(), ..self.request.context(node) };
@@ -242,7 +250,7 @@ impl Compound<'_> {
         let state = self.resolve_state(state)?;
         let file = self.current()?.file()?.handle;
         self.state.close(self.request.client, &state, &file)?;
-        // the state is no more
+        // an ID that names no state
         StateId { seqid: u32::MAX, other: [0; 12] }.write(self.writer);
         self.current_state = None;
         Ok(())

@@ -113,13 +113,14 @@ impl Compound<'_> {
         if is_between_servers {
             return Err(Status::NOTSUPP);
         }
-        let done = self.with_files(states, offsets, count, |to, [source, target], count| {
-            let context = self.request.context(to);
-            let count = count.min(MAX_COPY);
-            let (from, at) = (file_offset(source), file_offset(target));
-            Ok(to.export.filesystem.copy_range(&context, from, at, count)?)
-        })?;
-        let verifier = self.current()?.file()?.export.filesystem.boot_verifier();
+        let (done, verifier) =
+            self.with_files(states, offsets, count, |to, [source, target], count| {
+                let (fs, context) = (&to.export.filesystem, self.request.context(to));
+                // a rollback after this makes the client copy again
+                let verifier = fs.boot_verifier();
+                let (from, at) = (file_offset(source), file_offset(target));
+                Ok((fs.copy_range(&context, from, at, count.min(MAX_COPY))?, verifier))
+            })?;
         // the copy is complete: nothing calls back
         self.writer.count(0);
         self.writer.u64(done);
@@ -158,6 +159,6 @@ impl Compound<'_> {
     }
 }
 
-fn file_offset<'a>((file, offset): (&'a OpenFile, u64)) -> FileOffset<'a, OpenFile> {
+fn file_offset((file, offset): (&OpenFile, u64)) -> FileOffset<'_, OpenFile> {
     FileOffset { file, offset }
 }

@@ -47,7 +47,7 @@ impl Compound<'_> {
         self.writer.u64(0);
         self.writer.opaque(&server_id);
         self.writer.opaque(&server_id);
-        // what the server is made of is nobody's business
+        // the server does not tell its implementation
         self.writer.count(0);
         Ok(())
     }
@@ -101,7 +101,7 @@ impl Compound<'_> {
         }
         self.request.client = session.client;
         self.writer.fixed(&session.id);
-        for number in [request.sequence, request.slot, session.highest_slot()] {
+        for number in [request.number, request.slot, session.highest_slot()] {
             self.writer.u32(number);
         }
         self.writer.u32(session.highest_slot());
@@ -138,13 +138,12 @@ impl Compound<'_> {
         if is_one_filesystem { Ok(()) } else { self.state.reclaim_complete(self.request.client) }
     }
 
-    pub(super) fn test_states(&mut self, states: &[StateId]) -> Result<()> {
+    pub(super) fn test_states(&mut self, states: &[StateId]) {
         self.writer.count(states.len());
         for state in states {
             let status = self.state.test_state(self.request.client, state);
             self.writer.u32(status.number());
         }
-        Ok(())
     }
 
     pub(super) fn free_state(&mut self, state: &StateId) -> Result<()> {

@@ -59,7 +59,7 @@ impl Compound<'_> {
         names.sort_unstable();
         let first = usize::try_from(cookie).ok().filter(|first| *first <= names.len());
         let rest = names.split_off(first.ok_or(Status::BAD_COOKIE)?);
-        let most = usize::try_from(max_bytes).unwrap_or(usize::MAX).min(self.room());
+        let most = usize::try_from(max_bytes).expect("a 64-bit system").min(self.room());
         let mut room = most.checked_sub(LIST_OVERHEAD).ok_or(Status::TOOSMALL)?;
         let mut shown = Vec::new();
         for name in &rest {
@@ -75,7 +75,9 @@ impl Compound<'_> {
         let count = u64::try_from(shown.len()).expect("names in memory");
         self.writer.u64(cookie + count);
         self.writer.count(shown.len());
-        shown.iter().for_each(|name| self.writer.opaque(name));
+        for name in &shown {
+            self.writer.opaque(name);
+        }
         self.writer.bool(shown.len() == rest.len());
         Ok(())
     }

@@ -207,7 +207,8 @@ impl<'a> Procedure<'a> {
             21 => {
                 let file = handle(r)?;
                 // the range: the whole file is committed
-                (r.u64()?, r.u32()?);
+                r.u64()?;
+                r.u32()?;
                 Self::Commit { file }
             }
             _ => return Ok(None),
@@ -242,7 +243,7 @@ fn parse_write<'a>(reader: &mut Reader<'a>, max_data: usize) -> Result<Procedure
     let stable = StableHow::from_number(reader.u32()?)?;
     let data = reader.opaque(max_data)?;
     // the count and the length of the data say the same
-    let count = usize::try_from(count).unwrap_or(usize::MAX);
+    let count = usize::try_from(count).map_err(|_| Error::TooShort)?;
     let data = data.get(..count).ok_or(Error::TooShort)?;
     Ok(Procedure::Write { file, offset, stable, data })
 }
@@ -336,10 +337,14 @@ impl SetAttributes {
     pub fn write(&self, writer: &mut Writer) {
         for number in [self.mode, self.uid, self.gid] {
             writer.bool(number.is_some());
-            number.into_iter().for_each(|number| writer.u32(number));
+            if let Some(number) = number {
+                writer.u32(number);
+            }
         }
         writer.bool(self.size.is_some());
-        self.size.into_iter().for_each(|size| writer.u64(size));
+        if let Some(size) = self.size {
+            writer.u64(size);
+        }
         self.atime.write(writer);
         self.mtime.write(writer);
     }
@@ -413,7 +418,9 @@ impl Attributes {
     /// Writes attributes that may be unknown (`post_op_attr`).
     pub fn write_optional(attributes: Option<&Self>, writer: &mut Writer) {
         writer.bool(attributes.is_some());
-        attributes.into_iter().for_each(|attributes| attributes.write(writer));
+        if let Some(attributes) = attributes {
+            attributes.write(writer);
+        }
     }
 
     /// Writes the attributes before and after a change (`wcc_data`). Clients drop what they cached if the attributes

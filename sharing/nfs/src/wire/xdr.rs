@@ -212,6 +212,10 @@ impl Writer {
     }
 
     /// Writes opaque data of at most `most` bytes that `fill` puts into a buffer. `fill` returns how many it has put.
+    ///
+    /// # Panics
+    ///
+    /// If `fill` returns more than `most`.
     pub fn opaque_with<E>(
         &mut self,
         most: usize,
@@ -237,12 +241,20 @@ impl Writer {
     }
 
     /// Writes a number into its place.
+    ///
+    /// # Panics
+    ///
+    /// If the place is none of this message.
     pub fn set(&mut self, place: Placeholder, number: u32) {
         let bytes = self.0.get_mut(place.0..).and_then(|rest| rest.first_chunk_mut());
         *bytes.expect("a place in this message") = number.to_be_bytes();
     }
 
     /// Bytes written behind a place and its number.
+    ///
+    /// # Panics
+    ///
+    /// If the place is none of this message.
     pub fn len_behind(&self, place: Placeholder) -> usize {
         self.0.len().checked_sub(place.0.wrapping_add(UNIT)).expect("a place in this message")
     }

@@ -106,7 +106,11 @@ impl StateTable {
             tables.remove_client(number, &mut removed);
         }
         if tables.clients.len() >= self.limits.clients {
-            return Err(Status::DELAY);
+            // clients that never created a session make room
+            let unconfirmed = tables.clients.iter().filter(|(_, client)| !client.is_confirmed);
+            let oldest = unconfirmed.min_by_key(|(_, client)| client.renewed);
+            let number = *oldest.ok_or(Status::DELAY)?.0;
+            tables.remove_client(number, &mut removed);
         }
         let number = u64::from(self.boot) << 32 | (tables.next_number() & 0xffff_ffff);
         let client = Client::new(request, principal, caller.address);

@@ -115,14 +115,12 @@ impl StateTable {
         if is_new && !matches!(locked, Ok(None)) {
             tables.remove_lock(number);
         }
-        match locked? {
-            Some(held) => Ok(Self::denied(&tables, request, &held)),
-            None => {
-                let lock = tables.locks.get_mut(&number).ok_or(Status::SERVERFAULT)?;
-                lock.seqid = next_seqid(lock.seqid);
-                Ok(LockResult::Granted(self.state_id(number, lock.seqid)))
-            }
+        if let Some(held) = locked? {
+            return Ok(Self::denied(&tables, request, &held));
         }
+        let lock = tables.locks.get_mut(&number).ok_or(Status::SERVERFAULT)?;
+        lock.seqid = next_seqid(lock.seqid);
+        Ok(LockResult::Granted(self.state_id(number, lock.seqid)))
     }
 
     /// The state of a lock owner in a file, new or as it is. Returns its number, and whether it is new.

@@ -18,9 +18,9 @@ pub(super) struct OpenState {
     owner: Vec<u8>,
     pub(super) node: FileNode,
     file: Arc<RwLock<OpenFile>>,
-    /// What the client does with the file: 1 read, 2 write.
+    /// The access of the client: 1 read, 2 write.
     access: u32,
-    /// What it denies to others.
+    /// The access that it denies to others.
     deny: u32,
     /// The combinations that it has opened the file for: a downgrade goes back to one of them.
     combinations: HashSet<(u32, u32)>,
@@ -181,15 +181,12 @@ impl StateTable {
     ) -> Result<OpenTarget> {
         let tables = self.lock();
         let number = self.state_number(id)?;
-        let number = match tables.locks.get(&number) {
-            Some(lock) => {
-                check_seqid(id, lock.seqid)?;
-                lock.open
-            }
-            None => {
-                check_seqid(id, tables.open(client, number)?.seqid)?;
-                number
-            }
+        let number = if let Some(lock) = tables.locks.get(&number) {
+            check_seqid(id, lock.seqid)?;
+            lock.open
+        } else {
+            check_seqid(id, tables.open(client, number)?.seqid)?;
+            number
         };
         let open = tables.open(client, number)?;
         if open.node.handle == *file { Ok(open.target()) } else { Err(Status::BAD_STATEID) }
@@ -225,7 +222,7 @@ impl Tables {
         Ok(self.open(client, number)?.seqid)
     }
 
-    /// What an open is for: 1 read, 2 write.
+    /// The access of an open: 1 read, 2 write.
     pub(super) fn open_access(&self, number: u64) -> Result<u32> {
         Ok(self.opens.get(&number).ok_or(Status::BAD_STATEID)?.access)
     }

@@ -26,7 +26,7 @@ struct Slot {
     answer: Option<Vec<u8>>,
 }
 
-/// What to do with a request in a slot.
+/// The turn of a request in a slot.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) enum SlotAnswer {
     /// It is new: it must be finished.
@@ -56,7 +56,7 @@ impl Session {
         let mut slots = self.slots.lock();
         let index = usize::try_from(request.slot).map_err(|_| Status::BADSLOT)?;
         let slot = slots.get_mut(index).ok_or(Status::BADSLOT)?;
-        if request.sequence == slot.sequence {
+        if request.number == slot.sequence {
             return match (&slot.answer, slot.is_busy) {
                 // the answer to the first is on its way
                 (_, true) => Err(Status::DELAY),
@@ -65,10 +65,10 @@ impl Session {
                 (None, false) => Err(Status::RETRY_UNCACHED_REP),
             };
         }
-        if slot.is_busy || request.sequence != slot.sequence.wrapping_add(1) {
+        if slot.is_busy || request.number != slot.sequence.wrapping_add(1) {
             return Err(Status::SEQ_MISORDERED);
         }
-        *slot = Slot { sequence: request.sequence, is_busy: true, answer: None };
+        *slot = Slot { sequence: request.number, is_busy: true, answer: None };
         Ok(SlotAnswer::New)
     }
 
@@ -90,9 +90,9 @@ mod tests {
     fn slots_carry_out_each_request_once() {
         let limits = ChannelAttributes { max_requests: 2, ..ChannelAttributes::default() };
         let session = Session::new([1; 16], 7, limits);
-        let request = |slot, sequence| {
+        let request = |slot, number| {
             let (session, highest_slot, is_cached) = ([1; 16], 1, true);
-            Sequence { session, sequence, slot, highest_slot, is_cached }
+            Sequence { session, number, slot, highest_slot, is_cached }
         };
         assert_eq!(session.begin(&request(0, 0)), Err(Status::SEQ_MISORDERED));
         assert_eq!(session.begin(&request(0, 2)), Err(Status::SEQ_MISORDERED));

@@ -44,7 +44,8 @@ impl<'a> Operation<'a> {
             op::ACCESS => Self::Access { wanted: r.u32()? },
             op::COMMIT => {
                 // the range: the whole file is committed
-                (r.u64()?, r.u32()?);
+                r.u64()?;
+                r.u32()?;
                 Self::Commit
             }
             op::CREATE => Self::Create {
@@ -103,7 +104,8 @@ impl<'a> Operation<'a> {
                 Self::TestLock { kind, range, owner: OpenOwner::parse(r)? }
             }
             op::LOCKU => {
-                (r.u32()?, r.u32()?);
+                r.u32()?;
+                r.u32()?;
                 Self::Unlock { state: StateId::parse(r)?, range: range(r)? }
             }
             op::OPEN => {
@@ -154,7 +156,8 @@ impl<'a> Operation<'a> {
                 let states = [StateId::parse(r)?, StateId::parse(r)?];
                 let (offsets, count) = ([r.u64()?, r.u64()?], r.u64()?);
                 // consecutive and synchronous: a copy here is both
-                (r.bool()?, r.bool()?);
+                r.bool()?;
+                r.bool()?;
                 let is_between_servers = r.count(usize::MAX)? > 0;
                 Self::Copy { states, offsets, count, is_between_servers }
             }

@@ -64,7 +64,7 @@ pub struct Sequence {
     /// The session.
     pub session: SessionId,
     /// Counts the requests of the slot.
-    pub sequence: u32,
+    pub number: u32,
     /// The slot.
     pub slot: u32,
     /// The highest slot that the client uses.
@@ -75,6 +75,7 @@ pub struct Sequence {
 
 const MAX_IMPLEMENTATION: usize = 1024;
 const MAX_ALGORITHMS: usize = 32;
+const MAX_MACHINE_NAME: usize = 255;
 const MAX_CALLBACK_SECURITY: usize = 16;
 const AUTH_NONE: u32 = 0;
 const AUTH_SYS: u32 = 1;
@@ -107,7 +108,8 @@ fn skip_state_protection(reader: &mut Reader<'_>, how: u32) -> Result<()> {
         for _ in 0..2 {
             reader.list(MAX_ALGORITHMS, |reader| reader.opaque(MAX_OWNER).map(drop))?;
         }
-        (reader.u32()?, reader.u32()?);
+        reader.u32()?;
+        reader.u32()?;
     }
     Ok(())
 }
@@ -152,11 +154,15 @@ impl CreateSession {
         reader.list(MAX_CALLBACK_SECURITY, |reader| match reader.u32()? {
             AUTH_NONE => Ok(()),
             AUTH_SYS => {
-                (reader.u32()?, reader.opaque(255)?, reader.u32()?, reader.u32()?);
+                reader.u32()?;
+                reader.opaque(MAX_MACHINE_NAME)?;
+                reader.u32()?;
+                reader.u32()?;
                 reader.list(16, Reader::u32).map(drop)
             }
             RPCSEC_GSS => {
-                (reader.u32()?, reader.opaque(MAX_OWNER)?);
+                reader.u32()?;
+                reader.opaque(MAX_OWNER)?;
                 reader.opaque(MAX_OWNER).map(drop)
             }
             found => Err(Error::UnknownValue { found }),
@@ -169,7 +175,7 @@ impl Sequence {
     pub(super) fn parse(reader: &mut Reader<'_>) -> Result<Self> {
         Ok(Self {
             session: reader.fixed()?,
-            sequence: reader.u32()?,
+            number: reader.u32()?,
             slot: reader.u32()?,
             highest_slot: reader.u32()?,
             is_cached: reader.bool()?,

@@ -1,0 +1,72 @@
+//! NFS shares of a running daemon, used by the programs of libnfs.
+
+use serde_json::Value;
+
+use crate::command::path_arg;
+use crate::shares::{free_port, lacks, run_client, run_client_ok, shares};
+use crate::test_nas::{TestNas, random_bytes};
+
+/// The URL of a path on the server.
+fn url(port: u16, path: &str) -> String {
+    format!("nfs://127.0.0.1{path}?version=3&nfsport={port}&mountport={port}")
+}
+
+#[test]
+fn filesystems_are_used_over_nfs() {
+    if lacks("nfs-ls") || lacks("nfs-cp") || lacks("nfs-cat") {
+        return;
+    }
+    let nas = TestNas::new("nfs", 1);
+    nas.create_pool("-m none tank", 1);
+    nas.run_ok("zfs create tank/photos");
+    let port = free_port();
+    nas.run_ok("share add nfs tank/photos -o path=/photos -o squash=none");
+    let closed = nas.run_ok("share status");
+    assert!(closed.contains("problem: NFS listens nowhere: `poolhouse config set"), "{closed}");
+    nas.run_ok(&format!("config set nfs.listen {port}"));
+
+    let [share] = &shares(&nas)[..] else { panic!("one share") };
+    assert_eq!((&share["path"], &share["problem"]), (&"/photos".into(), &Value::Null));
+    assert_eq!((&share["address"], &share["port"]), (&"127.0.0.1".into(), &port.into()));
+    let (source, back) = (nas.0.join("source"), nas.0.join("back"));
+    let (source, back) = (path_arg(&source), path_arg(&back));
+    std::fs::write(source, random_bytes(3 << 20)).unwrap();
+    run_client_ok(&["nfs-cp", source, &url(port, "/photos/picture")]);
+    let listed = run_client_ok(&["nfs-ls", &url(port, "/photos")]);
+    assert!(listed.contains("picture"), "{listed}");
+    run_client_ok(&["nfs-cp", &url(port, "/photos/picture"), back]);
+    assert!(std::fs::read(source).unwrap() == std::fs::read(back).unwrap());
+    assert!(!run_client(&["nfs-ls", &url(port, "/elsewhere")]).0);
+
+    // the daemon starts again with its shares, and the file system may be renamed
+    nas.run_ok("serve --stop");
+    nas.run_ok("zfs rename tank/photos tank/pictures");
+    run_client_ok(&["nfs-ls", &url(port, "/photos")]);
+    nas.run_ok("zfs destroy tank/pictures");
+    assert!(!run_client(&["nfs-ls", &url(port, "/photos")]).0);
+    nas.run_ok("zpool export tank");
+}
+
+#[test]
+fn sharenfs_exports_and_forbids_writes() {
+    if lacks("nfs-ls") || lacks("nfs-cp") || lacks("nfs-cat") {
+        return;
+    }
+    let nas = TestNas::new("sharenfs", 1);
+    nas.create_pool("-m none tank", 1);
+    let port = free_port();
+    nas.run_ok(&format!("config set nfs.listen {port}"));
+    nas.run_ok("zfs create -o mountpoint=/a -u -o sharenfs=ro=127.0.0.1,insecure tank/a");
+    let (source, path) = (nas.0.join("source"), shares(&nas)[0]["path"].clone());
+    let path = path.as_str().unwrap();
+    std::fs::write(&source, b"text").unwrap();
+    let file = url(port, &format!("{path}/file"));
+    assert!(!run_client(&["nfs-cp", path_arg(&source), &file]).0);
+    nas.run_ok("zfs set sharenfs=rw=127.0.0.1,insecure,no_root_squash tank/a");
+    run_client_ok(&["nfs-cp", path_arg(&source), &file]);
+    assert_eq!(run_client_ok(&["nfs-cat", &file]), "text");
+    nas.run_ok("zfs set sharenfs=rw=10.0.0.0/8,insecure tank/a");
+    assert!(!run_client(&["nfs-cat", &file]).0);
+    nas.run_ok("zfs set sharenfs=off tank/a");
+    assert!(!run_client(&["nfs-cat", &file]).0);
+}
