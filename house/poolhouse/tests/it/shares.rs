@@ -13,12 +13,12 @@ use crate::test_nas::{TestNas, random_bytes};
 const LIMIT: Duration = Duration::from_mins(1);
 
 /// A port that nothing listens on.
-fn free_port() -> u16 {
+pub(crate) fn free_port() -> u16 {
     TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
 }
 
 /// Whether a program is missing, which is said.
-fn lacks(program: &str) -> bool {
+pub(crate) fn lacks(program: &str) -> bool {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let is_here = std::env::split_paths(&path).any(|dir| dir.join(program).is_file());
     if !is_here {
@@ -28,7 +28,7 @@ fn lacks(program: &str) -> bool {
 }
 
 /// Runs a client to its end. Returns whether it succeeded, and its output.
-fn run_client(words: &[&str]) -> (bool, String) {
+pub(crate) fn run_client(words: &[&str]) -> (bool, String) {
     let mut command = Command::new(words[0]);
     command.args(&words[1..]).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = command.spawn().unwrap();
@@ -45,14 +45,14 @@ fn run_client(words: &[&str]) -> (bool, String) {
     (output.status.success(), String::from_utf8_lossy(&said).into_owned())
 }
 
-fn run_client_ok(words: &[&str]) -> String {
+pub(crate) fn run_client_ok(words: &[&str]) -> String {
     let (is_ok, said) = run_client(words);
     assert!(is_ok, "{words:?}: {said}");
     said
 }
 
 /// The shares of `share status --json`.
-fn shares(nas: &TestNas) -> Vec<Value> {
+pub(crate) fn shares(nas: &TestNas) -> Vec<Value> {
     let run = nas.run("share status --json");
     let status: Value = serde_json::from_str(&run.stdout).expect(&run.stderr);
     status["shares"].as_array().unwrap().clone()
