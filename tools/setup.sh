@@ -29,11 +29,18 @@ if [[ ${#missing[@]} -gt 0 ]]; then
     "${missing[@]}" >/dev/null
 fi
 
-# What some tests are left out without: a browser that shows pages, and rsync.
+# What some tests are left out without: a browser that shows pages, rsync, and
+# clients and servers of network storage.
 wanted=()
 command -v chromium >/dev/null 2>&1 || command -v chromium-headless-shell >/dev/null 2>&1 ||
   wanted+=(chromium-headless-shell fonts-dejavu-core)
 command -v rsync >/dev/null 2>&1 || wanted+=(rsync)
+command -v nbdcopy >/dev/null 2>&1 || wanted+=(libnbd-bin)
+command -v qemu-img >/dev/null 2>&1 || wanted+=(qemu-utils)
+command -v iscsi-test-cu >/dev/null 2>&1 || wanted+=(libiscsi-bin)
+command -v smbclient >/dev/null 2>&1 || wanted+=(smbclient)
+# where systemd runs, the package would start a server on every network
+[[ -d /run/systemd/system || -x /usr/sbin/smbd ]] || wanted+=(samba samba-vfs-modules)
 as_root=(env)
 [[ $(id -u) -eq 0 ]] || as_root=(sudo -n)
 if [[ ${#wanted[@]} -gt 0 ]] && command -v apt-get >/dev/null && "${as_root[@]}" true 2>/dev/null; then

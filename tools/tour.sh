@@ -77,13 +77,31 @@ if [[ -n $mounted ]]; then
   lines=3 show cat "$root/$place/.zfs/snapshot/first/README.md"
 fi
 
+say "Volumes are shared by NBD, and file systems by SMB where Samba is installed; here with this machine alone:"
+show poolhouse zfs create -s -V 1G tank/disk
+show poolhouse config set nbd.listen 10809
+show poolhouse share add nbd tank/disk -o name=disk
+smb=
+if [[ -n $mounted ]] && PATH=$PATH:/usr/sbin command -v smbd >/dev/null; then
+  smb=yes
+  password=$(head -c 6 /dev/urandom | od -An -tx1 | tr -d ' \n')
+  show poolhouse config set smb.listen 4450
+  poolhouse user add guest --system-user "$(id -un)" <<<"$password"
+  show poolhouse share add smb "$place" -o name=files
+fi
+show poolhouse share status
+
 say "The NAS is running. Its state is in $nas; try:
   export POOLHOUSE_STATE=$(realpath "$nas/state") PATH=$(realpath "$target/release"):\$PATH"
 if [[ -n $mounted ]]; then
   say "  cp -r docs $nas/files/$place/        it is a file system like any other
   ls $nas/files/$place/.zfs/snapshot   what was there at each snapshot"
 fi
+[[ -z $smb ]] || echo "  smbclient -p 4450 -U guest%$password //127.0.0.1/files -c ls
+  mount -t cifs -o port=4450,username=guest,password=$password //127.0.0.1/files /mnt"
 cat <<EOF
+  nbdinfo nbd://127.0.0.1/disk             the volume over the network
+  nbd-client 127.0.0.1 -N disk /dev/nbd0   the same as a disk of this machine
   poolhouse zfs snapshot tank/media@now    a moment to come back to
   poolhouse zfs list -o space              where the room goes
   poolhouse zpool status                   how it is

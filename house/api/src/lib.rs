@@ -27,6 +27,7 @@ mod pool;
 mod share;
 mod snapshot;
 mod stream;
+mod user;
 mod vdev;
 mod wire;
 
@@ -52,6 +53,7 @@ pub use share::{
 };
 pub use snapshot::{CloneSnapshot, CreateBookmark, CreateSnapshots, RollbackDataset};
 pub use stream::{ReceiveStream, ReceivedStream, SendStream};
+pub use user::{AddUser, ListUsers, RemoveUser, SetUserPassword, ShareUser};
 pub use vdev::{
     AddDevices, AttachDevice, DetachDevice, RemoveDevices, ReplaceDevice, VdevLayout, VdevRole,
 };

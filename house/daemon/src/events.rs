@@ -90,6 +90,12 @@ impl Events {
     /// could not do.
     pub(crate) fn publish(&self, events: &[Event], options: &ChangeOptions) -> Vec<String> {
         self.record(events);
+        self.follow(events, options)
+    }
+
+    /// Has the services follow events that are recorded already. Returns a sentence for each thing that a service
+    /// could not do.
+    pub(crate) fn follow(&self, events: &[Event], options: &ChangeOptions) -> Vec<String> {
         self.services().iter().flat_map(|service| service.on_events(events, options)).collect()
     }
 

@@ -1,7 +1,7 @@
 //! The directories with a daemon's socket, list of pools, jobs and log.
 //!
 //! ```text
-//!                  socket                                   pools.json, jobs.json, token, lock, log
+//!                  socket                                   pools.json, jobs.json, token, lock, log, smb
 //! named DIR        DIR/socket                               DIR
 //! root             /run/poolhouse/socket                    /var/lib/poolhouse
 //! another user     $XDG_RUNTIME_DIR/poolhouse/socket        $XDG_STATE_HOME/poolhouse
@@ -142,6 +142,11 @@ impl StateDir {
         let is_system = !self.is_named && self.runtime_dir == Path::new(SYSTEM_DIRS[0]);
         let dir = if is_system { Path::new("/etc/poolhouse") } else { &self.persistent_dir };
         dir.join("config.toml")
+    }
+
+    /// The folder of smbd.
+    pub(crate) fn samba(&self) -> PathBuf {
+        self.persistent_dir.join("smb")
     }
 
     /// The token of the API on TCP.

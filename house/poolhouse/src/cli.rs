@@ -4,7 +4,8 @@ use clap::{CommandFactory, FromArgMatches};
 
 use crate::outcome::CommandResult;
 use crate::{
-    bench, config, daemon, events, generate, inspect, jobs, plan, rescue, share, stream, zfs, zpool,
+    bench, config, daemon, events, generate, inspect, jobs, plan, rescue, share, stream, user, zfs,
+    zpool,
 };
 
 /// A NAS in one program: real OpenZFS pools, in user space.
@@ -34,6 +35,8 @@ enum Command {
     Config(config::Config),
     /// Share datasets over the network, and see who uses them
     Share(share::Share),
+    /// Manage the users of SMB shares and their passwords
+    User(user::User),
     /// List the jobs of the daemon, or cancel one
     Jobs(jobs::Jobs),
     /// Show what happened to pools, datasets, mounts and devices
@@ -76,6 +79,7 @@ impl Cli {
             Command::Serve(serve) => serve.run(),
             Command::Config(config) => config.run(),
             Command::Share(share) => share.run(),
+            Command::User(user) => user.run(),
             Command::Jobs(jobs) => jobs.run(),
             Command::Events(events) => events.run(),
             Command::Rescue(rescue) => rescue.run(),

@@ -29,6 +29,7 @@ mod share;
 mod stream;
 mod table;
 mod time;
+mod user;
 mod zfs;
 mod zpool;
 

@@ -39,6 +39,7 @@ fn reason_errno(reason: Reason) -> Errno {
         Reason::ReadOnly => Errno::ROFS,
         Reason::Exists => Errno::EXIST,
         Reason::NotEmpty => Errno::NOTEMPTY,
+        Reason::ChangedMeanwhile => Errno::AGAIN,
         Reason::NotPermitted => Errno::PERM,
         Reason::NotSupported => Errno::OPNOTSUPP,
         Reason::NameTooLong => Errno::NAMETOOLONG,

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use fusedev::{KernelMountOptions, MAX_REQUEST_BYTES, Notifier, RequestHandler};
 use rustix::io::Errno;
-use vfs::{DatasetTree, PoolFileSystem};
+use vfs::{DatasetTree, DoorId, PoolFileSystem};
 
 use crate::filesystem::{FileSystemServer, RollbackHandle};
 use crate::mount_handle::{MountHandle, unmount_dead};
@@ -109,19 +109,20 @@ pub fn mount_tree(
 /// Mounts a file system of a held pool on a folder, which is made if need be, and is removed again if
 /// it cannot be mounted there; what is in it is hidden meanwhile. The kernel checks permissions.
 ///
-/// Unmount it before the file system is renamed or destroyed, or the pool given up. It is taken back
-/// to a snapshot by [`RollbackHandle`].
+/// `door` is the mount among the doors into the file system. Unmount it before the file system is destroyed, or the
+/// pool is exported. [`RollbackHandle`] rolls it back to a snapshot.
 pub fn mount_filesystem(
     files: &PoolFileSystem,
+    door: DoorId,
     dir: &Path,
     options: &MountOptions,
 ) -> Result<(MountHandle, RollbackHandle), Error> {
     let shown = || dir.display().to_string();
     let folders =
         NewFolders::create(dir).map_err(|why| Error::DirectoryAccess { dir: shown(), why })?;
-    let how = kernel_options(files.dataset(), options);
+    let how = kernel_options(&files.dataset(), options);
     let sync_waits = how.sends_syncfs && fusedev::forwards_sync();
-    let server = Arc::new(FileSystemServer::new(files.clone(), sync_waits));
+    let server = Arc::new(FileSystemServer::new(files.clone(), door, sync_waits));
     let started = start_session(&|| Arc::clone(&server), dir, &how, !options.no_io_uring);
     let (mounted, notices) = started.map_err(|why| Error::Mount {
         dir: shown(),

@@ -41,6 +41,8 @@ impl DoorId {
 pub enum AccessChecks {
     /// The file system checks them against the credentials.
     Enforced,
+    /// As `Enforced`, but the owner of a file may read and write it whatever its permissions say (NFSv3).
+    OwnerOverride,
     /// The door has checked them, as the kernel does for a mount with `default_permissions`.
     DoneByDoor,
 }
@@ -102,7 +104,13 @@ impl<'a> Context<'a> {
 
     /// Whether the file system must check permissions.
     pub fn is_enforced(&self) -> bool {
-        self.checks == AccessChecks::Enforced
+        self.checks != AccessChecks::DoneByDoor
+    }
+
+    /// The same request, whose caller may read and write the files it owns whatever their permissions say.
+    #[must_use]
+    pub const fn with_owner_override(self) -> Self {
+        Self { checks: AccessChecks::OwnerOverride, ..self }
     }
 
     /// Whether the door has stopped waiting for the response.

@@ -48,6 +48,9 @@ pub enum CreateMode {
     OpenExisting,
     /// A name that exists is an error (`O_CREAT | O_EXCL`).
     Exclusive,
+    /// A name that exists is an error, unless this verifier has created it (NFS EXCLUSIVE). The verifier is stored
+    /// in the access and modification time, which the client then sets.
+    Verified([u8; 8]),
 }
 
 /// A file that was created, or found, and opened.
@@ -100,6 +103,8 @@ pub trait FileSystem: Send + Sync {
     fn access(&self, context: &Context<'_>, ino: Ino, wanted: u32) -> Result<u32>;
 
     /// Sets attributes of a file. Returns all attributes.
+    ///
+    /// [`crate::Reason::ChangedMeanwhile`]: the ctime of the file is not `set.if_ctime`, and nothing was set.
     fn set_attributes(
         &self,
         context: &Context<'_>,

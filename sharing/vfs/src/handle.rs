@@ -9,10 +9,13 @@
 //!      1     1  kind         0 file, 1 .zfs, 2 .zfs/snapshot, 3 .zfs/volume, 4 volume
 //!      2     6  object       object number in the object set; 0 where kind is not 0
 //!      8     8  pool         guid of the pool
-//!     16     8  objset       guid of the dataset or snapshot
-//!     24     8  generation   txg in which the object was created; 0 where kind is not 0
-//!     32    16  mac          keyed BLAKE3 of bytes 0 to 31, its first 16 bytes
+//!     16     8  filesystem   guid of the file system by which the client reached the file
+//!     24     8  objset       guid of the dataset, or of the snapshot or volume below its .zfs
+//!     32     8  generation   txg in which the object was created; 0 where kind is not 0
+//!     40    16  mac          keyed BLAKE3 of bytes 0 to 39, its first 16 bytes
 //! ```
+//!
+//! A server with several file systems finds the one of a handle by `filesystem`.
 //!
 //! All numbers are little-endian. The MAC keeps a client from naming files that no lookup gave it, such as
 //! files outside an exported directory. The caller stores the key; it must be the same after a restart, or
@@ -20,6 +23,8 @@
 //!
 //! An object number is used again after its file is freed. The generation tells the new file from the old one:
 //! a number cannot be freed and allocated twice in one txg.
+
+use units::Guid;
 
 /// A key for the MAC of file handles: 32 random bytes that the caller stores.
 #[derive(Clone)]
@@ -56,10 +61,12 @@ pub enum HandleKind {
 /// A file, named by the identifiers that the pool stores.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct FileHandle {
-    /// Guid of the pool.
-    pub pool_guid: u64,
-    /// Guid of the dataset or snapshot that the file is in.
-    pub objset_guid: u64,
+    /// The pool.
+    pub pool_guid: Guid,
+    /// The file system by which the client reached the file.
+    pub filesystem_guid: Guid,
+    /// The dataset or snapshot that the file is in.
+    pub objset_guid: Guid,
     /// The kind of node.
     pub kind: HandleKind,
     /// Object number; below 2^48.
@@ -87,7 +94,7 @@ pub enum HandleError {
 
 const VERSION: u8 = 1;
 const OBJECT_BYTES: usize = 6;
-const BODY_LEN: usize = 32;
+const BODY_LEN: usize = 40;
 const MAC_LEN: usize = 16;
 
 impl HandleKind {
@@ -120,12 +127,13 @@ impl FileHandle {
         };
         let mut bytes = [0; Self::LEN];
         let (body, mac) = bytes.split_at_mut(BODY_LEN);
-        let fields: [&[u8]; 6] = [
+        let fields: [&[u8]; 7] = [
             &[VERSION],
             &[self.kind.to_byte()],
             &object,
-            &self.pool_guid.to_le_bytes(),
-            &self.objset_guid.to_le_bytes(),
+            &self.pool_guid.get().to_le_bytes(),
+            &self.filesystem_guid.get().to_le_bytes(),
+            &self.objset_guid.get().to_le_bytes(),
             &self.generation.to_le_bytes(),
         ];
         for (to, from) in body.iter_mut().zip(fields.concat()) {
@@ -151,10 +159,12 @@ impl FileHandle {
         let number =
             |bytes: &[u8]| bytes.iter().rev().fold(0, |all: u64, byte| all << 8 | u64::from(*byte));
         let (pool_guid, rest) = rest.split_at(8);
+        let (filesystem_guid, rest) = rest.split_at(8);
         let (objset_guid, generation) = rest.split_at(8);
         Ok(Self {
-            pool_guid: number(pool_guid),
-            objset_guid: number(objset_guid),
+            pool_guid: Guid::new(number(pool_guid)),
+            filesystem_guid: Guid::new(number(filesystem_guid)),
+            objset_guid: Guid::new(number(objset_guid)),
             kind,
             object: number(object),
             generation: number(generation),
@@ -179,20 +189,18 @@ fn has_equal_bytes(ours: &[u8], theirs: &[u8]) -> bool {
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
+    use units::Guid;
 
     use super::{FileHandle, HandleError, HandleKey, HandleKind};
 
     fn any_handle() -> impl Strategy<Value = FileHandle> {
         let kind = prop::sample::select(HandleKind::ALL.to_vec());
-        (any::<u64>(), any::<u64>(), kind, 0..1_u64 << 48, any::<u64>()).prop_map(
-            |(pool_guid, objset_guid, kind, object, generation)| FileHandle {
-                pool_guid,
-                objset_guid,
-                kind,
-                object,
-                generation,
-            },
-        )
+        (any::<[u64; 4]>(), kind, 0..1_u64 << 48).prop_map(|(numbers, kind, object)| {
+            let [pool, filesystem, objset, generation] = numbers;
+            let [pool_guid, filesystem_guid, objset_guid] =
+                [pool, filesystem, objset].map(Guid::new);
+            FileHandle { pool_guid, filesystem_guid, objset_guid, kind, object, generation }
+        })
     }
 
     proptest! {
@@ -234,8 +242,9 @@ mod tests {
     #[test]
     fn encoding_is_the_documented_layout() {
         let handle = FileHandle {
-            pool_guid: 0x1122_3344_5566_7788,
-            objset_guid: 0x0102_0304_0506_0708,
+            pool_guid: Guid::new(0x1122_3344_5566_7788),
+            filesystem_guid: Guid::new(0x2122_2324_2526_2728),
+            objset_guid: Guid::new(0x0102_0304_0506_0708),
             kind: HandleKind::Volume,
             object: 0xaabb_ccdd_eeff,
             generation: 9,
@@ -243,9 +252,10 @@ mod tests {
         let bytes = handle.encode(&HandleKey::new([7; 32])).unwrap();
         let body = [
             1, 4, 0xff, 0xee, 0xdd, 0xcc, 0xbb, 0xaa, 0x88, 0x77, 0x66, 0x55, 0x44, 0x33, 0x22,
-            0x11, 8, 7, 6, 5, 4, 3, 2, 1, 9, 0, 0, 0, 0, 0, 0, 0,
+            0x11, 0x28, 0x27, 0x26, 0x25, 0x24, 0x23, 0x22, 0x21, 8, 7, 6, 5, 4, 3, 2, 1, 9, 0, 0,
+            0, 0, 0, 0, 0,
         ];
-        assert_eq!(bytes[..32], body);
+        assert_eq!(bytes[..40], body);
         let too_high = FileHandle { object: 1 << 48, ..handle };
         let error = HandleError::ObjectTooHigh { object: 1 << 48 };
         assert_eq!(too_high.encode(&HandleKey::new([7; 32])), Err(error));

@@ -249,14 +249,29 @@ impl LeaseTable {
         self.downgrade(ino, id, LeaseRights::NONE);
     }
 
-    /// Removes all leases of a client that is gone.
-    pub fn release_client(&self, client: ClientId) {
+    /// Removes all leases of clients that are gone.
+    pub fn release_where(&self, is_gone: impl Fn(ClientId) -> bool) {
         let mut leases = self.leases.lock();
         let inos: Vec<Ino> = leases.files.keys().copied().collect();
         for ino in inos {
-            self.remove_where(&mut leases, ino, |lease| lease.holder.client == client);
+            self.remove_where(&mut leases, ino, |lease| is_gone(lease.holder.client));
         }
         self.changed.notify_all();
+    }
+
+    /// Takes all leases back at once: everything that clients cache is void.
+    pub fn revoke_all(&self) {
+        let mut leases = self.leases.lock();
+        let files = std::mem::take(&mut leases.files);
+        self.count.store(0, SeqCst);
+        drop(leases);
+        self.changed.notify_all();
+        for (ino, of_file) in files {
+            for lease in of_file {
+                let event = LeaseEvent::Revoked { ino, lease: lease.id, keep: LeaseRights::NONE };
+                (lease.callback)(event);
+            }
+        }
     }
 
     /// The rights that a lease has now; none after it is gone.

@@ -1,7 +1,8 @@
 //! The contract of file protocols, and the file systems that keep it.
 //!
 //! [`FileSystem`] is the contract between file protocols and file systems. Every call has a [`Context`]
-//! with the caller's credentials, and the file system checks permissions.
+//! with the caller's credentials, and the file system checks permissions. [`SharedFileSystem`] adds what servers
+//! need beside it: handles, locks, leases, and the changes of others.
 //!
 //! [`PoolFileSystem`] is a file system of an imported pool, to read and write, with its snapshots in
 //! `.zfs/snapshot` and the volumes below it in `.zfs/volume`. A [`DatasetTree`] shows a dataset and those
@@ -27,6 +28,7 @@ mod names;
 mod prefetch;
 mod readahead;
 mod reader;
+mod shared_contract;
 mod shares;
 mod stability;
 mod tree;
@@ -42,7 +44,9 @@ pub use context::{AccessChecks, Context, DoorId, Waiter};
 pub use contract::{AllocateMode, CreateMode, FileOffset, FileSystem, Limits, Opened};
 pub use engine::files::{DatasetSpace, Reason};
 pub use error::{Error, Result};
-pub use filesystem::{Invalidation, OpenDir, OpenFile, PoolFileSystem, UnlinkedHold};
+pub use filesystem::{
+    Invalidation, OpenDir, OpenFile, PoolFileSystem, RequestsPending, UnlinkedHold, UnlinkedKeeper,
+};
 pub use handle::{FileHandle, HandleError, HandleKey, HandleKind};
 pub use leases::{
     LeaseAction, LeaseCallback, LeaseEvent, LeaseHolder, LeaseId, LeaseRights, LeaseTable,
@@ -52,6 +56,7 @@ pub use locks::{
     ByteLock, LockError, LockKind, LockOwner, LockState, LockTable, WaitCallback, WaitEnd, WaitId,
 };
 pub use reader::FileReader;
+pub use shared_contract::{DynFileSystem, SharedFileSystem};
 pub use shares::{Access, OpenId, OpenTable, ShareConflict, ShareMode};
 pub use stability::{BootVerifier, Stability, Written};
 pub use tree::DatasetTree;

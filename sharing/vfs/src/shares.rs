@@ -110,10 +110,10 @@ impl OpenTable {
         }
     }
 
-    /// Removes all opens of a client that is gone.
-    pub fn release_client(&self, client: ClientId) {
+    /// Removes all opens of clients that are gone.
+    pub fn release_where(&self, is_gone: impl Fn(ClientId) -> bool) {
         self.0.lock().files.retain(|_, opens| {
-            opens.retain(|(_, mode)| mode.holder.client != client);
+            opens.retain(|(_, mode)| !is_gone(mode.holder.client));
             !opens.is_empty()
         });
     }
@@ -188,7 +188,7 @@ mod tests {
                         }
                     }
                     (2, _) if parts.1 == 0 => {
-                        table.release_client(new.holder.client);
+                        table.release_where(|client| client == new.holder.client);
                         held.retain(|(_, _, other)| other.holder != new.holder);
                     }
                     _ => match table.open(ino, new) {

@@ -20,6 +20,8 @@ pub struct Written {
     pub count: usize,
     /// How stable they are: at least what was asked for.
     pub stability: Stability,
+    /// The verifier at the time of the write.
+    pub verifier: BootVerifier,
 }
 
 /// A number that stays the same as long as no unstable write can have been lost.

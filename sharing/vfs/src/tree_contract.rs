@@ -135,7 +135,9 @@ impl FileSystem for DatasetTree {
     ) -> Result<Opened<Arc<FileReader>>> {
         let found = FileSystem::lookup(self, context, dir, name);
         match (found, create) {
-            (Ok(_), CreateMode::Exclusive) => Err(Error::Refused { reason: Reason::Exists }),
+            (Ok(_), CreateMode::Exclusive | CreateMode::Verified(_)) => {
+                Err(Error::Refused { reason: Reason::Exists })
+            }
             (Ok(attributes), CreateMode::OpenExisting) => {
                 let file = FileSystem::open(self, context, attributes.ino, open)?;
                 Ok(Opened { attributes, file, is_new: false })

@@ -18,11 +18,14 @@ pub struct NewInode<'a> {
     pub rdev: (u32, u32),
     /// The target of a symbolic link.
     pub target: &'a [u8],
+    /// Access and modification time; none: the time of the creation.
+    pub times: Option<[Time; 2]>,
 }
 
 impl Default for NewInode<'_> {
     fn default() -> Self {
-        Self { kind: FileType::File, mode: 0o666, umask: 0o022, rdev: (0, 0), target: b"" }
+        let (kind, rdev, target) = (FileType::File, (0, 0), b"");
+        Self { kind, mode: 0o666, umask: 0o022, rdev, target, times: None }
     }
 }
 
@@ -47,6 +50,8 @@ pub struct SetAttributes {
     pub flags: Option<FlagChange>,
     /// The project.
     pub project_id: Option<u64>,
+    /// The change fails unless the file was last changed (ctime) at this time: the guard of NFSv3.
+    pub if_ctime: Option<Time>,
 }
 
 /// What a rename does if the new name exists, and what it leaves at the old name.

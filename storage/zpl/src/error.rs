@@ -89,6 +89,14 @@ pub enum Error {
         /// The file system.
         objset: ObjsetId,
     },
+    /// A change was meant for an earlier version of the file.
+    #[error("objset {objset} object {object}: the file was changed meanwhile")]
+    ChangedMeanwhile {
+        /// The file system.
+        objset: ObjsetId,
+        /// The file.
+        object: ObjectId,
+    },
     /// A name that was to be new is taken.
     #[error("objset {objset} directory {object}: the name is taken")]
     Exists {

@@ -119,8 +119,9 @@ pub(crate) fn mount_until_stdin_closes(words: &[String]) -> Result<(), String> {
         };
         let fs = PoolFileSystem::open(&held, DATASET, clock).map_err(|error| error.to_string())?;
         let options = fuse::MountOptions::default();
-        let (mut mounted, _) = fuse::mount_filesystem(&fs, Path::new(dir), &options)
-            .map_err(|error| error.to_string())?;
+        let (mut mounted, _) =
+            fuse::mount_filesystem(&fs, vfs::DoorId::new_unique(), Path::new(dir), &options)
+                .map_err(|error| error.to_string())?;
         println!("mounted");
         let _ = std::io::stdin().read_to_end(&mut Vec::new());
         mounted.unmount();

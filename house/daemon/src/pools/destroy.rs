@@ -90,7 +90,7 @@ impl Pools {
         let events = |names: &[String]| -> Vec<Event> {
             names.iter().map(|name| Event::destroyed(name)).collect()
         };
-        self.events.prepare(&events(plan.names()), options)?;
+        self.prepare_changes(&events(plan.names()), options)?;
         let mut destroy = || -> Result<()> {
             pool.wait_closed(plan.names())?;
             while !plan.next_names().is_empty() {
@@ -107,7 +107,7 @@ impl Pools {
                 }
                 MutexGuard::bump(changing);
                 // another call may have mounted some of it
-                self.events.prepare(&events(plan.next_names()), options)?;
+                self.prepare_changes(&events(plan.next_names()), options)?;
             }
             Ok(())
         };

@@ -403,7 +403,7 @@ impl Pools {
         }
         let options = ChangeOptions { force, ..ChangeOptions::default() };
         let coming = std::slice::from_ref(coming);
-        self.events.prepare(coming, &options)?;
+        self.prepare_changes(coming, &options)?;
         self.imported.lock().remove(name);
         if let Err(why) = self.save_pools() {
             // the pool goes on
@@ -471,6 +471,10 @@ impl Pools {
         self.save_pools()?;
         let mut warnings = pool.restore_mounts(&gone);
         warnings.extend(self.log_import_events(&[pool]));
+        // servers open their file systems again
+        let options = ChangeOptions { keep_mounts: true, ..ChangeOptions::default() };
+        let imported = Event::PoolImported { pool: name.to_owned() };
+        warnings.extend(self.events.publish(&[imported], &options));
         let told = format!(
             "pool '{name}' was imported anew at its last txg: changes of its last seconds that no \
              program had synced (fsync, sync) are lost"

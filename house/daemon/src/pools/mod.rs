@@ -7,6 +7,7 @@ pub(crate) mod datasets;
 mod destroy;
 mod destroy_plan;
 mod devices;
+pub(crate) mod filesystems;
 mod import;
 mod keys;
 mod mount_calls;
@@ -28,6 +29,7 @@ use std::time::Duration;
 
 use api::{Event, pool_of};
 use engine::pool::{Environment, Pool, Rewind, RewindProbe, RewindTarget};
+use filesystems::FileSystemTable;
 use mounts::UnmountOptions;
 use parking_lot::{Mutex, MutexGuard};
 use unavailable::UnavailablePool;
@@ -82,6 +84,8 @@ pub(crate) struct ManagedPool {
     threads: Mutex<Vec<JoinHandle<()>>>,
     /// Held while a dataset is changed.
     pub(crate) dataset_lock: Mutex<()>,
+    /// The file systems that mounts and protocol servers have open.
+    pub(crate) filesystems: Arc<FileSystemTable>,
     mounts: Mutex<Vec<mounts::ActiveMount>>,
     /// File systems that a change in progress unmounted, and that are mounted again after it.
     prepared_mounts: Mutex<Vec<mounts::SavedMount>>,
@@ -118,6 +122,7 @@ impl Pools {
         let name = handle.name().to_owned();
         let threads = self.start_threads(&handle, &stop);
         let pool = Arc::new(ManagedPool {
+            filesystems: FileSystemTable::new(handle.clone()),
             handle,
             altroot,
             stop,
@@ -266,7 +271,7 @@ impl Pools {
         options: &ChangeOptions,
         work: impl FnOnce() -> Result<T>,
     ) -> Result<(T, Vec<String>)> {
-        self.events.prepare(coming, options)?;
+        self.prepare_changes(coming, options)?;
         match work() {
             Ok(value) => Ok((value, self.events.publish(coming, options))),
             Err(why) => {

@@ -15,6 +15,7 @@ impl Pools {
     pub(crate) fn mount(&self, call: &Mount) -> Result<Reply<()>> {
         let overrides = &call.overrides;
         overrides.validate()?;
+        let before = self.mounted_filesystems();
         let mut failed = Vec::new();
         if call.names.is_empty() {
             failed.extend(mount_all_pools(&self.all(), overrides));
@@ -34,7 +35,14 @@ impl Pools {
             }
         }
         // the log of a dataset that was locked at the import is replayed only now
-        let warnings = self.log_import_events(&self.all());
+        let mut warnings = self.log_import_events(&self.all());
+        let mut mounted = self.mounted_filesystems();
+        mounted.retain(|mount| !before.contains(mount));
+        let events =
+            mounted.into_iter().map(|(dataset, directory)| Event::Mounted { dataset, directory });
+        let events: Vec<_> = events.collect();
+        // the mounts recorded them
+        warnings.extend(self.events.follow(&events, &ChangeOptions::default()));
         if failed.is_empty() {
             Ok(Reply::with_warnings(warnings))
         } else {
@@ -45,7 +53,7 @@ impl Pools {
     pub(crate) fn unmount(&self, call: &Unmount) -> Result<()> {
         let pools = self.all();
         let how = UnmountOptions { force: call.force, keep_dirs: true };
-        let mounted: Vec<_> = pools.iter().flat_map(|pool| pool.mounted_filesystems()).collect();
+        let mounted = self.mounted_filesystems();
         if call.names.is_empty() {
             return self.unmount_shared(&mounted, call.force, || unmount_all(&pools, how));
         }
@@ -71,6 +79,11 @@ impl Pools {
             }
             Ok(())
         })
+    }
+
+    /// The mounted file systems of all pools, and their directories.
+    fn mounted_filesystems(&self) -> Vec<(String, PathBuf)> {
+        self.all().iter().flat_map(|pool| pool.mounted_filesystems()).collect()
     }
 
     /// Unmounts file systems after their shares were ended. Those that stay mounted are shared again.

@@ -135,6 +135,9 @@ impl ManagedPool {
         let mut created = Vec::new();
         for event in events {
             match event {
+                Event::DatasetRenamed { from, to } if !from.contains('@') => {
+                    self.filesystems.rename(from, to);
+                }
                 Event::DatasetCreated { dataset } => created.push(dataset.clone()),
                 Event::DatasetDestroyed { dataset } => {
                     self.prepared_mounts.lock().retain(|gone| gone.dataset != *dataset);

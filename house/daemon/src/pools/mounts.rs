@@ -7,18 +7,17 @@ use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::{SystemTime, UNIX_EPOCH};
 
 use api::{Event, MountOverrides};
 use engine::KeyState;
 use engine::dataset::{self, Dataset};
-use engine::files::Time;
 use fuse::{MountHandle, MountOptions, MountTable, RollbackHandle};
 use parking_lot::MutexGuard;
 use posix::{Credentials, SetAttributes};
-use vfs::{Context, DoorId, FileSystem as _, PoolFileSystem};
+use vfs::{Context, FileSystem as _};
 
 use super::ManagedPool;
+use super::filesystems::Door;
 use super::options::{
     Overrides, can_overlay, is_automounted, is_mountpoint_inherited, mount_options, property_value,
 };
@@ -30,9 +29,10 @@ pub(super) struct ActiveMount {
     dir: PathBuf,
     options: MountOptions,
     overrides: MountOverrides,
-    fs: PoolFileSystem,
     handle: MountHandle,
     rollback_handle: RollbackHandle,
+    /// Closed after the mount has ended.
+    door: Door,
     /// The directory was created for this mount, perhaps by an earlier one, and is removed with it.
     created_dir: bool,
     /// Grows from mount to mount: a later one may cover an earlier one.
@@ -229,7 +229,7 @@ impl ManagedPool {
             // the kernel only shows noatime; the file system itself obeys it
             let only_shown = MountOptions { no_atime: options.no_atime, ..mount.options.clone() };
             if mount.handle.set_options(&options) || only_shown == options {
-                mount.fs.set_read_only(is_noatime(&options));
+                mount.door.filesystem().set_noatime(is_noatime(&options));
                 mount.options = options;
             } else {
                 stale.push(mount.dataset.clone());
@@ -305,14 +305,14 @@ impl ManagedPool {
             return Ok(());
         }
         let said = |why: vfs::Error| Error::refused_error(format!("'{name}': {why}"));
-        let live = PoolFileSystem::open(&self.handle, name, current_time).map_err(said)?;
+        let door = self.filesystems.open_door(name, "the daemon")?;
         let set = SetAttributes {
             uid: Some(user.as_raw()),
             gid: Some(group.as_raw()),
             ..SetAttributes::default()
         };
-        let context = Context::new(&Credentials::ROOT, DoorId::DAEMON);
-        live.set_attributes(&context, live.root_ino(), &set).map(drop).map_err(said)
+        let (context, fs) = (Context::new(&Credentials::ROOT, door.id()), door.filesystem());
+        fs.set_attributes(&context, fs.root_ino(), &set).map(drop).map_err(said)
     }
 
     fn mount_at(&self, dir: &Path, dataset: &Dataset, wish: &MountOverrides) -> Result<()> {
@@ -331,10 +331,9 @@ impl ManagedPool {
                 dir.display()
             )));
         }
-        let live = PoolFileSystem::open(&self.handle, &dataset.name, current_time);
-        let live = live.map_err(|why| said(why.to_string()))?;
-        live.set_read_only(is_noatime(&options));
-        let mounted = fuse::mount_filesystem(&live, dir, &options);
+        let door = self.filesystems.open_door(&dataset.name, "the mount")?;
+        door.filesystem().set_noatime(is_noatime(&options));
+        let mounted = fuse::mount_filesystem(door.filesystem(), door.id(), dir, &options);
         let (mounted, beside) = mounted.map_err(|why| match why {
             fuse::Error::DirectoryAccess { .. } if self.handle.is_read_only() => said(format!(
                 "{why}: the folder is not there, and cannot be made in a pool that is imported \
@@ -350,9 +349,9 @@ impl ManagedPool {
             dir,
             options,
             overrides: wish,
-            fs: live,
             handle: mounted,
             rollback_handle: beside,
+            door,
             created_dir: made,
             sequence: order,
         };
@@ -425,13 +424,15 @@ impl ManagedPool {
             dataset,
             dir,
             overrides: wish,
-            fs: live,
             handle: mounted,
             rollback_handle: beside,
+            door,
             created_dir: made,
             ..
         } = mount;
-        drop((mounted, beside, live));
+        // the server of the mount has files of the door open
+        drop((mounted, beside));
+        drop(door);
         self.events
             .record(&[Event::Unmounted { dataset: dataset.clone(), directory: dir.clone() }]);
         if made && !how.keep_dirs {
@@ -507,10 +508,4 @@ fn busy_error(dataset: &str, dir: &Path) -> Error {
          mounted in it; end them, or use -f",
         dir.display()
     ))
-}
-
-fn current_time() -> Time {
-    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    let seconds = i64::try_from(now.as_secs()).unwrap_or(i64::MAX);
-    Time { seconds, nanoseconds: now.subsec_nanos() }
 }

@@ -89,7 +89,7 @@ impl ManagedPool {
         };
         let taken = match self.rollback_handle(back.head) {
             Some(beside) => beside.rollback(back.snapshot, work),
-            None => RollbackOutcome::Done(work(), None),
+            None => RollbackOutcome::Done(self.filesystems.replace_content(back.head, work), None),
         };
         let (done, untold) = match taken {
             RollbackOutcome::Done(done, untold) => (done, untold),
@@ -144,7 +144,7 @@ impl ManagedPool {
         let within =
             self.unmount_selected(&|name| is_within(name, back.head), back.unmount_options());
         within.map_err(|busy| Error::refused_error(format!("{busy} ({why})")))?;
-        work()
+        self.filesystems.replace_content(back.head, work)
     }
 }
 

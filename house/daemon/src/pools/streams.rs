@@ -5,7 +5,7 @@ use std::io::{BufReader, BufWriter, Write};
 use api::{Event, ReceiveStream, ReceivedStream, SendStream};
 use engine::pool::{ReceiveRequest, SendRequest};
 
-use super::Pools;
+use super::{ManagedPool, Pools};
 use crate::auth::Caller;
 use crate::descriptor::{CancellableFile, fetch};
 use crate::events::ChangeOptions;
@@ -59,7 +59,11 @@ impl Pools {
             }
             let options = ChangeOptions { keep_mounts: call.no_mount, ..ChangeOptions::default() };
             // receiving takes long, so the lock of the datasets is taken for the mount alone
-            let follow = |_: &_| self.change(&happened, &options, || Ok(()));
+            let follow = |pool: &ManagedPool| {
+                // the doors of the target see what was received
+                let follow = || pool.filesystems.replace_content(target, || Ok(()));
+                self.change(&happened, &options, follow)
+            };
             ((), not_mounted) = self.change_dataset(target, follow)?;
         }
         Ok(ReceivedStream {

@@ -2,16 +2,22 @@
 
 use std::fs::{self, File};
 use std::path::PathBuf;
+use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::sync::mpsc::channel;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use api::{
-    CreatePool, DestroyDatasets, Event, JobState, MountOverrides, Mounting, VdevLayout, VdevRole,
+    CreateFilesystem, CreatePool, DestroyDatasets, Event, JobState, MountOverrides, Mounting,
+    RenameDataset, RollbackDataset, VdevLayout, VdevRole,
 };
 use engine::pool::Rewind;
+use posix::access::OpenMode;
+use posix::{Credentials, NewInode, WriteOffset};
+use vfs::{FileOffset, FileSystem as _, SharedFileSystem as _};
 
 use super::Pools;
+use super::filesystems::Door;
 use super::unavailable::UnavailablePool;
 use crate::auth::{Caller, Peer};
 use crate::cancel::Cancel;
@@ -197,4 +203,175 @@ fn destroy_call(name: &str) -> DestroyDatasets {
         force: false,
         dry_run: false,
     }
+}
+
+/// Runs a shell command on a mount of this process, with a time limit. Returns its output; none: it failed.
+fn run_shell(script: &str) -> Option<String> {
+    let mut command = Command::new("timeout");
+    command.args(["-s", "KILL", "20", "sh", "-c", script]).stdin(Stdio::null());
+    let done = command.output().expect("timeout(1) and sh(1)");
+    let text = String::from_utf8_lossy(&done.stdout).into_owned();
+    done.status.success().then_some(text)
+}
+
+/// Whether this machine can mount; if not, it is said.
+fn can_mount() -> bool {
+    let opens = File::options().read(true).write(true).open("/dev/fuse").is_ok();
+    if !opens || !rustix::process::geteuid().is_root() {
+        eprintln!("skipped: it takes /dev/fuse, as root");
+        return false;
+    }
+    true
+}
+
+/// A server in this process that has a door into a file system.
+struct InProcess(Door);
+
+impl InProcess {
+    fn open(daemon: &TestDaemon, dataset: &str) -> Self {
+        let pool = daemon.pools.pool("tank").unwrap();
+        Self(pool.filesystems.open_door(dataset, "the test").unwrap())
+    }
+
+    fn context(&self) -> vfs::Context<'static> {
+        vfs::Context::new(&Credentials::ROOT, self.0.id())
+    }
+
+    fn write(&self, name: &str, text: &str) {
+        let (fs, context) = (self.0.filesystem(), self.context());
+        let new = NewInode { mode: 0o644, ..NewInode::default() };
+        let (entry, create) = ((fs.root_ino(), name.as_bytes()), vfs::CreateMode::OpenExisting);
+        let made = fs.create_and_open(&context, entry, &new, create, OpenMode::READ_WRITE).unwrap();
+        fs.write(&context, &made.file, WriteOffset::At(0), text.as_bytes()).unwrap();
+        assert!(fs.changes().wait_until_handled(self.0.id(), Instant::now() + LIMIT));
+    }
+
+    fn read(&self, name: &str) -> String {
+        let (fs, context) = (self.0.filesystem(), self.context());
+        let found = fs.lookup(&context, fs.root_ino(), name.as_bytes()).unwrap();
+        let file = &fs.open(&context, found.ino, OpenMode::READ).unwrap();
+        let mut bytes = [0; 100];
+        let count = fs.read(&context, FileOffset { file, offset: 0 }, &mut bytes).unwrap();
+        String::from_utf8_lossy(&bytes[..count]).into_owned()
+    }
+}
+
+const LIMIT: Duration = Duration::from_secs(20);
+
+impl TestDaemon {
+    /// Creates tank/fs, mounted on a directory.
+    fn create_mounted(&self) -> PathBuf {
+        let dir = self.dir.join("mounted");
+        let place = ("mountpoint".to_owned(), dir.to_str().unwrap().to_owned());
+        let made = self.pools.create_filesystem(&CreateFilesystem {
+            name: "tank/fs".to_owned(),
+            properties: vec![place],
+            parents: false,
+            no_mount: false,
+            secret: None,
+        });
+        assert!(made.unwrap().failed.is_empty());
+        dir
+    }
+}
+
+#[test]
+fn mounts_and_servers_see_each_others_changes() {
+    if !can_mount() {
+        return;
+    }
+    let home = TestDaemon::new("doors");
+    let (dir, server) = (home.create_mounted(), InProcess::open(&home, "tank/fs"));
+    let shell = |script: &str| run_shell(&format!("cd {} && {script}", dir.display()));
+    server.write("a", "first");
+    assert_eq!(shell("cat a").as_deref(), Some("first"));
+    server.write("a", "other");
+    assert_eq!(shell("cat a; printf second > a; printf new > b").as_deref(), Some("other"));
+    assert_eq!((server.read("a"), server.read("b")), ("second".to_owned(), "new".to_owned()));
+    shell("mv b c").unwrap();
+    assert_eq!(server.read("c"), "new");
+    // the file is the same one for both, and so are its locks
+    let (fs, context) = (server.0.filesystem(), server.context());
+    let ino = fs.lookup(&context, fs.root_ino(), b"a").unwrap().ino;
+    assert_eq!(shell("stat -c %i a").unwrap().trim(), ino.to_string());
+    assert!(fs.locks().held_locks(ino).is_empty());
+    drop(server);
+    home.pools.export_pool("tank", false).unwrap();
+}
+
+#[test]
+fn doors_stay_open_over_renames_and_rollbacks() {
+    let home = TestDaemon::new("renamed");
+    let pool = home.pools.pool("tank").unwrap();
+    pool.handle
+        .create_filesystem(&engine::pool::NewDataset {
+            name: "tank/fs".to_owned(),
+            properties: vec![("mountpoint".to_owned(), "none".to_owned())],
+        })
+        .unwrap();
+    let server = InProcess::open(&home, "tank/fs");
+    server.write("a", "before");
+    pool.handle.create_snapshots(&["tank/fs@now".to_owned()]).unwrap();
+    server.write("a", "behind");
+    home.pools
+        .rename_dataset(&RenameDataset {
+            name: "tank/fs".to_owned(),
+            to: "tank/moved".to_owned(),
+            recursive: false,
+            parents: false,
+            force: false,
+        })
+        .unwrap();
+    assert_eq!(
+        (&*server.0.filesystem().dataset(), server.read("a").as_str()),
+        ("tank/moved", "behind")
+    );
+    // a door that is opened under the new name shares the file system
+    let other = InProcess::open(&home, "tank/moved");
+    let heard = other.0.filesystem().changes().subscribe(other.0.id(), 10, || {});
+    let (closer, fs, new) = (heard.closer(), server.0.filesystem(), NewInode::default());
+    fs.create(&server.context(), fs.root_ino(), b"b", &new).unwrap();
+    assert_eq!(heard.take_waiting().changes.len(), 1);
+    let listener = std::thread::spawn(move || {
+        let is_overflow = heard.next_batch().is_some_and(|batch| batch.is_overflow);
+        // the next call says that the batch is handled
+        heard.next_batch();
+        is_overflow
+    });
+    home.pools
+        .rollback(&RollbackDataset {
+            snapshot: "tank/moved@now".to_owned(),
+            destroy_newer: false,
+            destroy_clones: false,
+            force: false,
+        })
+        .unwrap();
+    assert_eq!(server.read("a"), "before");
+    closer.close();
+    assert!(listener.join().unwrap(), "the rollback was not announced");
+    drop((other, server));
+    assert!(pool.filesystems.find("tank/moved").is_none());
+    home.pools.export_pool("tank", false).unwrap();
+}
+
+#[test]
+fn open_doors_keep_a_pool_from_ending() {
+    let home = TestDaemon::new("used");
+    let pool = home.pools.pool("tank").unwrap();
+    pool.handle
+        .create_filesystem(&engine::pool::NewDataset {
+            name: "tank/fs".to_owned(),
+            properties: vec![("mountpoint".to_owned(), "none".to_owned())],
+        })
+        .unwrap();
+    let server = InProcess::open(&home, "tank/fs");
+    let caller = Caller { peer: Peer::from_uid(0), cancel: Cancel::default() };
+    let why = home.pools.destroy(&destroy_call("tank/fs"), &caller).unwrap_err().to_string();
+    assert!(why.contains("'tank/fs' is in use by the test"), "{why}");
+    let why = home.pools.export_pool("tank", false).unwrap_err().to_string();
+    assert!(why.contains("'tank/fs' is in use by the test"), "{why}");
+    server.write("a", "goes on");
+    drop(server);
+    home.pools.destroy(&destroy_call("tank/fs"), &caller).unwrap();
+    home.pools.export_pool("tank", false).unwrap();
 }

@@ -14,6 +14,7 @@ mod mounts;
 mod nbd;
 mod pools;
 mod shares;
+mod smb;
 mod web;
 
 use std::sync::Arc;
@@ -110,6 +111,9 @@ const SERVICES: &[Registration] = &[
     }),
     Registration::with_section::<iscsi::IscsiConfig>("iscsi", |context| {
         Arc::new(iscsi::IscsiService::new(context))
+    }),
+    Registration::with_section::<smb::SmbConfig>("smb", |context| {
+        Arc::new(smb::SmbService::new(context))
     }),
     // after the services of all protocols
     Registration {

@@ -144,6 +144,8 @@ impl ShareServer for NbdService {
             let same = |open: &OpenExport| {
                 (&open.share.dataset, &open.share.name, &open.share.options)
                     == (&share.dataset, &share.name, &share.options)
+                    // a volume of the same name may have taken its place
+                    && !matches!(open.unit.space(), Err(lun::Error::Gone))
             };
             if let Some(at) = before.iter().position(same) {
                 state.exports.push(before.swap_remove(at));

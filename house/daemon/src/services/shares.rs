@@ -390,6 +390,7 @@ fn is_relevant(event: &Event) -> bool {
         | Event::DatasetDestroyed { .. }
         | Event::DatasetRenamed { .. }
         | Event::SnapshotDestroyed { .. }
+        | Event::Mounted { .. }
         | Event::KeyLoaded { .. }
         | Event::KeyUnloaded { .. } => true,
         _ => false,

@@ -22,6 +22,7 @@ mod rescue_manifest;
 mod rescue_scan;
 mod rewind;
 mod shares;
+mod smb;
 mod status;
 mod streams;
 mod syncing;

@@ -1,6 +1,7 @@
 //! Shares of a running daemon: the configuration, the properties, and volumes by NBD.
 
 use std::net::TcpListener;
+use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -20,7 +21,8 @@ pub(crate) fn free_port() -> u16 {
 /// Whether a program is missing, which is said.
 pub(crate) fn lacks(program: &str) -> bool {
     let path = std::env::var_os("PATH").unwrap_or_default();
-    let is_here = std::env::split_paths(&path).any(|dir| dir.join(program).is_file());
+    let mut dirs = std::env::split_paths(&path).chain([PathBuf::from("/usr/sbin")]);
+    let is_here = dirs.any(|dir| dir.join(program).is_file());
     if !is_here {
         eprintln!("not checked: {program} is not installed");
     }
@@ -59,7 +61,7 @@ pub(crate) fn shares(nas: &TestNas) -> Vec<Value> {
 }
 
 /// A process that is killed in the end.
-struct Running(Child);
+pub(crate) struct Running(pub(crate) Child);
 
 impl Drop for Running {
     fn drop(&mut self) {

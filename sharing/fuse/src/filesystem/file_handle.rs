@@ -59,7 +59,7 @@ impl Drop for MappableHandle {
 /// An open handle of a file.
 pub(super) struct FileHandle {
     pub(super) file: OpenFile,
-    mappable: Option<MappableHandle>,
+    _mappable: Option<MappableHandle>,
 }
 
 impl FileHandle {
@@ -67,14 +67,7 @@ impl FileHandle {
     pub(super) fn new(file: OpenFile, flags: i32, files: &Arc<MappableFiles>) -> Self {
         let is_mappable = flags & O_ACCMODE == O_RDWR;
         let node = file.ino().ok().filter(|_| is_mappable).map(Ino::get);
-        Self { mappable: node.map(|node| files.add(node)), file }
-    }
-
-    /// The same handle, opened again after a rollback; none: it stays as it is.
-    pub(super) fn reopen(&self) -> Option<Self> {
-        let file = self.file.reopen_after_rollback()?;
-        let mappable = self.mappable.as_ref().map(|handle| handle.files.add(handle.node));
-        Some(Self { file, mappable })
+        Self { _mappable: node.map(|node| files.add(node)), file }
     }
 }
 

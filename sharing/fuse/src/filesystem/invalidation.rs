@@ -36,7 +36,8 @@ use fusedev::Notifier;
 use posix::{Credentials, FileType, Ino};
 use rustix::io::Errno;
 use vfs::{
-    Change, ChangeBatch, ChangeKind, Context, FileSystem as _, Subscription, SubscriptionCloser,
+    Change, ChangeBatch, ChangeKind, Context, FileSystem as _, SharedFileSystem as _, Subscription,
+    SubscriptionCloser,
 };
 
 use super::FileSystemServer;

@@ -18,10 +18,10 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use fusedev::{CacheTimeouts, Notifier, OpenReply, Reply};
-use parking_lot::RwLock;
+use parking_lot::{Mutex, RwLock};
 use posix::access::OpenMode;
 use posix::{Attributes, FileType, Ino};
-use vfs::{Context, DoorId, Error, FileSystem, OpenDir, OpenFile, PoolFileSystem};
+use vfs::{Context, DoorId, Error, FileSystem, OpenDir, OpenFile, PoolFileSystem, UnlinkedKeeper};
 
 use crate::ROOT_NODEID;
 use crate::convert::to_attr;
@@ -55,6 +55,8 @@ pub(crate) struct FileSystemServer {
     known: KnownInodes,
     /// Whether the kernel can expire a name.
     can_expire_names: AtomicBool,
+    /// Keeps inodes without names until the kernel has forgotten all.
+    unlinked_keeper: Mutex<Option<UnlinkedKeeper>>,
 }
 
 /// Changes by other doors are sent to the kernel at once (`invalidation`).
@@ -73,15 +75,15 @@ const O_NOATIME: i32 = 0o1_000_000;
 const SETID_BITS: u32 = 0o6000;
 
 impl FileSystemServer {
-    pub(crate) fn new(fs: PoolFileSystem, sync_waits: bool) -> Self {
-        // what one name becomes may change what another one names
-        fs.keep_unlinked();
+    pub(crate) fn new(fs: PoolFileSystem, door: DoorId, sync_waits: bool) -> Self {
+        let unlinked_keeper = Mutex::new(Some(fs.keep_unlinked()));
+        // in a file system that ignores case, a new name may change the file of another
         let entry_timeout = if fs.has_exact_names() { LONG_TIMEOUT } else { Duration::ZERO };
         let (open_files, open_dirs) = (HandleTable::new(), HandleTable::new());
         let restored_dirs = RestoredDirs::default();
         let (has_direct_io_mmap, mappable) = (AtomicBool::new(false), Arc::default());
         let (rollback_gate, notifier) = (RwLock::new(()), OnceLock::new());
-        let (door, invalidator) = (DoorId::new_unique(), OnceLock::new());
+        let invalidator = OnceLock::new();
         let (known, can_expire_names) = (KnownInodes::default(), AtomicBool::new(false));
         Self {
             fs,
@@ -98,6 +100,7 @@ impl FileSystemServer {
             invalidator,
             known,
             can_expire_names,
+            unlinked_keeper,
         }
     }
 

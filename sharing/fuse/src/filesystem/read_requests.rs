@@ -66,7 +66,7 @@ impl RequestHandler for FileSystemServer {
     fn destroy(&self) {
         self.end_invalidation();
         // while the pool is still there to free them
-        self.fs.forget_all();
+        drop(self.unlinked_keeper.lock().take());
     }
 }
 

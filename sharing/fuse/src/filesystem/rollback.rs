@@ -11,10 +11,9 @@ use std::time::Duration;
 
 use fusedev::Notifier;
 use posix::Ino;
-use vfs::{DoorId, Error, Invalidation};
+use vfs::{DoorId, Invalidation};
 
 use super::FileSystemServer;
-use super::file_handle::FileHandle;
 use crate::ROOT_NODEID;
 
 /// How long those whose questions are being answered are waited for.
@@ -67,8 +66,14 @@ impl RollbackHandle {
             Ok(changed) => changed,
             Err(why) => return RollbackOutcome::NeedsUnmount(why.to_string()),
         };
-        let done = work();
-        let opened = server.reopen_after_rollback();
+        let replaced = server.fs.replace_content(server.door, QUIESCE_TIMEOUT, work);
+        let (done, opened) = match replaced {
+            Ok(replaced) => replaced,
+            Err(why) => return RollbackOutcome::NeedsUnmount(why.to_string()),
+        };
+        if matches!(opened, Ok(true)) {
+            server.follow_new_content();
+        }
         drop(closed);
         let told = match opened {
             Ok(true) => self.invalidate_kernel_cache(&changed).map_err(|why| why.to_string()),
@@ -92,17 +97,11 @@ impl RollbackHandle {
 }
 
 impl FileSystemServer {
-    /// Opens all anew, if the file system was taken back; gives whether it was.
-    fn reopen_after_rollback(&self) -> Result<bool, Error> {
-        let is_another = self.fs.reopen_after_rollback()?;
-        if is_another {
-            self.fs.changes().publish_overflow(self.door);
-            self.open_files.replace_where(FileHandle::reopen);
-            self.open_dirs.replace_where(vfs::OpenDir::reopen_after_rollback);
-            // these the kernel takes for dead as long as somebody is in them
-            let gone = self.fs.forget_all();
-            self.restored_dirs.increment(gone.into_iter().filter(|dir| self.fs.exists(*dir)));
-        }
-        Ok(is_another)
+    /// Opens files again in the new content of the file system, before a request can remove them.
+    fn follow_new_content(&self) {
+        self.open_files.for_each(|handle| handle.file.reopen_after_rollback());
+        // the kernel takes removed directories for dead as long as a program is in them
+        let gone = self.fs.forget_all();
+        self.restored_dirs.increment(gone.into_iter().filter(|dir| self.fs.exists(*dir)));
     }
 }

@@ -339,7 +339,8 @@ fn two_mounts_change_the_same_files() {
     let other = place.output().with_extension("other");
     let allow_other = rustix::process::geteuid().is_root();
     let options = MountOptions { allow_other, ..MountOptions::default() };
-    let (mut second, _) = fuse::mount_filesystem(&place.fs, &other, &options).unwrap();
+    let (mut second, _) =
+        fuse::mount_filesystem(&place.fs, vfs::DoorId::new_unique(), &other, &options).unwrap();
     let words = [place.mountpoint(), other].map(|path| path.to_str().unwrap().to_owned());
     let words = [&words[0][..], &words[1][..]];
     let limit = Duration::from_mins(1);

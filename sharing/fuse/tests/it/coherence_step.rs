@@ -14,7 +14,7 @@ use posix::{
 use rustix::fs::{CWD, FallocateFlags, RenameFlags, fallocate, renameat_with};
 use vfs::{
     AllocateMode, Context, CreateMode, DoorId, Error, FileOffset, FileSystem as _, OpenFile,
-    PoolFileSystem, Reason, Result,
+    PoolFileSystem, Reason, Result, SharedFileSystem as _,
 };
 
 use crate::coherence::{Tree, hash_of};
@@ -331,5 +331,5 @@ fn new_inode(kind: FileType, target: &[u8]) -> NewInode<'_> {
         FileType::Symlink => 0o777,
         _ => 0o644,
     };
-    NewInode { kind, mode, umask: 0, rdev: (0, 0), target }
+    NewInode { kind, mode, umask: 0, rdev: (0, 0), target, times: None }
 }

@@ -107,7 +107,9 @@ impl MountedPool {
         let now = || Time { seconds: 1_700_000_000, nanoseconds: 7 };
         let live = PoolFileSystem::open(&self.pool, dataset, now).unwrap();
         let options = MountOptions { no_io_uring: without_rings, ..MountOptions::default() };
-        self.mounts.push(fuse::mount_filesystem(&live, dir, &options).unwrap().0);
+        self.mounts.push(
+            fuse::mount_filesystem(&live, vfs::DoorId::new_unique(), dir, &options).unwrap().0,
+        );
     }
 
     fn export(mut self) {

@@ -73,7 +73,8 @@ impl MountedPool {
         let mounted = {
             let allow_other = rustix::process::geteuid().is_root();
             let options = MountOptions { no_io_uring, allow_other, ..MountOptions::default() };
-            fuse::mount_filesystem(&live, &dir, &options).expect("a mount")
+            fuse::mount_filesystem(&live, vfs::DoorId::new_unique(), &dir, &options)
+                .expect("a mount")
         };
         let txg_thread = Some(writing);
         Self { root, pool, fs: live, stop, txg_thread, mount: Some(mounted), no_io_uring }

@@ -38,7 +38,13 @@ impl FaultyMount {
         let now = || Time { seconds: 1_700_000_000, nanoseconds: 7 };
         let live = PoolFileSystem::open(&pool, &name, now).unwrap();
         let dir = fixtures::scratch_dir(&format!("standstill-{name}"));
-        let (mount, _) = fuse::mount_filesystem(&live, &dir, &MountOptions::default()).unwrap();
+        let (mount, _) = fuse::mount_filesystem(
+            &live,
+            vfs::DoorId::new_unique(),
+            &dir,
+            &MountOptions::default(),
+        )
+        .unwrap();
         Self { array, pool, dir, mount }
     }
 }

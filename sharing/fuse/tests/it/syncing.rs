@@ -48,7 +48,13 @@ impl SyncMount {
         let live = PoolFileSystem::open(&pool, POOL, now).unwrap();
         let scratch_dir = fixtures::scratch_dir(&format!("syncing-{name}"));
         let dir = scratch_dir.join("mnt");
-        let (mount, _) = fuse::mount_filesystem(&live, &dir, &MountOptions::default()).unwrap();
+        let (mount, _) = fuse::mount_filesystem(
+            &live,
+            vfs::DoorId::new_unique(),
+            &dir,
+            &MountOptions::default(),
+        )
+        .unwrap();
         let stop = Arc::new(AtomicBool::new(false));
         let (syncing, stopped) = (pool.clone(), Arc::clone(&stop));
         let writer =

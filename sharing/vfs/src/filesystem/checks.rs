@@ -1,10 +1,10 @@
 //! Access checks of requests, unless their door has made them.
 
-use posix::access::{self, Check, Target};
+use posix::access::{self, Check, OpenMode, Target};
 use posix::{Credentials, Ino, RenameMode};
 
 use super::{PoolFileSystem, Vnode};
-use crate::{Context, Error, Result};
+use crate::{AccessChecks, Context, Error, Result};
 
 impl PoolFileSystem {
     /// The facts of an inode that access checks ask.
@@ -59,6 +59,23 @@ impl PoolFileSystem {
         self.check_dir(context, dir, |credentials, target| {
             access::check(credentials, target, wanted)
         })
+    }
+
+    /// Checks whether the caller may open a file.
+    pub(super) fn check_open(&self, context: &Context<'_>, ino: Ino, open: OpenMode) -> Result<()> {
+        let credentials = context.credentials;
+        match context.checks {
+            AccessChecks::Enforced => access::check_open(credentials, &self.target(ino)?, open)?,
+            AccessChecks::OwnerOverride => {
+                access::check_open_with_owner_override(credentials, &self.target(ino)?, open)?;
+            }
+            // the kernel does not know the flags of files
+            AccessChecks::DoneByDoor if open.is_writing() => {
+                access::check_open_flags(self.attributes_or_unlinked(ino)?.flags, open)?;
+            }
+            AccessChecks::DoneByDoor => {}
+        }
+        Ok(())
     }
 
     /// Checks whether the caller may give a file the name, which is in `dir`.

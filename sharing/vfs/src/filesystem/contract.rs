@@ -11,8 +11,8 @@ use posix::access::{self, OpenMode};
 use posix::acl::nfs4::mask;
 use posix::acl::{Ace, PosixAclEntry, PosixAclKind};
 use posix::{
-    Attributes, FileType, Ino, NewInode, RenameMode, RenameRequest, SetAttributes, WriteOffset,
-    XattrMode,
+    Attributes, FileType, Ino, NewInode, RenameMode, RenameRequest, SetAttributes, Time,
+    WriteOffset, XattrMode,
 };
 
 use super::checks::check_open_mode;
@@ -20,8 +20,8 @@ use super::{OpenDir, OpenFile, PoolFileSystem};
 use crate::changes::ChangeKind;
 use crate::leases::LeaseAction;
 use crate::{
-    AllocateMode, Context, CreateMode, DirEntry, Error, FileOffset, FileSystem, Limits, Opened,
-    Reason, Result,
+    AccessChecks, AllocateMode, Context, CreateMode, DirEntry, Error, FileOffset, FileSystem,
+    Limits, Opened, Reason, Result,
 };
 
 impl FileSystem for PoolFileSystem {
@@ -38,7 +38,7 @@ impl FileSystem for PoolFileSystem {
             has_exact_names: self.has_exact_names(),
             has_posix_acls: self.has_posix_acls(),
             has_nfs4_acls: self.has_nfs4_acls(),
-            is_read_only: self.is_read_only(),
+            is_read_only: self.0.files().is_read_only(),
         }
     }
 
@@ -77,10 +77,16 @@ impl FileSystem for PoolFileSystem {
         ino: Ino,
         set: &SetAttributes,
     ) -> Result<Attributes> {
-        let set = if context.is_enforced() {
-            access::check_set_attributes(context.credentials, &self.target(ino)?, set)?
-        } else {
-            *set
+        let credentials = context.credentials;
+        let set = match context.checks {
+            AccessChecks::Enforced => {
+                access::check_set_attributes(credentials, &self.target(ino)?, set)?
+            }
+            AccessChecks::OwnerOverride => {
+                let target = self.target(ino)?;
+                access::check_set_attributes_with_owner_override(credentials, &target, set)?
+            }
+            AccessChecks::DoneByDoor => *set,
         };
         self.set_attributes_retried(context, ino, &set)
     }
@@ -113,6 +119,9 @@ impl FileSystem for PoolFileSystem {
         create: CreateMode,
         open: OpenMode,
     ) -> Result<Opened<OpenFile>> {
+        if let CreateMode::Verified(verifier) = create {
+            return self.create_verified(context, (dir, name), new, verifier, open);
+        }
         let is_exclusive = create == CreateMode::Exclusive || self.is_control_name(dir, name);
         self.check_dir_mask(context, dir, mask::EXECUTE)?;
         // a file that exists opens even in a directory that the caller cannot write
@@ -192,13 +201,7 @@ impl FileSystem for PoolFileSystem {
     }
 
     fn open(&self, context: &Context<'_>, ino: Ino, open: OpenMode) -> Result<OpenFile> {
-        let writes = open.write || open.append || open.truncate;
-        if context.is_enforced() {
-            access::check_open(context.credentials, &self.target(ino)?, open)?;
-        } else if writes {
-            // the kernel does not know these flags
-            access::check_open_flags(self.attributes_or_unlinked(ino)?.flags, open)?;
-        }
+        self.check_open(context, ino, open)?;
         let file = self.open_registered(context, ino, open)?;
         if open.truncate {
             let set = SetAttributes { size: Some(0), ..SetAttributes::default() };
@@ -413,6 +416,32 @@ impl FileSystem for PoolFileSystem {
 }
 
 impl PoolFileSystem {
+    /// Creates a file with a verifier, or finds the one that the same request has created before.
+    fn create_verified(
+        &self,
+        context: &Context<'_>,
+        (dir, name): (Ino, &[u8]),
+        new: &NewInode<'_>,
+        verifier: [u8; 8],
+        open: OpenMode,
+    ) -> Result<Opened<OpenFile>> {
+        let times = verifier_times(verifier);
+        let new = NewInode { times: Some(times), ..*new };
+        let attributes = match self.create(context, dir, name, &new) {
+            Err(Error::Refused { reason: Reason::Exists }) if !self.is_control_name(dir, name) => {
+                let found = self.lookup_unchecked(dir, name)?;
+                let is_own = found.kind == FileType::File && [found.atime, found.mtime] == times;
+                if !is_own {
+                    return Err(Error::Refused { reason: Reason::Exists });
+                }
+                found
+            }
+            created => created?,
+        };
+        let file = self.open_registered(context, attributes.ino, open)?;
+        Ok(Opened { attributes, file, is_new: true })
+    }
+
     /// Opens a file that [`FileSystem::create_and_open`] found.
     fn open_existing(
         &self,
@@ -428,8 +457,7 @@ impl PoolFileSystem {
     /// is granted meanwhile sees it.
     fn open_registered(&self, context: &Context<'_>, ino: Ino, open: OpenMode) -> Result<OpenFile> {
         let registered = self.register_open(context, ino, open)?;
-        let writes = open.write || open.append || open.truncate;
-        let action = if writes { LeaseAction::Write } else { LeaseAction::Read };
+        let action = if open.is_writing() { LeaseAction::Write } else { LeaseAction::Read };
         drop(self.begin(context, ino, action)?);
         let file = self.open_file(ino)?.with_mode(open).with_registration(registered);
         Ok(if open.no_atime { file.without_atime() } else { file })
@@ -449,14 +477,25 @@ impl PoolFileSystem {
     ) -> Result<Attributes> {
         let drops = set.uid.is_some() || set.gid.is_some() || set.size.is_some();
         let kind = if set.size.is_some() { ChangeKind::Data } else { ChangeKind::Attributes };
-        self.change(context, (ino, kind), || {
-            self.retry(context, || {
-                if drops {
-                    self.clear_capabilities(context.credentials, ino)?;
-                }
-                self.set_attributes_unchecked(context.credentials, ino, set)
-            })
-        })
+        let apply = || {
+            if !drops {
+                return self.set_attributes_unchecked(context.credentials, ino, set);
+            }
+            if set.if_ctime.is_none() {
+                self.clear_capabilities(context.credentials, ino)?;
+                return self.set_attributes_unchecked(context.credentials, ino, set);
+            }
+            // the removal of capabilities changes the ctime that the guard compares
+            self.set_attributes_unchecked(context.credentials, ino, set)?;
+            self.clear_capabilities(context.credentials, ino)?;
+            self.attributes_unchecked(ino)
+        };
+        // a guard would refuse a repetition
+        let settle = || match set.if_ctime {
+            Some(_) => self.commit_if_sync_always().and_then(|()| self.attributes_unchecked(ino)),
+            None => apply(),
+        };
+        self.change(context, (ino, kind), || self.retry_once(context, apply, settle))
     }
 
     /// Drops the set-ID bits of a file whose blocks an unprivileged caller arranges. Returns its inode.
@@ -489,7 +528,7 @@ impl PoolFileSystem {
         is_replaced: bool,
         work: impl FnOnce() -> Result<()>,
     ) -> Result<()> {
-        if !self.0.keeps_unlinked.load(Ordering::Relaxed) {
+        if self.0.unlinked_keepers.load(Ordering::Relaxed) == 0 {
             return work();
         }
         let is_dir = |before: &Attributes| before.kind == FileType::Directory;
@@ -512,6 +551,13 @@ impl PoolFileSystem {
         let now = self.attributes_unchecked(before.ino);
         now.map_or(true, |now| now.generation != before.generation || now.nlink == 0)
     }
+}
+
+/// The times of a file that store the verifier of its creation.
+fn verifier_times(verifier: [u8; 8]) -> [Time; 2] {
+    let [a, b, c, d, e, f, g, h] = verifier;
+    [[a, b, c, d], [e, f, g, h]]
+        .map(|half| Time { seconds: u32::from_be_bytes(half).into(), nanoseconds: 0 })
 }
 
 impl PoolFileSystem {

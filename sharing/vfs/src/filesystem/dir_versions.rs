@@ -25,6 +25,13 @@ impl DirVersions {
         self.bucket(dir).map_or(0, |lane| lane.load(Ordering::Acquire))
     }
 
+    /// The names of all directories may have changed.
+    pub(super) fn bump_all(&self) {
+        for version in &self.0 {
+            version.fetch_add(1, Ordering::AcqRel);
+        }
+    }
+
     /// Does what may change names in directories.
     pub(super) fn bump_after<T>(&self, dirs: &[Ino], work: impl FnOnce() -> T) -> T {
         let done = work();

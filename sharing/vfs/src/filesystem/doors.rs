@@ -12,32 +12,27 @@
 //! commit. A door that looks something up again for nothing loses little.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use posix::access::OpenMode;
-use posix::{Ino, RenameMode, RenameRequest, WriteOffset};
+use posix::{Ino, RenameMode, RenameRequest};
 
-use super::{OpenFile, PoolFileSystem};
+use super::PoolFileSystem;
 use crate::changes::{Change, ChangeBus, ChangeKind};
-use crate::leases::{
-    LeaseAction, LeaseCallback, LeaseId, LeaseRights, LeaseTable, Operation, RecallPending,
-};
+use crate::leases::{LeaseAction, LeaseTable, Operation, RecallPending};
 use crate::locks::LockTable;
 use crate::shares::{Access, OpenId, OpenTable, ShareMode};
-use crate::{
-    BootVerifier, ClientId, Context, FileSystem as _, Result, Stability, Written, change_version,
-};
+use crate::{Context, Result, change_version};
 
 /// A client that does not answer the recall of a lease for so long loses it, as with SMB.
 const REVOKE_AFTER: Duration = Duration::from_secs(35);
 
 /// The shared state.
 pub(super) struct Doors {
-    changes: Arc<ChangeBus>,
-    locks: LockTable,
-    opens: Arc<OpenTable>,
-    leases: LeaseTable,
+    pub(super) changes: Arc<ChangeBus>,
+    pub(super) locks: LockTable,
+    pub(super) opens: Arc<OpenTable>,
+    pub(super) leases: LeaseTable,
 }
 
 impl Default for Doors {
@@ -61,79 +56,6 @@ impl Drop for RegisteredOpen {
 }
 
 impl PoolFileSystem {
-    /// The bus of changes.
-    pub fn changes(&self) -> &Arc<ChangeBus> {
-        &self.0.doors.changes
-    }
-
-    /// The byte-range locks. They are advisory: reads and writes do not ask for them.
-    pub fn locks(&self) -> &LockTable {
-        &self.0.doors.locks
-    }
-
-    /// The opens of all doors, each added by [`crate::FileSystem::open`].
-    pub fn opens(&self) -> &OpenTable {
-        &self.0.doors.opens
-    }
-
-    /// The leases.
-    pub fn leases(&self) -> &LeaseTable {
-        &self.0.doors.leases
-    }
-
-    /// Releases the locks, open files and leases of a client that is gone. Its waits for locks end.
-    pub fn release_client(&self, client: ClientId) {
-        let Doors { locks, opens, leases, .. } = &self.0.doors;
-        locks.release_client(client);
-        opens.release_client(client);
-        leases.release_client(client);
-    }
-
-    /// A number that changes when writes that were not committed may have been lost.
-    pub fn boot_verifier(&self) -> BootVerifier {
-        let rollbacks = self.0.rollbacks.load(Ordering::Acquire);
-        BootVerifier::new(self.0.pool.import_nonce(), rollbacks)
-    }
-
-    /// Grants the client of a request a lease, or none: other clients use the file in a way that conflicts.
-    pub fn grant_lease(
-        &self,
-        context: &Context<'_>,
-        ino: Ino,
-        rights: LeaseRights,
-        callback: LeaseCallback,
-    ) -> Option<LeaseId> {
-        let Doors { leases, opens, .. } = &self.0.doors;
-        let holder = context.lease_holder();
-        let id = leases.grant(ino, holder, rights, callback)?;
-        let others = opens.access_of_others(ino, holder);
-        let is_refused = rights.intersects(LeaseRights::WRITE)
-            && opens.is_open_elsewhere(ino, holder)
-            || rights.intersects(LeaseRights::READ) && others.intersects(Access::WRITE);
-        if is_refused {
-            leases.release(ino, id);
-        }
-        (!is_refused).then_some(id)
-    }
-
-    /// Writes bytes that are at least as stable as `wanted` when this returns.
-    pub fn write_with(
-        &self,
-        context: &Context<'_>,
-        file: &OpenFile,
-        at: WriteOffset,
-        bytes: &[u8],
-        wanted: Stability,
-    ) -> Result<Written> {
-        self.write(context, file, at, bytes)?;
-        let is_stable = self.0.files().is_sync_always();
-        if wanted == Stability::Stable && !is_stable {
-            self.commit(context, file.ino()?)?;
-        }
-        let stability = if is_stable { Stability::Stable } else { wanted };
-        Ok(Written { count: bytes.len(), stability })
-    }
-
     /// Begins an operation on a file: waits until the leases of others that it conflicts with are given back.
     pub(super) fn begin(
         &self,
@@ -262,16 +184,25 @@ impl PoolFileSystem {
         ino: Ino,
         open: OpenMode,
     ) -> Result<Arc<RegisteredOpen>> {
-        let writes = open.write || open.append || open.truncate;
-        let access = match (open.read || open.execute, writes) {
-            (true, true) => Access::READ.union(Access::WRITE),
-            (true, false) => Access::READ,
-            (false, true) => Access::WRITE,
-            (false, false) => Access::NONE,
-        };
-        let (holder, deny) = (context.lease_holder(), context.deny);
         let opens = Arc::clone(&self.0.doors.opens);
-        let id = opens.open(ino, ShareMode { holder, access, deny })?;
+        let id = opens.open(ino, share_mode(context, open))?;
         Ok(Arc::new(RegisteredOpen { opens, ino, id }))
     }
+}
+
+impl RegisteredOpen {
+    /// Changes what the open is for, unless another client denies that.
+    pub(super) fn change(&self, context: &Context<'_>, open: OpenMode) -> Result<()> {
+        Ok(self.opens.change(self.ino, self.id, share_mode(context, open))?)
+    }
+}
+
+fn share_mode(context: &Context<'_>, open: OpenMode) -> ShareMode {
+    let access = match (open.read || open.execute, open.is_writing()) {
+        (true, true) => Access::READ.union(Access::WRITE),
+        (true, false) => Access::READ,
+        (false, true) => Access::WRITE,
+        (false, false) => Access::NONE,
+    };
+    ShareMode { holder: context.lease_holder(), access, deny: context.deny }
 }

@@ -1,15 +1,15 @@
 //! File handles of a file system: from inode numbers, which belong to this process, to what the pool stores, and back.
 
 use posix::Ino;
+use units::Guid;
 
 use super::{HEAD, PoolFileSystem, to_ino};
 use crate::vnode::{DatasetIndex, Vnode};
-use crate::{Error, FileHandle, HandleKind, Result};
+use crate::{Error, FileHandle, HandleKind, Result, SharedFileSystem as _};
 
 impl PoolFileSystem {
-    /// The handle of a file. It stays valid as long as the file exists, over restarts and renames.
-    pub fn handle(&self, ino: Ino) -> Result<FileHandle> {
-        let pool_guid = self.0.pool.guid();
+    /// The handle of a file.
+    pub(super) fn handle_of(&self, ino: Ino) -> Result<FileHandle> {
         let head_guid = self.0.files().guid();
         let (kind, objset_guid, object) = match Self::vnode(ino)? {
             Vnode::File(HEAD, object) => (HandleKind::File, head_guid, object),
@@ -25,25 +25,23 @@ impl PoolFileSystem {
             HandleKind::File => self.attributes_or_unlinked(ino)?.generation,
             _ => 0,
         };
-        Ok(FileHandle { pool_guid, objset_guid, kind, object, generation })
+        let (pool_guid, filesystem_guid) = (self.pool_guid(), Guid::new(head_guid));
+        let objset_guid = Guid::new(objset_guid);
+        Ok(FileHandle { pool_guid, filesystem_guid, objset_guid, kind, object, generation })
     }
 
     /// The file of a handle.
-    ///
-    /// # Errors
-    ///
-    /// [`Error::Stale`]: the file was removed, or is not of this file system or its snapshots.
-    pub fn resolve_handle(&self, handle: &FileHandle) -> Result<Ino> {
-        let head_guid = self.0.files().guid();
+    pub(super) fn file_of_handle(&self, handle: &FileHandle) -> Result<Ino> {
+        let head_guid = self.guid();
         let is_head = handle.objset_guid == head_guid;
-        if handle.pool_guid != self.0.pool.guid() {
+        if handle.pool_guid != self.pool_guid() || handle.filesystem_guid != head_guid {
             return Err(Error::Stale);
         }
         match handle.kind {
             HandleKind::File if is_head => self.resolve_object(HEAD, handle),
             HandleKind::File => {
                 let all = self.list_snapshots()?;
-                let found = all.into_iter().find(|each| each.guid == handle.objset_guid);
+                let found = all.into_iter().find(|each| each.guid == handle.objset_guid.get());
                 let place = self.0.snapshots.index_of(found.ok_or(Error::Stale)?)?;
                 self.resolve_object(place, handle)
             }
@@ -52,7 +50,7 @@ impl PoolFileSystem {
             HandleKind::VolumeDir if is_head => to_ino(Vnode::VolumeDir(HEAD)),
             HandleKind::Volume => {
                 let all = self.list_volumes()?;
-                let found = all.iter().find(|(_, guid)| *guid == handle.objset_guid);
+                let found = all.iter().find(|(_, guid)| *guid == handle.objset_guid.get());
                 to_ino(Vnode::Volume(self.0.volumes.index_of(found.ok_or(Error::Stale)?)?))
             }
             _ => Err(Error::Stale),

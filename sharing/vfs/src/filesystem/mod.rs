@@ -12,6 +12,7 @@ mod handles;
 mod open_dir;
 mod open_file;
 mod rollback;
+mod shared;
 mod snapshots;
 mod suspend_retry;
 mod unlinked;
@@ -19,7 +20,7 @@ mod volumes;
 mod write;
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
 use engine::files::{Content, DatasetSpace, File, FileSystemReader};
 use engine::pool::{OpenFileSystem, Pool, Snapdir, Snapshot};
@@ -35,7 +36,7 @@ use dir_versions::DirVersions;
 use doors::Doors;
 pub use open_dir::OpenDir;
 pub use open_file::{OpenFile, UnlinkedHold};
-pub use rollback::Invalidation;
+pub use rollback::{Invalidation, RequestsPending};
 use snapshots::SnapshotTable;
 use unlinked::UnlinkedInodes;
 use volumes::VolumeTable;
@@ -46,15 +47,16 @@ pub struct PoolFileSystem(Arc<Inner>);
 
 struct Inner {
     pool: Pool,
-    dataset: String,
+    /// The full name of the dataset. A rename changes it.
+    dataset: RwLock<Arc<str>>,
     /// A rollback replaces them.
     files: RwLock<OpenFileSystem>,
     snapshots: SnapshotTable,
     volumes: VolumeTable,
     dir_versions: DirVersions,
     unlinked: UnlinkedInodes,
-    /// Whether a door knows inodes until it forgets them: it asks for those that lost their names.
-    keeps_unlinked: AtomicBool,
+    /// Doors that know inodes until they forget them, and ask for those that lost their names.
+    unlinked_keepers: AtomicUsize,
     /// Number of times that a file got capabilities, plus 1.
     capability_version: AtomicU64,
     prefetch_workers: PrefetchWorkers,
@@ -63,12 +65,25 @@ struct Inner {
     /// How often it was rolled back since it was opened.
     rollbacks: AtomicU64,
     /// Whether reads leave the atime alone.
-    is_read_only: AtomicBool,
+    is_noatime: AtomicBool,
+}
+
+/// A door that asks for inodes without names. Once all such doors are closed, the space of removed files is freed
+/// at once.
+pub struct UnlinkedKeeper(PoolFileSystem);
+
+impl Drop for UnlinkedKeeper {
+    fn drop(&mut self) {
+        if self.0.0.unlinked_keepers.fetch_sub(1, Ordering::Relaxed) == 1 {
+            self.0.0.unlinked.drain();
+        }
+    }
 }
 
 impl Inner {
+    /// The files. A caller must not take this lock twice: a rollback that waits for it comes between.
     fn files(&self) -> RwLockReadGuard<'_, OpenFileSystem> {
-        self.files.read_recursive()
+        self.files.read()
     }
 }
 
@@ -88,25 +103,30 @@ impl PoolFileSystem {
         let files = held.filesystem(dataset)?;
         Ok(Self(Arc::new(Inner {
             pool: held.clone(),
-            dataset: dataset.to_owned(),
+            dataset: RwLock::new(dataset.into()),
             files: RwLock::new(files),
             snapshots: SnapshotTable::default(),
             volumes: VolumeTable::default(),
             dir_versions: DirVersions::default(),
             unlinked: UnlinkedInodes::default(),
-            keeps_unlinked: AtomicBool::new(false),
+            unlinked_keepers: AtomicUsize::new(0),
             capability_version: AtomicU64::new(1),
             prefetch_workers: PrefetchWorkers::new(),
             clock: ChangeClock::new(now),
             doors: Doors::default(),
             rollbacks: AtomicU64::new(0),
-            is_read_only: AtomicBool::new(false),
+            is_noatime: AtomicBool::new(false),
         })))
     }
 
     /// The full name of the dataset.
-    pub fn dataset(&self) -> &str {
-        &self.0.dataset
+    pub fn dataset(&self) -> Arc<str> {
+        Arc::clone(&self.0.dataset.read())
+    }
+
+    /// The dataset has another name now. Snapshots and volumes below it are looked up by that.
+    pub fn set_dataset(&self, name: &str) {
+        *self.0.dataset.write() = name.into();
     }
 
     /// The inode number of the topmost directory.
@@ -149,13 +169,18 @@ impl PoolFileSystem {
         self.0.clock.now()
     }
 
-    /// Sets whether reads leave the atime alone, as on a read-only mount.
-    pub fn set_read_only(&self, is_still: bool) {
-        self.0.is_read_only.store(is_still, Ordering::Relaxed);
+    /// Sets whether reads leave the atime alone, as on a mount that is read-only or has noatime.
+    pub fn set_noatime(&self, is_noatime: bool) {
+        self.0.is_noatime.store(is_noatime, Ordering::Relaxed);
     }
 
-    fn is_read_only(&self) -> bool {
-        self.0.is_read_only.load(Ordering::Relaxed)
+    fn is_noatime(&self) -> bool {
+        self.0.is_noatime.load(Ordering::Relaxed)
+    }
+
+    /// The number of rollbacks since the file system was opened.
+    fn rollbacks(&self) -> u64 {
+        self.0.rollbacks.load(Ordering::Acquire)
     }
 
     /// Commits all changes of a file, and all earlier changes of names, to stable storage, unless the
@@ -209,7 +234,7 @@ impl PoolFileSystem {
     fn files(&self, place: DatasetIndex) -> Result<FileSystemReader> {
         match place {
             HEAD => Ok(self.0.files().reader().clone()),
-            place => self.0.snapshots.files(&self.0.pool, &self.0.dataset, place),
+            place => self.0.snapshots.files(&self.0.pool, &self.dataset(), place),
         }
     }
 
@@ -221,7 +246,7 @@ impl PoolFileSystem {
     }
 
     fn list_snapshots(&self) -> Result<Vec<Snapshot>> {
-        Ok(self.0.pool.snapshots(&self.0.dataset)?)
+        Ok(self.0.pool.snapshots(&self.dataset())?)
     }
 
     /// The attributes of an inode.
@@ -233,7 +258,7 @@ impl PoolFileSystem {
             | Vnode::VolumeDir(HEAD)
             | Vnode::Unopened(_) => Ok(attributes::synthetic(number, FileType::Directory)),
             Vnode::Volume(place) => {
-                let volume = self.0.volumes.open(&self.0.pool, &self.0.dataset, place)?;
+                let volume = self.0.volumes.open(&self.0.pool, &self.dataset(), place)?;
                 Ok(Self::volume_attributes(number, &volume))
             }
             _ => Err(Error::NotFound),
@@ -317,9 +342,10 @@ impl PoolFileSystem {
         }
     }
 
-    /// From now on a door asks for inodes that have lost their names, until it forgets them.
-    pub fn keep_unlinked(&self) {
-        self.0.keeps_unlinked.store(true, Ordering::Relaxed);
+    /// Keeps inodes that lose their names, for a door that asks for them until it forgets them.
+    pub fn keep_unlinked(&self) -> UnlinkedKeeper {
+        self.0.unlinked_keepers.fetch_add(1, Ordering::Relaxed);
+        UnlinkedKeeper(self.clone())
     }
 
     /// Whether an inode has a name, or is open.
@@ -342,11 +368,13 @@ impl PoolFileSystem {
         if let Some(in_use) = self.open_held_volume(number)? {
             return Ok(OpenFile::from_volume(self, number, in_use));
         }
+        // counted before: a rollback meanwhile makes the file be opened again
+        let rollbacks = self.rollbacks();
         let file = self.file(number)?;
         if file.stat().is_directory() {
             return Err(Error::IsDirectory);
         }
-        OpenFile::new(self, number, &file)
+        OpenFile::new(self, number, &file, rollbacks)
     }
 
     /// Holds a file that is not a directory, so that it keeps its content without a name.
@@ -371,7 +399,7 @@ impl PoolFileSystem {
 
     /// The space of the dataset.
     pub(super) fn space_unchecked(&self) -> DatasetSpace {
-        self.0.pool.space(&self.0.dataset)
+        self.0.pool.space(&self.dataset())
     }
 
     /// The current content of a file.

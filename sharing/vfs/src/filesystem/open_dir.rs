@@ -53,18 +53,6 @@ impl OpenDir {
         Self { fs, ino, vnode, generation, batch }
     }
 
-    /// The same, opened anew after its file system was taken back to a snapshot: empty if it is no more;
-    /// none: it stays as it is.
-    pub fn reopen_after_rollback(&self) -> Option<Self> {
-        let Vnode::File(HEAD, _) = self.vnode else { return None };
-        let found = self.fs.attributes_unchecked(self.ino).ok();
-        let is_there = found.is_some_and(|found| {
-            found.kind == FileType::Directory && found.generation == self.generation
-        });
-        let node = if is_there { self.vnode } else { Vnode::Unopened(HEAD) };
-        Some(Self::new(&self.fs, self.ino, (node, self.generation)))
-    }
-
     /// Shows the names from a cookie on to `visit`, until it says false: such a name comes again.
     pub fn visit_from(&self, cookie: u64, visit: &mut dyn FnMut(&DirEntry) -> bool) -> Result<()> {
         let mut batch = self.batch.lock();
@@ -113,17 +101,16 @@ impl OpenDir {
 
     /// Whether `.zfs` is to be listed here.
     fn lists_control_dir(&self) -> bool {
-        let files = self.fs.0.files();
-        self.ino == self.fs.root_ino() && files.snapdir() == Snapdir::Visible
+        self.ino == self.fs.root_ino() && self.fs.0.files().snapdir() == Snapdir::Visible
     }
 
     fn push_stored(&self, from: u64, items: &mut Vec<DirEntry>) -> Result<()> {
         let Vnode::File(place, object) = self.vnode else { return Ok(()) };
         let files = self.fs.files(place)?;
         let dir = match files.file(object).map_err(Error::from) {
-            Ok(dir) => dir,
-            // it was removed meanwhile: nothing is in it
-            Err(Error::NotFound) => return Ok(()),
+            Ok(dir) if dir.stat().generation == self.generation => dir,
+            // it was removed, or new content gave its number to another directory: nothing is in it
+            Ok(_) | Err(Error::NotFound) => return Ok(()),
             Err(why) => return Err(why),
         };
         files.read_dir_from(&dir, from.saturating_sub(STORED_COOKIE), &mut |name, next| {

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 
 use engine::files::{Content, File};
 use engine::pool::{DatasetHold, OpenFileSystem, OpenVolume};
-use parking_lot::Mutex;
+use parking_lot::{Mutex, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use posix::access::OpenMode;
 use posix::{Credentials, Ino};
 use units::ObjectId;
@@ -14,13 +14,13 @@ use super::doors::RegisteredOpen;
 use super::{HEAD, PoolFileSystem};
 use crate::readahead::Readahead;
 use crate::vnode::Vnode;
-use crate::{Error, FileReader, Result};
+use crate::{Context, Error, FileReader, Result};
 
 /// An open file. It stays although it may lose its last name, until this is dropped.
 pub struct OpenFile {
     fs: PoolFileSystem,
     ino: Ino,
-    backing: Backing,
+    opened: RwLock<Opened>,
     /// How the file was opened.
     mode: OpenMode,
     /// The entry in the table of opens, if a door opened the file.
@@ -33,6 +33,13 @@ pub struct OpenFile {
     is_atime_due: bool,
     /// Whether reading is not noted at all.
     is_noatime: bool,
+}
+
+/// The content of an open file. A rollback of the file system replaces it.
+struct Opened {
+    backing: Backing,
+    /// The number of rollbacks when the file was opened.
+    rollbacks: u64,
 }
 
 enum Backing {
@@ -64,44 +71,54 @@ pub struct UnlinkedHold {
 }
 
 impl OpenFile {
-    pub(super) fn new(live: &PoolFileSystem, number: Ino, file: &File) -> Result<Self> {
+    pub(super) fn new(
+        live: &PoolFileSystem,
+        number: Ino,
+        file: &File,
+        rollbacks: u64,
+    ) -> Result<Self> {
         let content = file.content();
         let Vnode::File(HEAD, _) = PoolFileSystem::vnode(number)? else {
             let how = Backing::Snapshot(FileReader::new(content, &live.0.prefetch_workers));
-            return Ok(Self::with_backing(live, number, how));
+            return Ok(Self::with_backing(live, number, how, rollbacks));
         };
         let files = live.0.files().clone();
         let kept = UnlinkedHold::new(&files, PoolFileSystem::writable_object(number)?)?;
         let facts = file.stat();
-        let is_access_due = !live.is_read_only() && files.is_atime_due(&facts, live.now());
-        let how = Backing::Writable(WritableFile::new(kept, facts.generation, content));
-        Ok(Self { is_atime_due: is_access_due, ..Self::with_backing(live, number, how) })
+        let is_atime_due = !live.is_noatime() && files.is_atime_due(&facts, live.now());
+        let backing = Backing::Writable(WritableFile::new(kept, facts.generation, content));
+        Ok(Self { is_atime_due, ..Self::with_backing(live, number, backing, rollbacks) })
     }
 
     /// A file without a name that is held already.
-    pub(super) fn from_tmpfile(live: &PoolFileSystem, files: &OpenFileSystem, file: &File) -> Self {
+    pub(super) fn from_tmpfile(
+        live: &PoolFileSystem,
+        files: &OpenFileSystem,
+        file: &File,
+        rollbacks: u64,
+    ) -> Self {
         let facts = file.stat();
         let kept = UnlinkedHold { object: ObjectId::new(facts.ino), files: files.clone() };
         let hold = WritableFile::new(kept, facts.generation, file.content());
-        Self::with_backing(live, Ino::new(facts.ino), Backing::Writable(hold))
+        Self::with_backing(live, Ino::new(facts.ino), Backing::Writable(hold), rollbacks)
     }
 
     pub(super) fn from_volume(live: &PoolFileSystem, number: Ino, in_use: DatasetHold) -> Self {
-        Self::with_backing(live, number, Backing::Volume(in_use))
+        Self::with_backing(live, number, Backing::Volume(in_use), live.rollbacks())
     }
 
     fn volume(&self) -> Result<OpenVolume> {
         self.fs.find_volume(self.ino)?.ok_or(Error::NotFound)
     }
 
-    fn with_backing(live: &PoolFileSystem, ino: Ino, backing: Backing) -> Self {
+    fn with_backing(live: &PoolFileSystem, ino: Ino, backing: Backing, rollbacks: u64) -> Self {
         let (last_atime_second, checked_capability_version) =
             (AtomicI64::new(i64::MIN), AtomicU64::new(0));
         let (fs, is_atime_due, is_noatime) = (live.clone(), false, false);
         Self {
             fs,
             ino,
-            backing,
+            opened: RwLock::new(Opened { backing, rollbacks }),
             last_atime_second,
             checked_capability_version,
             is_atime_due,
@@ -123,6 +140,19 @@ impl OpenFile {
         Self { registered: Some(registered), ..self }
     }
 
+    /// Changes how the file is open, and what its entry in the table of opens says.
+    pub(super) fn change_registration(
+        &mut self,
+        context: &Context<'_>,
+        open: OpenMode,
+    ) -> Result<()> {
+        if let Some(registered) = &self.registered {
+            registered.change(context, open)?;
+        }
+        self.mode = open;
+        Ok(())
+    }
+
     /// How the file was opened.
     pub fn mode(&self) -> OpenMode {
         self.mode
@@ -142,28 +172,49 @@ impl OpenFile {
 
     /// Whether it is a volume, which others may change than who asks here.
     pub fn is_volume(&self) -> bool {
-        matches!(self.backing, Backing::Volume(_))
+        matches!(self.opened().backing, Backing::Volume(_))
     }
 
     /// Its number, while it is there.
     pub fn ino(&self) -> Result<Ino> {
-        match self.backing {
+        match self.opened().backing {
             Backing::Stale => Err(Error::Stale),
             _ => Ok(self.ino),
         }
     }
 
-    /// The same, opened anew after its file system was taken back to a snapshot; none: it stays as it
-    /// is.
-    pub fn reopen_after_rollback(&self) -> Option<Self> {
-        let Backing::Writable(hold) = &self.backing else { return None };
-        let found = self.fs.file(self.ino).ok();
-        let found = found.filter(|file| file.stat().generation == hold.generation);
-        let open = found.and_then(|file| Self::new(&self.fs, self.ino, &file).ok());
-        let open = open.unwrap_or_else(|| Self::with_backing(&self.fs, self.ino, Backing::Stale));
-        let mut open = open.with_mode(self.mode);
-        open.registered.clone_from(&self.registered);
-        Some(if self.is_noatime { open.without_atime() } else { open })
+    /// Opens the file again if its file system was rolled back since. A file that the snapshot lacks is stale.
+    pub fn reopen_after_rollback(&self) {
+        drop(self.opened());
+    }
+
+    /// The content of the file, as of the last rollback.
+    fn opened(&self) -> RwLockReadGuard<'_, Opened> {
+        let opened = self.opened.read();
+        if opened.rollbacks == self.fs.rollbacks() {
+            return opened;
+        }
+        drop(opened);
+        let mut opened = self.opened.write();
+        let rollbacks = self.fs.rollbacks();
+        if opened.rollbacks != rollbacks {
+            if let Backing::Writable(file) = &opened.backing {
+                opened.backing = self.find_again(file.generation).unwrap_or(Backing::Stale);
+            }
+            opened.rollbacks = rollbacks;
+        }
+        RwLockWriteGuard::downgrade(opened)
+    }
+
+    /// The file of this number after a rollback, if it is the same file.
+    fn find_again(&self, generation: u64) -> Option<Backing> {
+        let files = self.fs.0.files().clone();
+        let file = files.reader().file(self.ino.get()).ok()?;
+        if file.stat().generation != generation {
+            return None;
+        }
+        let hold = UnlinkedHold::new(&files, ObjectId::new(self.ino.get())).ok()?;
+        Some(Backing::Writable(WritableFile::new(hold, generation, file.content())))
     }
 
     /// Sees to it that the file has no capabilities, as a change of it must. Once it has none, it is
@@ -180,7 +231,8 @@ impl OpenFile {
     /// Reads bytes from `offset` on; gives how many: fewer than there is room for at the end.
     pub fn read(&self, offset: u64, into: &mut [u8]) -> Result<usize> {
         let length = into.len();
-        let (content, ahead) = match &self.backing {
+        let opened = self.opened();
+        let (content, ahead) = match &opened.backing {
             Backing::Snapshot(reader) => {
                 return reader.read(offset, length, |bytes| {
                     let (filled, _) = into.split_at_mut(bytes.len());
@@ -206,7 +258,7 @@ impl OpenFile {
     /// Notes that the file was read; more than once a second would tell nobody more.
     fn update_atime(&self) {
         let now = self.fs.now();
-        if self.is_noatime || self.fs.is_read_only() {
+        if self.is_noatime || self.fs.is_noatime() {
             return;
         }
         if self.last_atime_second.swap(now.seconds, Ordering::Relaxed) == now.seconds {
@@ -220,37 +272,34 @@ impl OpenFile {
 
     /// The first byte from `from` on that is not in a hole; none if there is no such byte.
     pub fn next_data(&self, from: u64) -> Result<Option<u64>> {
-        match &self.backing {
+        match &self.opened().backing {
             Backing::Snapshot(reader) => reader.next_data(from),
             Backing::Volume(_) => {
                 let size = self.volume()?.size();
                 Ok(Some(from).filter(|from| *from < size))
             }
-            Backing::Writable(_) | Backing::Stale => {
-                Ok(self.fs.content(self.ino()?)?.next_data(from)?)
-            }
+            Backing::Writable(_) => Ok(self.fs.content(self.ino)?.next_data(from)?),
+            Backing::Stale => Err(Error::Stale),
         }
     }
 
     /// The first byte from `from` on that is in a hole; the end is one.
     pub fn next_hole(&self, from: u64) -> Result<u64> {
-        match &self.backing {
+        match &self.opened().backing {
             Backing::Snapshot(reader) => reader.next_hole(from),
             Backing::Volume(_) => Ok(self.volume()?.size()),
-            Backing::Writable(_) | Backing::Stale => {
-                Ok(self.fs.content(self.ino()?)?.next_hole(from)?)
-            }
+            Backing::Writable(_) => Ok(self.fs.content(self.ino)?.next_hole(from)?),
+            Backing::Stale => Err(Error::Stale),
         }
     }
 
     /// Bytes of it.
     pub fn size(&self) -> Result<u64> {
-        match &self.backing {
+        match &self.opened().backing {
             Backing::Snapshot(reader) => Ok(reader.size()),
             Backing::Volume(_) => Ok(self.volume()?.size()),
-            Backing::Writable(_) | Backing::Stale => {
-                Ok(self.fs.attributes_unchecked(self.ino()?)?.size)
-            }
+            Backing::Writable(_) => Ok(self.fs.attributes_unchecked(self.ino)?.size),
+            Backing::Stale => Err(Error::Stale),
         }
     }
 }

@@ -1,15 +1,24 @@
-//! A file system that is taken back to a snapshot of it while it is in use: what whoever keeps what
-//! he was told must ask for again, and how the rest goes on.
+//! A file system whose content is replaced while it is in use: by a rollback, or by a forced receive.
+//!
+//! The names and inodes that differ are computed before a rollback, so that a mount invalidates only these in the
+//! kernel. Open files go on with the new content, as far as that has them.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 use engine::files::{ChangedObject, FileSystemReader, ObjectKind};
+use engine::pool::OpenFileSystem;
 use posix::Ino;
 
 use super::{HEAD, PoolFileSystem};
 use crate::vnode::Vnode;
-use crate::{Error, Result};
+use crate::{DoorId, Error, Result};
+
+/// Requests under way did not end, so the content of the file system was not replaced.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+#[error("requests of clients are still under way")]
+pub struct RequestsPending;
 
 /// Something that is another than it was.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -35,7 +44,7 @@ impl PoolFileSystem {
     pub fn rollback_invalidations(&self, snapshot: &str) -> Result<Vec<Invalidation>> {
         let held = &self.0.pool;
         held.sync()?;
-        let (now, then) = (held.synced_reader(&self.0.dataset)?, held.synced_reader(snapshot)?);
+        let (now, then) = (held.synced_reader(&self.dataset())?, held.synced_reader(snapshot)?);
         let mut changed = Vec::new();
         for one in now.changed_objects(&then)? {
             push_invalidations(&mut changed, [&now, &then], one)?;
@@ -43,17 +52,44 @@ impl PoolFileSystem {
         Ok(changed)
     }
 
-    /// Opens the file system anew after it was taken back to a snapshot; gives whether it was. Nobody may
-    /// ask for anything meanwhile, and what is open must be opened [again](super::OpenFile::reopen_after_rollback).
-    pub fn reopen_after_rollback(&self) -> Result<bool> {
-        if !self.0.files().is_retired() {
+    /// Runs work that may replace the content of the file system: a rollback, or a forced receive. Requests of all
+    /// doors wait meanwhile, and then see the new content. Open files are opened again at their next use.
+    ///
+    /// `door` learns by itself of the change; the others are told that everything may have changed. Returns the
+    /// result of the work, and whether the content was replaced.
+    ///
+    /// # Errors
+    ///
+    /// Requests did not end within `timeout`: the work was not begun.
+    pub fn replace_content<T>(
+        &self,
+        door: DoorId,
+        timeout: Duration,
+        work: impl FnOnce() -> T,
+    ) -> std::result::Result<(T, Result<bool>), RequestsPending> {
+        let Some(mut files) = self.0.files.try_write_for(timeout) else {
+            return Err(RequestsPending);
+        };
+        let done = work();
+        let replaced = self.reopen_content(&mut files);
+        drop(files);
+        if matches!(replaced, Ok(true)) {
+            self.0.doors.leases.revoke_all();
+            self.0.doors.changes.publish_overflow(door);
+        }
+        Ok((done, replaced))
+    }
+
+    /// Opens the content again if it was replaced.
+    fn reopen_content(&self, files: &mut OpenFileSystem) -> Result<bool> {
+        if !files.is_retired() {
             return Ok(false);
         }
-        let files = self.0.pool.filesystem(&self.0.dataset)?;
-        let mut here = self.0.files.write();
-        // what a program still has open of a file that is no more must not become another
-        files.allocate_ids_after(&here);
-        *here = files;
+        let new = self.0.pool.filesystem(&self.dataset())?;
+        // an open file that is gone must not become another
+        new.allocate_ids_after(files);
+        *files = new;
+        self.0.dir_versions.bump_all();
         self.0.rollbacks.fetch_add(1, Ordering::AcqRel);
         Ok(true)
     }

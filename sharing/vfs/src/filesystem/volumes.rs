@@ -66,14 +66,14 @@ impl VolumeTable {
 impl PoolFileSystem {
     /// The volumes just below.
     pub(super) fn list_volumes(&self) -> Result<Vec<VolumeKey>> {
-        Ok(self.0.pool.child_volumes(&self.0.dataset)?)
+        Ok(self.0.pool.child_volumes(&self.dataset())?)
     }
 
     /// Commits what was written to the volumes that have a place. One that was destroyed since, or another now
     /// has the name, needs nothing.
     pub(super) fn flush_volumes(&self) -> Result<()> {
         for (name, guid) in self.0.volumes.all() {
-            let volume = self.0.pool.volume(&format!("{}/{name}", self.0.dataset));
+            let volume = self.0.pool.volume(&format!("{}/{name}", self.dataset()));
             if let Some(volume) = volume.ok().filter(|volume| volume.guid() == guid) {
                 volume.flush()?;
             }
@@ -84,14 +84,14 @@ impl PoolFileSystem {
     /// The volume that a number stands for; none: it stands for something else.
     pub(super) fn find_volume(&self, number: Ino) -> Result<Option<OpenVolume>> {
         let Vnode::Volume(place) = Self::vnode(number)? else { return Ok(None) };
-        self.0.volumes.open(&self.0.pool, &self.0.dataset, place).map(Some)
+        self.0.volumes.open(&self.0.pool, &self.dataset(), place).map(Some)
     }
 
     /// Keeps the volume that a number stands for from being destroyed; none: it stands for something
     /// else.
     pub(super) fn open_held_volume(&self, number: Ino) -> Result<Option<DatasetHold>> {
         let Vnode::Volume(place) = Self::vnode(number)? else { return Ok(None) };
-        self.0.volumes.open_held(&self.0.pool, &self.0.dataset, place).map(Some)
+        self.0.volumes.open_held(&self.0.pool, &self.dataset(), place).map(Some)
     }
 
     /// What there is to know of a volume.

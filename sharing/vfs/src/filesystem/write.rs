@@ -57,11 +57,12 @@ impl PoolFileSystem {
         dir: Ino,
         new: &NewInode<'_>,
     ) -> Result<(Attributes, OpenFile)> {
+        let rollbacks = self.rollbacks();
         let files = self.0.files();
         let made =
             files.create_tmpfile(&self.change_context(by), Self::writable_object(dir)?, new)?;
         let file = files.reader().file(made.ino)?;
-        Ok((file_attributes(HEAD, &file)?, OpenFile::from_tmpfile(self, &files, &file)))
+        Ok((file_attributes(HEAD, &file)?, OpenFile::from_tmpfile(self, &files, &file, rollbacks)))
     }
 
     /// Gives a file one more name.

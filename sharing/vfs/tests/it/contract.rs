@@ -106,3 +106,26 @@ fn door_that_checked_is_not_checked_again() {
     assert!(matches!(fs.open(&bob, file, OpenMode::READ).map(drop), Err(Error::AccessDenied)));
     fs.open(&bob.checked_by_door(), file, OpenMode::READ).expect("an open file");
 }
+
+#[test]
+fn owners_use_their_files_over_nfs3() {
+    let (_pool, fs) = open_filesystem(&[]);
+    let (bob, eve) = (Credentials::new(1002, 202), Credentials::new(1003, 203));
+    let root = Context::new(&Credentials::ROOT, DoorId::new(7));
+    let dir = SetAttributes { mode: Some(0o777), ..SetAttributes::default() };
+    fs.set_attributes(&root, fs.root_ino(), &dir).expect("chmod");
+    let door = |credentials| Context::new(credentials, DoorId::new(7));
+    let new = NewInode { mode: 0o001, umask: 0, ..NewInode::default() };
+    let file = fs.create(&door(&bob), fs.root_ino(), b"file", &new).expect("a file").ino;
+    let denied = fs.open(&door(&bob), file, OpenMode::READ_WRITE).map(drop);
+    assert!(matches!(denied, Err(Error::AccessDenied)));
+    let (bob, eve) = (door(&bob).with_owner_override(), door(&eve).with_owner_override());
+    fs.open(&bob, file, OpenMode::READ_WRITE).expect("the owner's file");
+    let size = SetAttributes { size: Some(5), ..SetAttributes::default() };
+    fs.set_attributes(&bob, file, &size).expect("the owner's file");
+    // a client reads a program to execute it
+    fs.open(&eve, file, OpenMode::READ).expect("a program");
+    let denied = fs.open(&eve, file, OpenMode::READ_WRITE).map(drop);
+    assert!(matches!(denied, Err(Error::AccessDenied)));
+    assert!(matches!(fs.set_attributes(&eve, file, &size), Err(Error::AccessDenied)));
+}

@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 use std::sync::{Arc, mpsc};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use posix::access::OpenMode;
 use posix::{
@@ -10,8 +10,9 @@ use posix::{
     XattrMode,
 };
 use vfs::{
-    Access, ByteLock, ChangeKind, Context, DoorId, Error, FileSystem as _, LeaseEvent, LeaseRights,
-    LockKind, LockOwner, PoolFileSystem, Stability, Subscription, Written, change_version,
+    Access, ByteLock, ChangeKind, Context, CreateMode, DoorId, DynFileSystem, Error,
+    FileSystem as _, LeaseEvent, LeaseRights, LockKind, LockOwner, PoolFileSystem, Reason,
+    SharedFileSystem as _, Stability, Subscription, Written, change_version,
 };
 
 use crate::pool::TestPool;
@@ -219,13 +220,13 @@ fn stable_writes_survive_and_verifiers_change() {
     let file = fs.open(&ONE, ino, OpenMode::READ_WRITE).unwrap();
     let write = |wanted| fs.write_with(&ONE, &file, WriteOffset::End, b"12345", wanted).unwrap();
     let (count, unstable) = (5, Stability::Unstable);
-    assert_eq!(write(unstable), Written { count, stability: unstable });
-    let stability = Stability::Stable;
-    assert_eq!(write(stability), Written { count, stability });
-    place.pool.set_property("tank", "sync", "always").unwrap();
-    assert_eq!(write(unstable), Written { count, stability });
     let verifier = fs.boot_verifier();
-    assert_eq!(fs.boot_verifier(), verifier);
+    assert_eq!(write(unstable), Written { count, stability: unstable, verifier });
+    assert_eq!(fs.commit_range(&ONE, ino, 0..5).unwrap(), verifier);
+    let stability = Stability::Stable;
+    assert_eq!(write(stability), Written { count, stability, verifier });
+    place.pool.set_property("tank", "sync", "always").unwrap();
+    assert_eq!(write(unstable), Written { count, stability, verifier });
     drop(file);
     drop(fs);
     let place = place.reimport();
@@ -234,8 +235,150 @@ fn stable_writes_survive_and_verifiers_change() {
     assert_eq!(fs.attributes(&ONE, ino).unwrap().size, 15);
     let verifier = fs.boot_verifier();
     place.pool.create_snapshots(&["tank@now".to_owned()]).unwrap();
-    place.pool.rollback_dataset("tank").unwrap();
-    assert!(fs.reopen_after_rollback().unwrap());
+    let rollback = || place.pool.rollback_dataset("tank").unwrap();
+    let replaced = fs.replace_content(ONE.door, Duration::from_secs(20), rollback);
+    assert!(matches!(replaced, Ok(((), Ok(true)))));
     assert_ne!(fs.boot_verifier(), verifier);
+    place.pool.export().unwrap();
+}
+
+#[test]
+fn servers_hold_file_systems_as_trait_objects() {
+    let place = TestPool::create();
+    let fs: Arc<DynFileSystem> = Arc::new(place.open("tank"));
+    let new = NewInode { mode: 0o644, ..NewInode::default() };
+    let ino = fs.create(&ONE, fs.root().unwrap(), b"a", &new).unwrap().ino;
+    let handle = fs.handle(ino).unwrap();
+    assert_eq!((handle.pool_guid, handle.filesystem_guid), (fs.pool_guid(), fs.guid()));
+    assert_eq!(fs.resolve_handle(&handle).unwrap(), ino);
+    let open = fs.open(&ONE, ino, OpenMode::READ_WRITE).unwrap();
+    fs.write_with(&ONE, &open, WriteOffset::At(0), b"x", Stability::Stable).unwrap();
+    let heard = fs.changes().subscribe(OTHER.door, 10, || {});
+    fs.unlink(&ONE, fs.root().unwrap(), b"a").unwrap();
+    assert!(!heard.take_waiting().changes.is_empty());
+    place.pool.export().unwrap();
+}
+
+#[test]
+fn guarded_changes_need_the_current_ctime() {
+    let place = TestPool::create();
+    let fs = place.open("tank");
+    let ino = create(&fs, &ONE, b"a");
+    let seen = fs.attributes(&ONE, ino).unwrap().ctime;
+    write(&fs, &OTHER, ino).unwrap();
+    for set in [
+        SetAttributes { size: Some(1), ..SetAttributes::default() },
+        SetAttributes { mode: Some(0o600), ..SetAttributes::default() },
+        SetAttributes { size: Some(1), mode: Some(0o600), ..SetAttributes::default() },
+        SetAttributes::default(),
+    ] {
+        let stale = SetAttributes { if_ctime: Some(seen), ..set };
+        let refused = fs.set_attributes(&ONE, ino, &stale);
+        let changed = Error::Refused { reason: Reason::ChangedMeanwhile };
+        assert_eq!(refused.unwrap_err().to_string(), changed.to_string());
+        let before = fs.attributes(&ONE, ino).unwrap();
+        assert_eq!((before.size, before.mode), (4, 0o644));
+    }
+    let current = fs.attributes(&ONE, ino).unwrap().ctime;
+    let (size, mode) = (Some(1), Some(0o600));
+    let set = SetAttributes { size, mode, if_ctime: Some(current), ..SetAttributes::default() };
+    let after = fs.set_attributes(&ONE, ino, &set).unwrap();
+    assert_eq!((after.size, after.mode), (1, 0o600));
+    assert!(fs.set_attributes(&ONE, ino, &set).is_err());
+    place.pool.export().unwrap();
+}
+
+#[test]
+fn verified_creates_can_be_repeated() {
+    let place = TestPool::create();
+    let fs = place.open("tank");
+    let (root, new) = (fs.root_ino(), NewInode { mode: 0, ..NewInode::default() });
+    let create = |fs: &PoolFileSystem, verifier| {
+        let (create, open) = (CreateMode::Verified(verifier), OpenMode::READ_WRITE);
+        fs.create_and_open(&ONE, (root, b"a"), &new, create, open).map(|made| made.attributes.ino)
+    };
+    let first = create(&fs, [255, 2, 3, 4, 5, 6, 7, 8]).unwrap();
+    assert_eq!(create(&fs, [255, 2, 3, 4, 5, 6, 7, 8]).unwrap(), first);
+    let exists = |result| matches!(result, Err(Error::Refused { reason: Reason::Exists }));
+    assert!(exists(create(&fs, [255, 2, 3, 4, 5, 6, 7, 9])));
+    // the verifier outlasts a restart
+    drop(fs);
+    let place = place.reimport();
+    let fs = place.open("tank");
+    assert_eq!(create(&fs, [255, 2, 3, 4, 5, 6, 7, 8]).unwrap(), first);
+    // the client sets the times afterwards, and the request is a new one then
+    let now = Some(posix::SetTime::Now);
+    let set = SetAttributes { atime: now, mtime: now, ..SetAttributes::default() };
+    fs.set_attributes(&ONE, first, &set).unwrap();
+    assert!(exists(create(&fs, [255, 2, 3, 4, 5, 6, 7, 8])));
+    place.pool.export().unwrap();
+}
+
+#[test]
+fn open_files_change_their_share_mode() {
+    let place = TestPool::create();
+    let fs = place.open("tank");
+    let ino = create(&fs, &ONE, b"a");
+    let mut open = fs.open(&ONE, ino, OpenMode::READ).unwrap();
+    let other = fs.open(&OTHER, ino, OpenMode::READ_WRITE).unwrap();
+    let denying = Context { deny: Access::WRITE, ..ONE };
+    let refused = fs.change_open(&denying, &mut open, OpenMode::READ);
+    assert!(matches!(refused, Err(Error::ShareConflict(_))), "{refused:?}");
+    drop(other);
+    fs.change_open(&denying, &mut open, OpenMode::READ_WRITE).unwrap();
+    fs.write(&ONE, &open, WriteOffset::End, b"more").unwrap();
+    assert!(fs.open(&OTHER, ino, OpenMode::READ_WRITE).is_err());
+    fs.change_open(&ONE, &mut open, OpenMode::READ).unwrap();
+    assert!(fs.write(&ONE, &open, WriteOffset::End, b"more").is_err());
+    let other = fs.open(&OTHER, ino, OpenMode::READ_WRITE).unwrap();
+    fs.release_door(ONE.door);
+    let exclusive = Context { deny: Access::READ, ..OTHER };
+    drop(other);
+    assert!(fs.open(&exclusive, ino, OpenMode::READ).is_ok());
+    place.pool.export().unwrap();
+}
+
+#[test]
+fn open_files_follow_a_rollback() {
+    let place = TestPool::create();
+    let fs = place.open("tank");
+    let stays = create(&fs, &ONE, b"stays");
+    let open = fs.open(&ONE, stays, OpenMode::READ_WRITE).unwrap();
+    fs.write(&ONE, &open, WriteOffset::At(0), b"before").unwrap();
+    place.pool.create_snapshots(&["tank@now".to_owned()]).unwrap();
+    fs.write(&ONE, &open, WriteOffset::At(0), b"behind").unwrap();
+    let new = create(&fs, &ONE, b"new");
+    let (gone, dir) = (fs.open(&ONE, new, OpenMode::READ_WRITE).unwrap(), fs.root_ino());
+    let heard = fs.changes().subscribe(OTHER.door, 100, || {});
+    let (sender, events) = mpsc::channel();
+    let callback: vfs::LeaseCallback = Arc::new(move |event| sender.send(event).unwrap());
+    let lease = fs.grant_lease(&ONE, stays, LeaseRights::READ, callback).unwrap();
+    let names = |open| {
+        let mut names = Vec::new();
+        let mut visit = |entry: &vfs::DirEntry| {
+            names.push(entry.name.clone());
+            true
+        };
+        fs.read_dir(&ONE, open, 2, &mut visit).unwrap();
+        names
+    };
+    let listing = fs.open_dir(&ONE, dir).unwrap();
+    assert_eq!(names(&listing).len(), 2);
+    let rollback = || place.pool.rollback_dataset("tank").unwrap();
+    let replaced = fs.replace_content(ONE.door, Duration::from_secs(20), rollback);
+    assert!(matches!(replaced, Ok(((), Ok(true)))));
+    assert!(heard.take_waiting().is_overflow);
+    let keep = LeaseRights::NONE;
+    assert_eq!(events.try_recv(), Ok(LeaseEvent::Revoked { ino: stays, lease, keep }));
+    let mut bytes = [0; 10];
+    let from = vfs::FileOffset { file: &open, offset: 0 };
+    assert_eq!(fs.read(&ONE, from, &mut bytes).unwrap(), 6);
+    assert_eq!(&bytes[..6], b"before");
+    fs.write(&ONE, &open, WriteOffset::At(0), b"after!").unwrap();
+    let from = vfs::FileOffset { file: &gone, offset: 0 };
+    assert!(matches!(fs.read(&ONE, from, &mut bytes), Err(Error::Stale)));
+    let refused = fs.write(&ONE, &gone, WriteOffset::At(0), b"lost");
+    assert!(matches!(refused, Err(Error::Stale)), "{refused:?}");
+    assert_eq!(names(&listing), [b"stays".to_vec()]);
     place.pool.export().unwrap();
 }

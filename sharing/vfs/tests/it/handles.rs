@@ -5,7 +5,7 @@ use posix::access::OpenMode;
 use posix::{Credentials, FileType, Ino, NewInode, RenameMode, RenameRequest, WriteOffset};
 use vfs::{
     Context, DoorId, Error, FileHandle, FileOffset, FileSystem as _, HandleKey, HandleKind,
-    PoolFileSystem,
+    PoolFileSystem, SharedFileSystem as _,
 };
 
 use crate::pool::TestPool;
@@ -58,7 +58,7 @@ fn handles_survive_renames_and_reimport() {
     let file = create(&fs, dir, b"file", FileType::File);
     write(&fs, file, b"content");
     let bytes = [root, dir, file].map(|ino| encode(&fs, ino));
-    assert_eq!(bytes[2].len(), 48);
+    assert_eq!(bytes[2].len(), 56);
     let mode = RenameMode::Replace;
     let (from, to) = ((dir, b"file"), (root, b"elsewhere"));
     let rename =

@@ -23,6 +23,8 @@ pub enum Reason {
     Exists,
     /// The directory is not empty.
     NotEmpty,
+    /// The change was meant for an earlier version of the file.
+    ChangedMeanwhile,
     /// The file's flags, or what it is, forbid it.
     NotPermitted,
     /// It makes no sense of this file.
@@ -75,6 +77,7 @@ impl Error {
             zpl::Error::ReadOnly { .. } => Reason::ReadOnly,
             zpl::Error::Exists { .. } => Reason::Exists,
             zpl::Error::NotEmpty { .. } => Reason::NotEmpty,
+            zpl::Error::ChangedMeanwhile { .. } => Reason::ChangedMeanwhile,
             zpl::Error::NotPermitted { .. } => Reason::NotPermitted,
             zpl::Error::Invalid { .. } => Reason::Invalid,
             zpl::Error::NotSupported { .. } => Reason::NotSupported,

@@ -35,7 +35,7 @@ pub struct OpenFileSystem {
 
 impl OpenFileSystem {
     /// Whether nothing in it may be changed (readonly).
-    pub(super) fn is_read_only(&self) -> bool {
+    pub fn is_read_only(&self) -> bool {
         self.transactions.sync_policy.current().read_only
     }
 

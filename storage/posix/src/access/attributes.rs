@@ -40,6 +40,24 @@ pub fn check_set_attributes(
     Ok(SetAttributes { mode: set.mode.map(|mode| mode & !clear), ..*set })
 }
 
+/// Whether a caller may set attributes of a file, where the owner may set its size whatever its permissions
+/// say (see [`super::check_open_with_owner_override`]). Returns the attributes to set.
+///
+/// # Errors
+///
+/// Those of [`check_set_attributes`].
+pub fn check_set_attributes_with_owner_override(
+    credentials: &Credentials,
+    target: &Target,
+    set: &SetAttributes,
+) -> Result<SetAttributes, Denied> {
+    let is_fixed = target.flags.intersects(FileFlags::IMMUTABLE.union(FileFlags::APPEND_ONLY));
+    let has_override = set.size.is_some() && credentials.uid == target.uid && !is_fixed;
+    let size = if has_override { None } else { set.size };
+    let checked = check_set_attributes(credentials, target, &SetAttributes { size, ..*set })?;
+    Ok(SetAttributes { size: set.size, ..checked })
+}
+
 /// Whether the caller owns the file, or an NFSv4 ACL gives the caller the permission `by_acl`.
 fn may_change(credentials: &Credentials, target: &Target, by_acl: u32) -> bool {
     target.is_owned_by(credentials)

@@ -25,7 +25,7 @@ use crate::acl::{Ace, PosixAclEntry, nfs4, posix1e};
 use crate::{Attributes, Capability, Credentials, FileFlags, FileType, mode};
 use nfs4::mask;
 
-pub use attributes::check_set_attributes;
+pub use attributes::{check_set_attributes, check_set_attributes_with_owner_override};
 pub use names::{check_create, check_delete, check_link, check_rename};
 pub use xattrs::{check_get_xattr, check_set_acl, check_set_xattr, is_xattr_listed};
 
@@ -219,6 +219,11 @@ impl OpenMode {
     };
     /// An open to read and write.
     pub const READ_WRITE: Self = Self { write: true, ..Self::READ };
+
+    /// Whether the caller changes the content.
+    pub const fn is_writing(self) -> bool {
+        self.write || self.append || self.truncate
+    }
 }
 
 /// Whether a caller may open a file.
@@ -242,6 +247,37 @@ pub fn check_open(credentials: &Credentials, target: &Target, open: OpenMode) ->
         return Err(Denied::NotPermitted);
     }
     Ok(())
+}
+
+/// Whether a caller may open a file, where the owner may read and write it whatever its permissions say.
+///
+/// NFSv3 has no open: a client reads and writes for a program that opened the file earlier, perhaps when its
+/// mode was another. Servers therefore let the owner read and write always. They let a caller read a file that
+/// it may execute, since a client reads a program to execute it.
+///
+/// # Errors
+///
+/// Those of [`check_open`].
+pub fn check_open_with_owner_override(
+    credentials: &Credentials,
+    target: &Target,
+    open: OpenMode,
+) -> Check {
+    let is_owner = credentials.uid == target.uid;
+    let reads_program =
+        target.kind == FileType::File && check(credentials, target, mask::EXECUTE).is_ok();
+    check_open_flags(target.flags, open)?;
+    check_open(
+        credentials,
+        target,
+        OpenMode {
+            read: open.read && !is_owner && !reads_program,
+            write: open.write && !is_owner,
+            append: open.append && !is_owner,
+            truncate: open.truncate && !is_owner,
+            ..open
+        },
+    )
 }
 
 /// Whether the flags of a file let anybody open it so.

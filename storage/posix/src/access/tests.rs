@@ -3,7 +3,8 @@
 //! `tests/it/kernel.rs` compares the rules of modes and POSIX ACLs with the kernel.
 
 use super::{
-    Denied, OpenMode, Target, TargetAcl, check, check_delete, check_open, check_set_attributes,
+    Denied, OpenMode, Target, TargetAcl, check, check_delete, check_open,
+    check_open_with_owner_override, check_set_attributes, check_set_attributes_with_owner_override,
     check_set_xattr, granted,
 };
 use crate::acl::nfs4::{ALLOW, DENY, flag, mask};
@@ -147,4 +148,33 @@ fn guarded_flags_need_their_capability() {
     assert_eq!(check(&owner(), FileFlags::IMMUTABLE), Err(Denied::NotPermitted));
     let capable = owner().with_capability(Capability::Immutable);
     assert_eq!(check(&capable, FileFlags::IMMUTABLE), Ok(()));
+}
+
+#[test]
+fn owner_override_spares_the_owner_only() {
+    let mut file = target(FileType::File, 0, TargetAcl::Mode);
+    let open = |who: &Credentials, file: &Target| {
+        check_open_with_owner_override(who, file, OpenMode::READ_WRITE)
+    };
+    let size = SetAttributes { size: Some(1), ..SetAttributes::default() };
+    let resize = |who: &Credentials, file: &Target| {
+        check_set_attributes_with_owner_override(who, file, &size)
+    };
+    assert_eq!((open(&owner(), &file), resize(&owner(), &file)), (Ok(()), Ok(size)));
+    assert_eq!(open(&stranger(), &file), Err(Denied::Access));
+    assert_eq!(resize(&stranger(), &file), Err(Denied::Access));
+    file.flags = FileFlags::IMMUTABLE;
+    assert_eq!(open(&owner(), &file), Err(Denied::NotPermitted));
+    assert_eq!(resize(&owner(), &file), Err(Denied::NotPermitted));
+}
+
+#[test]
+fn owner_override_reads_programs_but_not_directories() {
+    let open = |kind, mode| {
+        let target = target(kind, mode, TargetAcl::Mode);
+        check_open_with_owner_override(&stranger(), &target, OpenMode::READ)
+    };
+    assert_eq!(open(FileType::File, 0o711), Ok(()));
+    assert_eq!(open(FileType::File, 0o700), Err(Denied::Access));
+    assert_eq!(open(FileType::Directory, 0o711), Err(Denied::Access));
 }

@@ -161,8 +161,20 @@ impl FsWriter {
 
     /// Cuts a file off at a size, or lengthens it with a hole.
     pub fn truncate(&self, caller: &ChangeContext, file: ObjectId, size: u64) -> Result<()> {
+        self.truncate_if(caller, file, size, None)
+    }
+
+    /// Sets the size of a file if it was last changed (ctime) at that time.
+    pub(super) fn truncate_if(
+        &self,
+        caller: &ChangeContext,
+        file: ObjectId,
+        size: u64,
+        if_ctime: Option<Time>,
+    ) -> Result<()> {
         let _locked = self.fs.inner.locks.write(&[file]);
         let draft = self.load_for_write(file)?;
+        self.check_guard(&draft, if_ctime)?;
         self.resize_locked(caller, draft, size)
     }
 

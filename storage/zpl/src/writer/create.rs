@@ -3,7 +3,7 @@
 use ondisk::ObjectType;
 use ondisk::acl;
 use ondisk::sa::Attribute;
-use ondisk::zil::{Body, Create, CreateKind};
+use ondisk::zil::{Body, Create, CreateKind, SetAttr};
 use ondisk::znode::{device_word, flag};
 use parking_lot::MutexGuard;
 use posix::{
@@ -16,6 +16,7 @@ use zap::{NewZap, Zap};
 use crate::create::dir_normalization;
 use crate::new_znode::NewZnode;
 use crate::sa_table::SaTable;
+use crate::writer::content::implied_setattr_record;
 use crate::writer::pending_file::PendingFile;
 use crate::writer::xattr_dir::XattrDirPlan;
 use crate::writer::{CreatedInode, FsWriter, SMALL_OP_BYTES};
@@ -63,6 +64,11 @@ impl FsWriter {
         }
         parent.store(&tx)?;
         self.log_create(&tx, &plan, &object, name);
+        if new.times.is_some() {
+            // the record of a creation has no times
+            let times = implied_setattr_record(&object, SetAttr::ATIME | SetAttr::MTIME);
+            self.transactions.log_record(&tx, LogRecord::Record(times));
+        }
         self.store_inherited_acls(&tx, caller, &mut object, acls)?;
         Ok(CreatedInode { id: object.id(), attributes: object.sa.attributes() })
     }
@@ -135,6 +141,10 @@ impl FsWriter {
         };
         let mut sheet = birth.sa_table(&self.fs.inner.schema, settings.dnode_slots.max(1));
         drop(settings);
+        if let Some([atime, mtime]) = new.times {
+            sheet.set_time(Attribute::Atime, atime);
+            sheet.set_time(Attribute::Mtime, mtime);
+        }
         let acl = inherited.map(|new| new.0);
         if let Some(entries) = &acl {
             self.set_acl_attributes(&mut sheet, parent.id(), entries)?;

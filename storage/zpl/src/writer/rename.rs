@@ -301,5 +301,11 @@ impl NameChanges<'_> {
 }
 
 /// A whiteout: the device 0, 0.
-const WHITEOUT: NewInode<'static> =
-    NewInode { kind: FileType::CharDevice, mode: 0, umask: 0, rdev: (0, 0), target: b"" };
+const WHITEOUT: NewInode<'static> = NewInode {
+    kind: FileType::CharDevice,
+    mode: 0,
+    umask: 0,
+    rdev: (0, 0),
+    target: b"",
+    times: None,
+};

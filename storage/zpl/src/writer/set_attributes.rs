@@ -29,15 +29,20 @@ impl FsWriter {
         file: ObjectId,
         set: &SetAttributes,
     ) -> Result<()> {
-        if let Some(size) = set.size {
-            self.truncate(caller, file, size)?;
+        let mut set = *set;
+        if let Some(size) = set.size.take() {
+            // the truncation changes the ctime, so it takes the guard with it
+            self.truncate_if(caller, file, size, set.if_ctime.take())?;
         }
-        let set = SetAttributes { size: None, ..*set };
         if set == SetAttributes::default() {
             return Ok(());
         }
         let _locked = self.fs.inner.locks.write(&[file]);
         let mut draft = self.load_pending(file)?;
+        self.check_guard(&draft, set.if_ctime.take())?;
+        if set == SetAttributes::default() {
+            return Ok(());
+        }
         self.check_set_attributes(&draft, &set)?;
         let mode = new_mode(&draft, &set);
         let mut hidden = self.load_xattr_files(&draft, &set)?;
@@ -68,6 +73,14 @@ impl FsWriter {
         let body = Body::SetAttr(Box::new(setattr_record(&draft, &set, mode)));
         self.transactions.log_record(&tx, LogRecord::Record(body));
         Ok(())
+    }
+
+    /// Fails if a change is meant for another version of the file.
+    pub(super) fn check_guard(&self, draft: &PendingFile, if_ctime: Option<Time>) -> Result<()> {
+        if if_ctime.is_none_or(|ctime| ctime == draft.sa.attributes().ctime) {
+            return Ok(());
+        }
+        Err(Error::ChangedMeanwhile { objset: self.objset_id(), object: draft.id() })
     }
 
     fn check_set_attributes(&self, draft: &PendingFile, set: &SetAttributes) -> Result<()> {

@@ -199,7 +199,8 @@ impl<'a> FileWorkload<'a> {
         };
         let target = if kind == FileType::Symlink { target } else { Vec::new() };
         let (dir, name) = self.random_location();
-        let new = NewInode { kind, mode, umask: 0o022, rdev: device, target: &target };
+        let (rdev, target) = (device, target.as_slice());
+        let new = NewInode { kind, mode, umask: 0o022, rdev, target, times: None };
         let caller = self.next_credentials();
         let made = self.fs.create(&caller, dir, &name, &new)?;
         let id = ObjectId::new(made.ino());

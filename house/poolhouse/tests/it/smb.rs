@@ -1,0 +1,202 @@
+//! File systems by SMB: Samba's smbd as the daemon runs it, and smbclient.
+
+use std::fs::Permissions;
+use std::io::Write;
+use std::net::TcpStream;
+use std::os::unix::fs::PermissionsExt;
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+
+use serde_json::Value;
+
+use crate::command::path_arg;
+use crate::shares::{Running, free_port, lacks, run_client, shares};
+use crate::test_nas::{TestNas, cannot_mount, mount_source, random_bytes};
+
+const PASSWORD: &str = "geheim-7";
+
+/// A daemon with a mounted file system that the user anna has by SMB.
+struct SmbNas {
+    nas: TestNas,
+    port: u16,
+}
+
+/// Whether something is missing, which is said.
+fn cannot_share() -> bool {
+    cannot_mount() || ["smbd", "smbclient"].iter().any(|program| lacks(program))
+}
+
+/// The user that the tests run as, whose rights anna gets.
+fn own_user() -> String {
+    let uid = rustix::process::geteuid();
+    let user = nix::unistd::User::from_uid(uid.as_raw().into()).unwrap();
+    user.unwrap().name
+}
+
+/// Runs `poolhouse` with text on its standard input.
+fn run_with_input(nas: &TestNas, words: &str, input: &str) {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_poolhouse"));
+    command.args(words.split_whitespace()).args(["--state", path_arg(&nas.state_dir())]);
+    let mut child = command.stdin(Stdio::piped()).spawn().unwrap();
+    child.stdin.take().unwrap().write_all(input.as_bytes()).unwrap();
+    assert!(child.wait().unwrap().success(), "{words}: {}", nas.read_log());
+}
+
+impl SmbNas {
+    fn start(name: &str) -> Self {
+        let nas = TestNas::new(name, 1);
+        nas.create_pool("tank", 1);
+        nas.run_ok("zfs create tank/photos");
+        let port = free_port();
+        nas.run_ok(&format!("config set smb.listen {port}"));
+        let user = own_user();
+        run_with_input(&nas, &format!("user add anna --system-user {user}"), PASSWORD);
+        nas.run_ok("share add smb tank/photos -o users=anna");
+        Self { nas, port }
+    }
+
+    fn dir(&self) -> PathBuf {
+        self.nas.altroot().join("tank/photos")
+    }
+
+    /// A client of the share with commands; `password` is not in its arguments.
+    fn client(&self, password: &str, commands: &str) -> Vec<String> {
+        let secret = self.nas.0.join(format!("secret-{password}"));
+        std::fs::write(&secret, format!("username = anna\npassword = {password}\n")).unwrap();
+        std::fs::set_permissions(&secret, Permissions::from_mode(0o600)).unwrap();
+        let port = self.port.to_string();
+        let words = ["smbclient", "-A", path_arg(&secret), "-p", &port, "//127.0.0.1/photos"];
+        let mut words: Vec<_> = words.map(str::to_owned).to_vec();
+        if !commands.is_empty() {
+            words.extend(["-c".to_owned(), commands.to_owned()]);
+        }
+        words
+    }
+
+    fn run(&self, commands: &str) -> (bool, String) {
+        let words = self.client(PASSWORD, commands);
+        run_client(&words.iter().map(String::as_str).collect::<Vec<_>>())
+    }
+
+    fn run_ok(&self, commands: &str) -> String {
+        let (is_ok, said) = self.run(commands);
+        assert!(is_ok && !said.contains("NT_STATUS"), "{commands}: {said}{}", self.log());
+        said
+    }
+
+    /// A client that stays connected, and first runs a command.
+    fn stay(&self, command: &str) -> Running {
+        let words = self.client(PASSWORD, "");
+        let mut client = Command::new(&words[0]);
+        client.args(&words[1..]).stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null());
+        let mut client = client.spawn().unwrap();
+        client.stdin.as_mut().unwrap().write_all(format!("{command}\n").as_bytes()).unwrap();
+        Running(client)
+    }
+
+    fn log(&self) -> String {
+        let path = self.nas.state_dir().join("smb/log.smbd");
+        self.nas.read_log() + &std::fs::read_to_string(path).unwrap_or_default()
+    }
+
+    fn clients(&self) -> Vec<Value> {
+        shares(&self.nas)[0]["clients"].as_array().unwrap().clone()
+    }
+}
+
+#[test]
+fn smb_clients_put_and_get_files() {
+    if cannot_share() {
+        return;
+    }
+    let smb = SmbNas::start("smb");
+    let [share] = &shares(&smb.nas)[..] else { panic!("one share") };
+    assert_eq!((&share["path"], &share["problem"]), (&"photos".into(), &Value::Null));
+    assert_eq!((&share["address"], &share["port"]), (&"127.0.0.1".into(), &smb.port.into()));
+    let (image, back) = (smb.nas.0.join("image"), smb.nas.0.join("back"));
+    let bytes = random_bytes(3 << 20);
+    std::fs::write(&image, &bytes).unwrap();
+    let (put, get) = (path_arg(&image), path_arg(&back));
+    smb.run_ok(&format!(
+        "mkdir summer; cd summer; put {put} \"a ü.jpg\"; rename \"a ü.jpg\" b.jpg"
+    ));
+    assert!(std::fs::read(smb.dir().join("summer/b.jpg")).unwrap() == bytes);
+    std::fs::write(smb.dir().join("letter"), "dear grandma").unwrap();
+    let listed = smb.run_ok(&format!("get summer\\b.jpg {get}; ls"));
+    assert!(std::fs::read(&back).unwrap() == bytes);
+    assert!(listed.contains("letter") && listed.contains("summer"), "{listed}");
+    smb.run_ok("rm summer\\b.jpg; rmdir summer");
+    assert!(!smb.dir().join("summer").exists());
+
+    // passwords: a wrong one, a new one, and none where others can read it
+    let wrong = smb.client("wrong", "ls");
+    let (_, said) = run_client(&wrong.iter().map(String::as_str).collect::<Vec<_>>());
+    assert!(said.contains("NT_STATUS_LOGON_FAILURE"), "{said}");
+    run_with_input(&smb.nas, "user passwd anna", "another-8\n");
+    assert!(smb.run("ls").1.contains("NT_STATUS_LOGON_FAILURE"));
+    let changed = smb.client("another-8", "ls");
+    let (is_ok, said) = run_client(&changed.iter().map(String::as_str).collect::<Vec<_>>());
+    assert!(is_ok && said.contains("letter"), "{said}");
+    let mode = smb.nas.state_dir().join("smb").metadata().unwrap().permissions().mode();
+    assert_eq!(mode & 0o077, 0);
+    assert!(!smb.log().contains(PASSWORD) && !smb.log().contains("another-8"));
+    let user = own_user();
+    let users = smb.nas.run_ok("user list --json");
+    let users: Value = serde_json::from_str(&users).unwrap();
+    assert_eq!((&users[0]["name"], &users[0]["system_user"]), (&"anna".into(), &user.into()));
+    smb.nas.run_ok("user remove anna");
+    assert_eq!(smb.nas.run_ok("user list --json").trim(), "[]");
+    smb.nas.run_ok("serve --stop");
+    assert!(TcpStream::connect(("127.0.0.1", smb.port)).is_err(), "smbd ends with the daemon");
+}
+
+#[test]
+fn smb_shares_follow_their_file_systems() {
+    if cannot_share() {
+        return;
+    }
+    let smb = SmbNas::start("smbfollow");
+    let nas = &smb.nas;
+    std::fs::write(smb.dir().join("letter"), "dear grandma").unwrap();
+    let client = smb.stay("open letter");
+    nas.wait_until(|| smb.clients().iter().any(|client| client["open"] == 1));
+    assert_eq!(smb.clients()[0]["user"], own_user());
+    for words in ["zfs unmount tank/photos", "zfs rename tank/photos tank/pictures"] {
+        let why = nas.run_failing(words, 1);
+        assert!(why.contains("is in use: files that SMB clients have open: 1"), "{why}");
+    }
+    assert_eq!(mount_source(&smb.dir()).as_deref(), Some("tank/photos"));
+    assert_eq!(smb.clients().len(), 1, "it stays connected");
+    drop(client);
+    nas.wait_until(|| smb.clients().is_empty());
+
+    // a client without open files does not keep the file system from being unmounted
+    let _client = smb.stay("ls");
+    nas.wait_until(|| smb.clients().len() == 1);
+    nas.run_ok("zfs unmount tank/photos");
+    let problem = shares(nas)[0]["problem"].as_str().unwrap().to_owned();
+    assert_eq!(problem, "'tank/photos' is not mounted: `zfs mount tank/photos`");
+    nas.run_ok("zfs mount tank/photos");
+    assert!(smb.run_ok("ls").contains("letter"));
+
+    // an entry of the configuration follows its file system, under the name of the share that it has
+    nas.run_ok("share remove smb tank/photos");
+    nas.run_ok("share add smb tank/photos -o name=photos");
+    nas.run_ok("zfs rename tank/photos tank/pictures");
+    assert!(smb.run_ok("ls").contains("letter"));
+
+    // smbd that dies is started again
+    let pid = std::fs::read_to_string(nas.state_dir().join("smb/run/smbd.pid")).unwrap();
+    let killed = Command::new("kill").args(["-9", pid.trim()]).status().unwrap();
+    assert!(killed.success());
+    nas.wait_until(|| smb.run("ls").1.contains("letter"));
+    assert!(nas.read_log().contains("smbd ended"), "{}", nas.read_log());
+
+    // the property shares it, too
+    nas.run_ok("share remove smb photos");
+    nas.run_ok("zfs set sharesmb=on tank/pictures");
+    assert_eq!(shares(nas)[0]["path"], "tank_pictures");
+    assert_eq!(shares(nas)[0]["problem"], Value::Null);
+    nas.run_ok("zpool export tank");
+    assert_eq!(shares(nas), [] as [Value; 0]);
+}
