@@ -10,6 +10,7 @@ mod drives;
 mod errors;
 mod events;
 mod fixtures;
+mod iscsi_shares;
 mod keys;
 mod list;
 mod memory;
