@@ -203,8 +203,9 @@ mod tests {
         }
     }
 
-    fn text(share: Share) -> Result<String, crate::Error> {
-        let dir = std::env::temp_dir().join(format!("poolhouse-conf-{}", std::process::id()));
+    fn text(test: &str, share: Share) -> Result<String, crate::Error> {
+        let dir = format!("poolhouse-conf-{test}-{}", std::process::id());
+        let dir = std::env::temp_dir().join(dir);
         let folder = Folder::create(&dir).unwrap();
         let listen = Listen { addresses: vec![IpAddr::V4(Ipv4Addr::LOCALHOST)], port: 4450 };
         let text = Conf { listen, shares: vec![share], single_user: None }.text(&folder);
@@ -220,7 +221,7 @@ mod tests {
             read_only: true,
             ..share("photos", "/tank/100% photos")
         };
-        let text = text(limited).unwrap();
+        let text = text("sections", limited).unwrap();
         for line in [
             "interfaces = 127.0.0.1",
             "bind interfaces only = yes",
@@ -246,11 +247,11 @@ mod tests {
             share("a", " /tank"),
             Share { users: vec!["x\ny".to_owned()], ..share("a", "/tank") },
         ] {
-            assert!(text(bad.clone()).is_err(), "{bad:?}");
+            assert!(text("options", bad.clone()).is_err(), "{bad:?}");
         }
         // a share for nobody is not one for everybody
         let closed =
             Share { networks: Vec::new(), ..share("a", Path::new("/tank").to_str().unwrap()) };
-        assert!(text(closed).unwrap().contains("hosts deny = ALL"));
+        assert!(text("options", closed).unwrap().contains("hosts deny = ALL"));
     }
 }

@@ -13,7 +13,7 @@ use parking_lot::{Condvar, Mutex};
 use rustix::process::{Pid, Signal, kill_process, kill_process_group};
 
 use crate::folder::file_error;
-use crate::{Conf, Error, Folder, Listen, Programs, Result, Status};
+use crate::{Conf, Connection, Error, Folder, Listen, Programs, Result, Status};
 
 /// Takes a line for the log of the daemon.
 pub type LogLine = Arc<dyn Fn(&str) + Send + Sync>;
@@ -126,17 +126,19 @@ impl Server {
         self.shared.programs.control(&self.shared.folder, &["reload-config"])
     }
 
-    /// Disconnects the clients of a share, and waits until they are gone.
-    pub fn close_share(&self, share: &str) -> Result<()> {
-        if self.shared.state.lock().process.is_none() {
-            return Ok(());
-        }
+    /// Disconnects the clients of a share, and waits until they left its directory.
+    pub fn close_share(&self, share: &str, directory: &Path) -> Result<()> {
+        let Some(process) = self.shared.state.lock().process else { return Ok(()) };
         self.shared.programs.control(&self.shared.folder, &["close-share", share])?;
         let last = Instant::now() + LIMIT;
-        let is_open = |status: &Status| {
-            status.connections.iter().any(|connection| connection.share.eq_ignore_ascii_case(share))
+        let is_of = |connection: &Connection| connection.share.eq_ignore_ascii_case(share);
+        let is_open = || {
+            if single_user().is_some() {
+                return Ok(is_any_child_in(process, directory));
+            }
+            Ok(self.status()?.connections.iter().any(is_of))
         };
-        while is_open(&self.status()?) {
+        while is_open()? {
             if Instant::now() > last {
                 return Err(Error::StillConnected { share: share.to_owned() });
             }
@@ -145,9 +147,9 @@ impl Server {
         Ok(())
     }
 
-    /// The clients and their files.
+    /// The clients and their files. Samba tells them to root alone: an ordinary user sees none.
     pub fn status(&self) -> Result<Status> {
-        if self.shared.state.lock().process.is_none() {
+        if self.shared.state.lock().process.is_none() || single_user().is_some() {
             return Ok(Status::default());
         }
         Status::parse(&self.shared.programs.status(&self.shared.folder)?)
@@ -290,6 +292,18 @@ pub fn end_strays(folder: &Folder) {
         }
         let _ = std::fs::remove_file(path);
     }
+}
+
+/// Whether a child of smbd works in a directory, which cannot be unmounted then.
+fn is_any_child_in(smbd: Pid, directory: &Path) -> bool {
+    let smbd = smbd.as_raw_nonzero();
+    let children = std::fs::read_to_string(format!("/proc/{smbd}/task/{smbd}/children"));
+    let children = children.unwrap_or_default();
+    let mut working = children.split_whitespace().filter_map(|child| {
+        // a child that ended meanwhile has none
+        std::fs::read_link(format!("/proc/{child}/cwd")).ok()
+    });
+    working.any(|dir| dir.starts_with(directory))
 }
 
 /// Whether a process runs with a smb.conf. Its number may belong to another program by now.

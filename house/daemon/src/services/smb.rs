@@ -187,7 +187,7 @@ impl ShareServer for SmbService {
                 .any(|new| (&new.name, &new.directory) == (&old.name, &old.directory))
         };
         for old in before.iter().filter(is_gone) {
-            let closed = state.server.as_ref().map(|server| server.close_share(&old.name));
+            let closed = state.server.as_ref().map(|server| close_share(server, old));
             if let Some(Err(why)) = closed {
                 self.context.log.write_line(&why.to_string());
             }
@@ -226,7 +226,7 @@ impl ShareServer for SmbService {
         self.apply(&mut state)?;
         for share in &gone {
             if let Some(server) = &state.server {
-                server.close_share(&share.name)?;
+                close_share(server, share)?;
             }
         }
         Ok(())
@@ -267,6 +267,12 @@ impl From<::samba::Error> for Error {
     fn from(why: ::samba::Error) -> Self {
         Self::refused_error(why.to_string())
     }
+}
+
+/// Disconnects the clients of a share.
+fn close_share(server: &Server, share: &Share<SmbOptions>) -> Result<()> {
+    let Some(directory) = &share.directory else { return Ok(()) };
+    Ok(server.close_share(&share.name, directory)?)
 }
 
 fn in_use(dataset: &str, files: usize) -> Error {
