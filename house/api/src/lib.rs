@@ -48,8 +48,8 @@ pub use pool::{
 pub use snapshot::{CloneSnapshot, CreateBookmark, CreateSnapshots, RollbackDataset};
 pub use stream::{ReceiveStream, ReceivedStream, SendStream};
 pub use vdev::{
-    AddDevices, AttachDevice, DetachDevice, OfflineDevice, OnlineDevice, RemoveDevices,
-    ReplaceDevice, VdevLayout, VdevRole,
+    AddDevices, AttachDevice, ClearLabels, DetachDevice, OfflineDevice, OnlineDevice,
+    RemoveDevices, ReopenPools, ReplaceDevice, VdevLayout, VdevRole,
 };
 pub use wire::{
     COMMAND_HEADER, EncodedCall, PREFIX, decode, decode_command, encode, encode_command,

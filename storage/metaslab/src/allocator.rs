@@ -98,10 +98,42 @@ impl Allocator {
 
     /// Adds a vdev whose metaslabs are still to be loaded.
     pub fn add_vdev(&self, spec: MetaslabGroupSpec) {
+        self.insert_vdev(spec, true);
+    }
+
+    /// Adds a vdev on which nothing is allocated until [`Allocator::set_allocatable`] allows it.
+    pub fn add_closed_vdev(&self, spec: MetaslabGroupSpec) {
+        self.insert_vdev(spec, false);
+    }
+
+    fn insert_vdev(&self, spec: MetaslabGroupSpec, is_allocatable: bool) {
         let (vdev, class) = (spec.vdev, spec.class);
         let top = Arc::new(MetaslabGroup::new(spec));
+        top.is_allocatable.store(is_allocatable, Ordering::Relaxed);
         self.groups.write().insert(vdev, Arc::clone(&top));
         self.rotors[class as usize].lock().add(top);
+    }
+
+    /// Forgets a vdev that is removed. Nothing may be allocated on it.
+    pub fn remove_vdev(&self, vdev: VdevId) {
+        self.groups.write().remove(&vdev);
+        self.rotors.iter().for_each(|rotor| rotor.lock().remove(vdev));
+    }
+
+    /// Gives a vdev that grew the metaslabs for which it has space now: all is free in them. Returns how
+    /// many there are in all.
+    pub fn grow_vdev(&self, vdev: VdevId, asize: u64) -> Result<usize, Error> {
+        let top = self.group(vdev)?;
+        let mut state = top.state.lock();
+        let first = state.metaslabs.len();
+        state.add_metaslabs(&MetaslabGroupSpec { asize, ..top.spec.clone() });
+        let count = state.metaslabs.len();
+        for at in first..count {
+            let extent = state.metaslabs[at].extent.clone();
+            state.load(at, RangeSet::from_range(extent), Txg::ZERO);
+        }
+        top.update_available(&state);
+        Ok(count)
     }
 
     /// Says of metaslabs that are not loaded how many bytes of each are allocated, and log2 of the

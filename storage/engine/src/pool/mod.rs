@@ -6,12 +6,14 @@
 //! so that changes do not pile up.
 
 mod accounting;
+mod add;
 mod auxiliary;
 mod cache;
 mod compatibility;
 mod create;
 mod datasets;
 mod destroy;
+mod diagnosis;
 mod drive;
 mod drives;
 mod encryption;
@@ -65,6 +67,7 @@ use spa::ActivePool;
 
 use crate::event::Event;
 use crate::{Error, Result};
+pub use add::AddOptions;
 pub use arc::MemoryBudget;
 pub use cache::CacheCounts;
 pub use create::{
@@ -74,6 +77,7 @@ pub use create::{
 };
 pub use datasets::{NewDataset, check_new_dataset};
 pub use destroy::DestroyPlan;
+pub use diagnosis::DiagnosedDrive;
 pub use drive::{Drive, open_drive};
 pub use environment::{Environment, FillRandom};
 pub use filesystems::OpenFileSystem;
@@ -122,6 +126,8 @@ struct Inner {
     is_failmode_continue: AtomicBool,
     /// The walk over it that goes on, or was the last.
     scan_control: scan::ScanControl,
+    /// The errors of its drives in the last minutes.
+    diagnosis: Mutex<diagnosis::Diagnosis>,
     /// Where it was taken back to.
     rewind_target: Option<RewindTarget>,
     /// Of which the user is to be told.
@@ -176,6 +182,7 @@ impl Pool {
             keys,
             is_failmode_continue: goes_on,
             scan_control: scans,
+            diagnosis: Mutex::default(),
             rewind_target: rewound,
             replay_failures: Mutex::default(),
             events: Mutex::default(),
@@ -279,6 +286,7 @@ impl Pool {
             self.reopen_drives();
         }
         self.0.spa.clear(only).map_err(|error| self.explain_error(&error))?;
+        self.0.diagnosis.lock().clear(only);
         self.sync()?;
         self.0.spa.unspare_cleared(only).map_err(|error| self.explain_error(&error))?;
         self.update_device_paths();

@@ -1,5 +1,6 @@
 //! Pools through the door: made, filled, left and taken over again.
 
+mod add;
 mod auxiliary;
 mod block_cloning;
 mod concurrency;
