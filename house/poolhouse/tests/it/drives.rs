@@ -362,6 +362,35 @@ fn a_drive_that_went_away_is_missed_and_made_whole_when_it_is_back() {
 }
 
 #[test]
+fn pulled_drive_has_a_spare_until_it_is_back() {
+    if cannot_mount() {
+        return;
+    }
+    let nested = NestedNas::with_layout("spared", "raidz1", 2);
+    let nas = &nested.inner;
+    let spare = nas.0.join("drives/spare.img");
+    File::create(&spare).unwrap().set_len(256 << 20).unwrap();
+    nas.run_ok(&format!("zpool add tank spare {}", path_arg(&spare)));
+    assert!(nested.write_synced("one", "first"));
+    let now = nested.drive_path().with_file_name("sdf.img");
+    std::fs::rename(nested.drive_path(), &now).unwrap();
+    nested.pull_drive();
+    assert!(nested.write_synced("two", "second"));
+    nas.run_ok("zpool sync tank");
+    nas.wait_until(|| {
+        let text = nas.run_ok("zpool status tank");
+        text.contains("INUSE") && text.contains("scan: resilvered")
+    });
+    nested.reinsert_drive();
+    nas.wait_until(|| {
+        let text = nas.run_ok("zpool status tank");
+        text.contains("AVAIL") && !text.contains("spare-2")
+    });
+    nas.wait_until(|| nas.run_ok("zpool status -x").contains("all pools are healthy"));
+    nested.assert_contents(&[("one", "first"), ("two", "second")]);
+}
+
+#[test]
 fn what_a_drive_did_not_keep_is_said_to_be_lost() {
     if cannot_mount() {
         return;

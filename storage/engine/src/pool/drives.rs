@@ -70,6 +70,8 @@ impl Pool {
             // the first flush tells of what it had taken and not kept; then it is like any other
             self.record_online(&path);
             leaf.clear_errors();
+            // a spare may stand in for it; with the next clear if this fails
+            let _ = self.0.spa.unspare_cleared(Some(guid));
             taken.push(path);
         }
         if !taken.is_empty() {

@@ -171,10 +171,7 @@ fn power_cuts_leave_the_pool_with_or_without_the_new_vdev() {
     drop(pool);
     let step = ((end - added) / 6).max(1);
     for at in (start..added).step_by(2).chain((added..=end).step_by(step)).chain([end]) {
-        let found = storm.journal().cut_power(at, at as u64);
-        let devices: Vec<_> = found.into_iter().map(|disk| Arc::new(disk) as Drive).collect();
-        let pool = engine::pool::import_devices(&devices, "tank", &environment())
-            .unwrap_or_else(|why| panic!("cut at {at}: {why}"));
+        let pool = import_after_cut(&storm, at);
         let vdevs = pool.status().vdevs.len();
         assert!(vdevs == 2 || at < added && vdevs == 1, "cut at {at}: {vdevs}");
         assert!(read_file(&pool, "tank", "before") == noise_bytes(1, 3 << 20), "cut at {at}");
@@ -182,6 +179,76 @@ fn power_cuts_leave_the_pool_with_or_without_the_new_vdev() {
             assert!(read_file(&pool, "tank", "after") == noise_bytes(2, 3 << 20));
         }
         write_file(&pool, "tank", "more", &noise_bytes(3, 1 << 20));
+        pool.export().unwrap();
+    }
+}
+
+/// Imports the pool as drives hold it when the power fails after a request.
+fn import_after_cut(storm: &DiskArray, at: usize) -> Pool {
+    let found = storm.journal().cut_power(at, at as u64);
+    let devices: Vec<_> = found.into_iter().map(|disk| Arc::new(disk) as Drive).collect();
+    engine::pool::import_devices(&devices, "tank", &environment())
+        .unwrap_or_else(|why| panic!("cut at {at}: {why}"))
+}
+
+#[test]
+fn power_cuts_leave_the_pool_with_or_without_its_log() {
+    let storm = DiskArray::new(&[64 << 20; 2]);
+    let new = [
+        vdev(VdevLayout::Single, &["/disk0".into()], VdevRole::Data),
+        vdev(VdevLayout::Single, &["/disk1".into()], VdevRole::Log),
+    ];
+    let new = new_pool(new.to_vec(), None);
+    let pool = engine::pool::create_on_devices(&new, &storm.devices(), &environment()).unwrap();
+    for number in 0..4 {
+        write_file(&pool, "tank", &format!("file{number}"), &noise_bytes(number, 40_000));
+        pool.filesystem("tank").unwrap().fsync(None).unwrap();
+    }
+    let start = storm.journal().len();
+    pool.remove_drives(&["/disk1".to_owned()]).unwrap();
+    let end = storm.journal().len();
+    drop(pool);
+    let step = ((end - start) / 16).max(1);
+    for at in (start..=end).step_by(step).chain([end]) {
+        let pool = import_after_cut(&storm, at);
+        for number in 0..4 {
+            let found = read_file(&pool, "tank", &format!("file{number}"));
+            assert!(found == noise_bytes(number, 40_000), "cut at {at}");
+        }
+        assert!(at < end || pool.status().vdevs.len() == 1);
+        write_file(&pool, "tank", "more", &noise_bytes(9, 40_000));
+        pool.filesystem("tank").unwrap().fsync(None).unwrap();
+        pool.export().unwrap();
+    }
+}
+
+#[test]
+fn power_cuts_leave_a_vdev_as_it_was_or_expanded() {
+    let storm = DiskArray::new(&[64 << 20, 160 << 20]);
+    let new = [vdev(VdevLayout::Single, &["/disk0".into()], VdevRole::Data)];
+    let devices = storm.devices();
+    let new = new_pool(new.to_vec(), None);
+    let pool =
+        engine::pool::create_on_devices(&new, &devices[..1], &environment()).unwrap();
+    write_file(&pool, "tank", "before", &noise_bytes(1, 3 << 20));
+    pool.replace_drive_with("/disk0", "/disk1".as_ref(), &devices[1]).unwrap();
+    crate::offline::resilver(&pool);
+    let (start, size) = (storm.journal().len(), pool.status().size);
+    assert!(pool.expand_drive("/disk1").unwrap());
+    let grown = storm.journal().len();
+    write_file(&pool, "tank", "after", &noise_bytes(2, 50 << 20));
+    pool.sync().unwrap();
+    let end = storm.journal().len();
+    drop(pool);
+    let step = ((end - grown) / 4).max(1);
+    for at in (start..grown).step_by(3).chain((grown..=end).step_by(step)).chain([end]) {
+        let pool = import_after_cut(&storm, at);
+        assert!(read_file(&pool, "tank", "before") == noise_bytes(1, 3 << 20), "cut at {at}");
+        let is_grown = pool.status().size > size;
+        assert!(is_grown || at < grown, "cut at {at}");
+        if at == end {
+            assert!(read_file(&pool, "tank", "after") == noise_bytes(2, 50 << 20));
+        }
         pool.export().unwrap();
     }
 }
