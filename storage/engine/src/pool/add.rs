@@ -166,8 +166,8 @@ impl Pool {
     /// Refuses new vdevs that are less, or differently, redundant than those of the pool.
     fn check_replication<'a>(&self, new: impl Iterator<Item = &'a NewVdev>) -> Result<()> {
         let config = self.0.spa.config();
-        let tops = config.tree.iter().flat_map(|root| &root.children);
-        let Some(current) = tops.filter_map(Replication::of_config).next() else { return Ok(()) };
+        let mut tops = config.tree.iter().flat_map(|root| &root.children);
+        let Some(current) = tops.find_map(Replication::of_config) else { return Ok(()) };
         for vdev in
             new.filter(|vdev| vdev.role != VdevRole::Log && vdev.role.auxiliary_role().is_none())
         {

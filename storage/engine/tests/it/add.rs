@@ -228,8 +228,7 @@ fn power_cuts_leave_a_vdev_as_it_was_or_expanded() {
     let new = [vdev(VdevLayout::Single, &["/disk0".into()], VdevRole::Data)];
     let devices = storm.devices();
     let new = new_pool(new.to_vec(), None);
-    let pool =
-        engine::pool::create_on_devices(&new, &devices[..1], &environment()).unwrap();
+    let pool = engine::pool::create_on_devices(&new, &devices[..1], &environment()).unwrap();
     write_file(&pool, "tank", "before", &noise_bytes(1, 3 << 20));
     pool.replace_drive_with("/disk0", "/disk1".as_ref(), &devices[1]).unwrap();
     crate::offline::resilver(&pool);

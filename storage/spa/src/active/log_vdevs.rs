@@ -57,7 +57,9 @@ impl ActivePool {
             }
             logs().for_each(|log| log.close());
             let tx = self.begin_tx()?;
-            sets.iter().for_each(|set| set.edit_header(&tx, |_| {}));
+            for set in &sets {
+                set.edit_header(&tx, |_| {});
+            }
             drop(tx);
             self.sync()?;
             let usage = self.space.allocator().vdev_usage(vdev)?;
