@@ -65,8 +65,8 @@ pub trait MapReader: Send + Sync {
 /// The allocator of a pool.
 #[derive(Default)]
 pub struct Allocator {
-    groups: RwLock<BTreeMap<VdevId, Arc<MetaslabGroup>>>,
-    rotors: [Mutex<Rotor>; Class::ALL.len()],
+    pub(crate) groups: RwLock<BTreeMap<VdevId, Arc<MetaslabGroup>>>,
+    pub(crate) rotors: [Mutex<Rotor>; Class::ALL.len()],
     map_reader: RwLock<Option<Arc<dyn MapReader>>>,
     /// Held by who reads maps ahead.
     map_read_lock: Mutex<()>,
@@ -112,28 +112,6 @@ impl Allocator {
         top.is_allocatable.store(is_allocatable, Ordering::Relaxed);
         self.groups.write().insert(vdev, Arc::clone(&top));
         self.rotors[class as usize].lock().add(top);
-    }
-
-    /// Forgets a vdev that is removed. Nothing may be allocated on it.
-    pub fn remove_vdev(&self, vdev: VdevId) {
-        self.groups.write().remove(&vdev);
-        self.rotors.iter().for_each(|rotor| rotor.lock().remove(vdev));
-    }
-
-    /// Gives a vdev that grew the metaslabs for which it has space now: all is free in them. Returns how
-    /// many there are in all.
-    pub fn grow_vdev(&self, vdev: VdevId, asize: u64) -> Result<usize, Error> {
-        let top = self.group(vdev)?;
-        let mut state = top.state.lock();
-        let first = state.metaslabs.len();
-        state.add_metaslabs(&MetaslabGroupSpec { asize, ..top.spec.clone() });
-        let count = state.metaslabs.len();
-        for at in first..count {
-            let extent = state.metaslabs[at].extent.clone();
-            state.load(at, RangeSet::from_range(extent), Txg::ZERO);
-        }
-        top.update_available(&state);
-        Ok(count)
     }
 
     /// Says of metaslabs that are not loaded how many bytes of each are allocated, and log2 of the
@@ -530,7 +508,7 @@ impl Allocator {
         all
     }
 
-    fn group(&self, vdev: VdevId) -> Result<Arc<MetaslabGroup>, Error> {
+    pub(crate) fn group(&self, vdev: VdevId) -> Result<Arc<MetaslabGroup>, Error> {
         let none = Error::InvalidRange { vdev, offset: 0, length: 0 };
         self.groups.read().get(&vdev).cloned().ok_or(none)
     }
