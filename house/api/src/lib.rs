@@ -80,8 +80,8 @@ pub use stream::{
 };
 pub use user::{AddUser, ListUsers, RemoveUser, SetUserPassword, ShareUser};
 pub use vdev::{
-    AddDevices, AttachDevice, DetachDevice, OfflineDevice, OnlineDevice, RemoveDevices,
-    ReplaceDevice, VdevLayout, VdevRole,
+    AddDevices, AttachDevice, ClearLabels, DetachDevice, OfflineDevice, OnlineDevice,
+    RemoveDevices, ReopenPools, ReplaceDevice, VdevLayout, VdevRole,
 };
 pub use web::{DashboardLinks, DashboardStatus, GetDashboard, SetUpDashboard, TurnOffDashboard};
 pub use wire::{

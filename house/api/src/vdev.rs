@@ -47,7 +47,7 @@ pub enum VdevRole {
     Cache,
 }
 
-/// Adds cache devices and spares to a pool.
+/// Adds top-level vdevs, cache devices and spares to a pool.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct AddDevices {
     /// The pool.
@@ -55,9 +55,15 @@ pub struct AddDevices {
     /// Layout, role and paths of each vdev.
     #[schema(value_type = Vec<(VdevLayout, VdevRole, Vec<String>)>)]
     pub vdevs: Vec<(VdevLayout, VdevRole, Vec<PathBuf>)>,
-    /// Also devices that hold data.
+    /// Also devices that hold data, and vdevs unlike those of the pool.
     #[serde(default)]
     pub force: bool,
+    /// log2 of the smallest write; none: as the pool has it.
+    #[serde(default)]
+    pub ashift: Option<u64>,
+    /// Check only.
+    #[serde(default)]
+    pub dry_run: bool,
 }
 
 impl Call for AddDevices {
@@ -71,11 +77,11 @@ impl Call for AddDevices {
     }
 
     fn changed_pools(&self, (): &()) -> Vec<String> {
-        vec![self.name.clone()]
+        if self.dry_run { Vec::new() } else { vec![self.name.clone()] }
     }
 }
 
-/// Removes cache devices and spares from a pool.
+/// Removes cache devices, spares and log vdevs from a pool.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct RemoveDevices {
     /// The pool.
@@ -224,6 +230,9 @@ pub struct OnlineDevice {
     pub name: String,
     /// The path or guid of the device.
     pub device: String,
+    /// Have its vdev use all space of its devices.
+    #[serde(default)]
+    pub expand: bool,
 }
 
 impl Call for OnlineDevice {
@@ -238,5 +247,46 @@ impl Call for OnlineDevice {
 
     fn changed_pools(&self, (): &()) -> Vec<String> {
         vec![self.name.clone()]
+    }
+}
+
+/// Opens devices again that are missing.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct ReopenPools {
+    /// The pools; none: all.
+    #[serde(default)]
+    pub names: Vec<String>,
+}
+
+impl Call for ReopenPools {
+    type Answer = ();
+    const METHOD: Method = Method::Post;
+    const PATH: &'static str = "/reopen";
+    const CHANGES: bool = true;
+
+    fn changed_pools(&self, (): &()) -> Vec<String> {
+        self.names.clone()
+    }
+}
+
+/// Clears the labels of a device that no pool uses.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct ClearLabels {
+    /// The path of the device.
+    #[schema(value_type = String)]
+    pub path: PathBuf,
+    /// Also those of an exported pool, or of one that another host may use.
+    #[serde(default)]
+    pub force: bool,
+}
+
+impl Call for ClearLabels {
+    type Answer = ();
+    const METHOD: Method = Method::Post;
+    const PATH: &'static str = "/devices/labelclear";
+    const CHANGES: bool = true;
+
+    fn action(&self) -> String {
+        format!("clear the labels of {}", self.path.display())
     }
 }

@@ -16,6 +16,7 @@ pub mod files;
 mod hex;
 pub mod inspect;
 pub mod keys;
+mod labelclear;
 mod owner_properties;
 pub mod pool;
 mod rescue;
@@ -28,6 +29,7 @@ pub use error::Error;
 pub use event::Event;
 pub use hex::hex;
 pub use keys::{EncryptionRoot, KeyState};
+pub use labelclear::clear_labels;
 pub use rescue::{ImportPoint, OpenOptions, RescuePool};
 pub use search::{Search, search, search_devices};
 

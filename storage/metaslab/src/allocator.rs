@@ -65,8 +65,8 @@ pub trait MapReader: Send + Sync {
 /// The allocator of a pool.
 #[derive(Default)]
 pub struct Allocator {
-    groups: RwLock<BTreeMap<VdevId, Arc<MetaslabGroup>>>,
-    rotors: [Mutex<Rotor>; Class::ALL.len()],
+    pub(crate) groups: RwLock<BTreeMap<VdevId, Arc<MetaslabGroup>>>,
+    pub(crate) rotors: [Mutex<Rotor>; Class::ALL.len()],
     map_reader: RwLock<Option<Arc<dyn MapReader>>>,
     /// Held by who reads maps ahead.
     map_read_lock: Mutex<()>,
@@ -98,8 +98,18 @@ impl Allocator {
 
     /// Adds a vdev whose metaslabs are still to be loaded.
     pub fn add_vdev(&self, spec: MetaslabGroupSpec) {
+        self.insert_vdev(spec, true);
+    }
+
+    /// Adds a vdev on which nothing is allocated until [`Allocator::set_allocatable`] allows it.
+    pub fn add_closed_vdev(&self, spec: MetaslabGroupSpec) {
+        self.insert_vdev(spec, false);
+    }
+
+    fn insert_vdev(&self, spec: MetaslabGroupSpec, is_allocatable: bool) {
         let (vdev, class) = (spec.vdev, spec.class);
         let top = Arc::new(MetaslabGroup::new(spec));
+        top.is_allocatable.store(is_allocatable, Ordering::Relaxed);
         self.groups.write().insert(vdev, Arc::clone(&top));
         self.rotors[class as usize].lock().add(top);
     }
@@ -498,7 +508,7 @@ impl Allocator {
         all
     }
 
-    fn group(&self, vdev: VdevId) -> Result<Arc<MetaslabGroup>, Error> {
+    pub(crate) fn group(&self, vdev: VdevId) -> Result<Arc<MetaslabGroup>, Error> {
         let none = Error::InvalidRange { vdev, offset: 0, length: 0 };
         self.groups.read().get(&vdev).cloned().ok_or(none)
     }

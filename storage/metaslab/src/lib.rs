@@ -26,6 +26,7 @@ mod metaslab;
 mod pin;
 mod range_set;
 mod removed_vdev;
+mod resize;
 mod rotor;
 mod usage;
 

@@ -6,6 +6,8 @@
 
 use std::sync::Arc;
 
+use units::VdevId;
+
 use crate::Class;
 use crate::group::MetaslabGroup;
 
@@ -29,6 +31,14 @@ impl Rotor {
     pub(crate) fn add(&mut self, top: Arc<MetaslabGroup>) {
         self.groups.push(top);
         self.credits.push(0);
+    }
+
+    pub(crate) fn remove(&mut self, vdev: VdevId) {
+        if let Some(index) = self.groups.iter().position(|top| top.spec.vdev == vdev) {
+            self.groups.remove(index);
+            self.credits.remove(index);
+            self.current = 0;
+        }
     }
 
     pub(crate) fn groups(&self) -> &[Arc<MetaslabGroup>] {

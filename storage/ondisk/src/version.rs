@@ -10,6 +10,8 @@ pub const DITTO_BLOCKS: u64 = 2;
 /// Dnodes count their space in bytes, and not in sectors; lists of block pointers count bytes before
 /// compression; space is counted without parity.
 pub const DEFLATE: u64 = 3;
+/// raidz with two parity columns.
+pub const RAIDZ2: u64 = 3;
 /// Hot spares.
 pub const SPARES: u64 = 3;
 /// The pool keeps a history.
@@ -18,6 +20,8 @@ pub const HISTORY: u64 = 4;
 pub const GZIP: u64 = 5;
 /// The pool property bootfs.
 pub const BOOTFS: u64 = 6;
+/// Log devices.
+pub const LOG_DEVICES: u64 = 7;
 /// refquota, refreservation, and exact counts of what only one dataset reaches.
 pub const UNIQUE_ACCURATE: u64 = 9;
 /// Cache devices.
@@ -32,6 +36,8 @@ pub const USED_BREAKDOWN: u64 = 13;
 pub const ACL_PASSTHROUGH_X: u64 = 14;
 /// Space is counted by user and group.
 pub const USERSPACE: u64 = 15;
+/// raidz with three parity columns.
+pub const RAIDZ3: u64 = 17;
 /// Snapshots can be held.
 pub const HOLDS: u64 = 18;
 /// zle compression.

@@ -140,8 +140,7 @@ pub(crate) fn register_auxiliary(
         drives.iter().map(|each| AuxiliaryLabel::new(each, world, ashift)).collect();
     let mut all: Vec<AuxiliaryEntry> = labels.iter().map(|label| label.entry.clone()).collect();
     for top in tops {
-        let spares = distributed_spares(top, world).into_iter();
-        all.extend(spares.map(|list| AuxiliaryEntry::new(AuxiliaryRole::Spare, list)));
+        all.extend(distributed_spare_entries(top, world));
     }
     write_entries(change, &all)?;
     Ok(labels)
@@ -167,6 +166,15 @@ fn pool_nvlist(each: &AuxiliaryDevice, guid: Guid, ashift: u64) -> Nvlist {
     list.push("ashift", Value::U64(ashift));
     list.push("create_txg", Value::U64(INITIAL_TXG.get()));
     list
+}
+
+/// The spares that a new dRAID has in itself.
+pub(crate) fn distributed_spare_entries(
+    top: &VdevConfig,
+    environment: &Environment,
+) -> impl Iterator<Item = AuxiliaryEntry> {
+    let spares = distributed_spares(top, environment).into_iter();
+    spares.map(|list| AuxiliaryEntry::new(AuxiliaryRole::Spare, list))
 }
 
 /// What the pool says of the spares that a dRAID has in itself.
@@ -244,15 +252,22 @@ pub fn is_labeled_as(device: &Arc<dyn Device>, guid: Guid) -> bool {
     })
 }
 
-/// Takes from a drive what says that it is one: its labels, and the header of a cache.
-pub(crate) fn clear_labels(device: &dyn Device) -> Result<(), Error> {
-    let failed = |error: device::Error| Error::Auxiliary { why: error.to_string() };
-    let wiped = vec![0; usize::try_from(label::SIZE).unwrap_or(0)];
-    for start in label::offsets(device.size()) {
-        device.write_at(start, &wiped).map_err(failed)?;
-    }
+/// Clears the labels of a device.
+pub fn clear_labels(device: &dyn Device) -> Result<(), Error> {
+    label::offsets(device.size()).try_for_each(|start| clear_area(device, start))?;
+    device.flush().map_err(|error| Error::Auxiliary { why: error.to_string() })
+}
+
+/// Clears the labels of a spare or cache device, and the header of a cache device.
+pub fn clear_auxiliary(device: &dyn Device) -> Result<(), Error> {
     if device.size() > l2arc::HEADER_OFFSET + label::SIZE {
-        device.write_at(l2arc::HEADER_OFFSET, &wiped).map_err(failed)?;
+        clear_area(device, l2arc::HEADER_OFFSET)?;
     }
-    device.flush().map_err(failed)
+    clear_labels(device)
+}
+
+fn clear_area(device: &dyn Device, start: u64) -> Result<(), Error> {
+    let zeros = vec![0; usize::try_from(label::SIZE).unwrap_or(0)];
+    let written = device.write_at(start, &zeros);
+    written.map_err(|error| Error::Auxiliary { why: error.to_string() })
 }

@@ -274,19 +274,11 @@ fn create_pool_objects(
         dsl::write::features::increment_feature(change, feature)?;
     }
     for top in &mut root.children {
-        create_leaf_zaps(top, &|| link(zap()?))?;
-        let table = link(zap()?)?;
-        top.top_zap = Some(table);
-        write_bias(change, table, top)?;
-        if let (VdevKind::Draid, Some(feature)) = (&top.kind, Feature::by_name("draid")) {
-            dsl::write::features::increment_feature(change, feature)?;
-        }
+        create_top_objects(change, top, &|| link(zap()?))?;
         let array = mos
             .create(tx, &NewObject::new(ObjectType::OBJECT_ARRAY, METASLAB_ARRAY_BLOCK_SIZE))?
             .id();
-        let count = top.asize.unwrap_or(0) >> top.metaslab_shift.unwrap_or(0).min(63);
-        let bytes = usize::try_from(count.saturating_mul(8)).unwrap_or(0);
-        mos.object(array)?.write(tx, 0, &vec![0; bytes])?;
+        write_metaslab_array(mos, tx, array, top)?;
         top.metaslab_array = Some(array);
     }
     let header = ondisk::dsl::Bpobj::default().encode(ondisk::dsl::Bpobj::SIZE_PLAIN);
@@ -299,6 +291,35 @@ fn create_pool_objects(
     directory()?.insert_u64(tx, b"deflate", 1)?;
     let salt = ZapValue::new(1, salt.to_vec());
     directory()?.insert(tx, b"org.illumos:checksum_salt", &salt)?;
+    Ok(())
+}
+
+/// Makes the tables of a new top-level vdev and of its leaves, and counts the features that it uses.
+pub(crate) fn create_top_objects(
+    change: &SyncTaskContext<'_>,
+    top: &mut VdevConfig,
+    make_zap: &dyn Fn() -> Result<ObjectId, Error>,
+) -> Result<(), Error> {
+    create_leaf_zaps(top, make_zap)?;
+    let table = make_zap()?;
+    top.top_zap = Some(table);
+    write_bias(change, table, top)?;
+    if let (VdevKind::Draid, Some(feature)) = (&top.kind, Feature::by_name("draid")) {
+        dsl::write::features::increment_feature(change, feature)?;
+    }
+    Ok(())
+}
+
+/// Writes the list of a new vdev's space maps, of which there are none yet.
+pub(crate) fn write_metaslab_array(
+    mos: &Objset,
+    tx: &Tx,
+    array: ObjectId,
+    top: &VdevConfig,
+) -> Result<(), Error> {
+    let count = top.asize.unwrap_or(0) >> top.metaslab_shift.unwrap_or(0).min(63);
+    let bytes = usize::try_from(count.saturating_mul(8)).unwrap_or(0);
+    mos.object(array)?.write(tx, 0, &vec![0; bytes])?;
     Ok(())
 }
 

@@ -26,8 +26,8 @@ mod space;
 pub mod vdev_layout;
 
 pub use active::{
-    ActivePool, AttachMode, DeviceChangeError, EnabledFeatures, Environment, NewChild, OpenDataset,
-    OwnerAccounting, RedundantMetadata, SIGNS_MISSED, StorageSettings, SyncedMos,
+    ActivePool, AttachMode, DeviceChangeError, EnabledFeatures, Environment, NewChild, NewTop,
+    OpenDataset, OwnerAccounting, RedundantMetadata, SIGNS_MISSED, StorageSettings, SyncedMos,
     out_of_service_leaves,
 };
 pub use candidate::{Candidate, LeafSummary, scan_devices};

@@ -1,7 +1,7 @@
 //! The groups of a pool, and holds on them.
 
 use std::collections::BTreeMap;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use parking_lot::{Condvar, Mutex, MutexGuard};
@@ -19,6 +19,8 @@ type InlineSync = Box<dyn Fn() + Send + Sync>;
 
 struct TxgsInner {
     limits: TxgLimits,
+    /// Bytes that a block takes at least.
+    sector_size: AtomicU64,
     /// Writes the open group, on the thread of who waits for that.
     inline_sync: OnceLock<InlineSync>,
     state: Mutex<TxgState>,
@@ -172,7 +174,8 @@ impl Txgs {
             is_suspended: false,
         };
         let (state, changed, driver) = (Mutex::new(state), Condvar::new(), OnceLock::new());
-        Self(Arc::new(TxgsInner { limits, inline_sync: driver, state, changed }))
+        let sector_size = AtomicU64::new(limits.sector_size);
+        Self(Arc::new(TxgsInner { limits, sector_size, inline_sync: driver, state, changed }))
     }
 
     /// Tells how the open group is written by whoever cannot wait for another to do it.
@@ -290,9 +293,14 @@ impl Txgs {
         }
     }
 
+    /// Sets the least bytes that a block takes, after vdevs were added.
+    pub fn set_sector_size(&self, bytes: u64) {
+        self.0.sector_size.store(bytes, Ordering::Relaxed);
+    }
+
     /// Bytes that a block of so many takes where it is not compressed, parity and copies left aside.
     pub fn allocated_size(&self, bytes: u64) -> u64 {
-        bytes.checked_next_multiple_of(self.0.limits.sector_size).unwrap_or(bytes)
+        bytes.checked_next_multiple_of(self.0.sector_size.load(Ordering::Relaxed)).unwrap_or(bytes)
     }
 
     /// Bytes that wait to be written.

@@ -74,6 +74,13 @@ impl VdevTree {
         }
     }
 
+    /// Adds a top-level vdev; returns its id.
+    pub fn add_top(&self, node: VdevNode) -> VdevId {
+        let mut tops = self.tops.write();
+        tops.push(TopVdev { node: Arc::new(node), suspects: Arc::default() });
+        vdev_id(tops.len() - 1)
+    }
+
     /// The top-level vdevs.
     pub fn tops(&self) -> Vec<(VdevId, Arc<VdevNode>)> {
         let tops = self.tops.read();

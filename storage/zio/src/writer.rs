@@ -6,7 +6,7 @@ use std::sync::{Arc, OnceLock};
 use metaslab::{AllocRequest, Allocator, Class};
 use ondisk::blkptr::{Protection, Regular};
 use ondisk::{Blkptr, Compression, Dva, Order};
-use parking_lot::Mutex;
+use parking_lot::{Mutex, RwLock};
 use transform::checksum;
 use transform::crypt::block::Params;
 use units::{MetaslabId, Txg, VdevId, Zbookmark};
@@ -29,7 +29,7 @@ pub trait MetaslabLoader: Send + Sync {
 pub struct Writer {
     reader: Arc<Reader>,
     allocator: Arc<Allocator>,
-    rounding: SizeRounding,
+    rounding: RwLock<SizeRounding>,
     random: Arc<dyn Random>,
     salts: SaltCache,
     loader: OnceLock<Arc<dyn MetaslabLoader>>,
@@ -48,7 +48,7 @@ impl Writer {
         Self {
             reader,
             allocator,
-            rounding,
+            rounding: RwLock::new(rounding),
             random,
             salts: SaltCache::default(),
             loader: OnceLock::new(),
@@ -60,6 +60,11 @@ impl Writer {
     /// Tells who loads metaslabs. Without one, all must be loaded before they are needed.
     pub fn set_loader(&self, loader: Arc<dyn MetaslabLoader>) {
         let _ = self.loader.set(loader);
+    }
+
+    /// Sets to what sizes stored blocks are rounded, after vdevs were added.
+    pub fn set_rounding(&self, rounding: SizeRounding) {
+        *self.rounding.write() = rounding;
     }
 
     /// The vdevs.
@@ -133,7 +138,7 @@ impl Writer {
     fn prepare<'a>(&self, request: &WriteRequest<'a>) -> Result<PreparedBlock<'a>, Error> {
         let length = request.data.len();
         assert!(length > 0 && length.is_multiple_of(512), "a block is of whole sectors");
-        let packed = encode_block(request, self.rounding);
+        let packed = encode_block(request, *self.rounding.read());
         if let EncodedBlock::Pointer(pointer) = packed {
             return Ok(PreparedBlock::Pointer(pointer));
         }

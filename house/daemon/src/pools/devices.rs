@@ -2,20 +2,25 @@
 
 use std::path::{Path, PathBuf};
 
-use api::{AddDevices, Event, OfflineDevice, VdevLayout, VdevRole};
-use engine::pool::{self, DraidLayout, NewVdev, OfflineOptions, Pool};
+use api::{AddDevices, Event, OfflineDevice, OnlineDevice, VdevLayout, VdevRole};
+use engine::pool::{self, AddOptions, DraidLayout, NewVdev, OfflineOptions, Pool};
 
 use super::{ManagedPool, Pools};
 use crate::Result;
 
 impl Pools {
-    /// Adds cache devices and spares to a pool.
+    /// Adds top-level vdevs, cache devices and spares to a pool.
     pub(crate) fn add_devices(&self, call: &AddDevices) -> Result<()> {
-        let (name, force) = (&call.name, call.force);
+        let name = &call.name;
         let pool = self.writable_pool(name)?;
         let _changing = pool.dataset_lock.lock();
         let new: Vec<NewVdev> = call.vdevs.iter().map(to_new_vdev).collect();
-        pool.handle.add_drives(&new, force).map_err(|why| self.in_use_error(why))?;
+        let AddDevices { force, ashift, dry_run, .. } = *call;
+        let options = AddOptions { force, ashift, dry_run };
+        pool.handle.add_vdevs(&new, options).map_err(|why| self.in_use_error(why))?;
+        if dry_run {
+            return Ok(());
+        }
         self.log.write_line(&format!("pool '{name}' has new devices"));
         self.save_pools()
     }
@@ -76,17 +81,55 @@ impl Pools {
         self.save_pools()
     }
 
-    /// Brings a device back into service, and starts a resilver.
-    pub(crate) fn online_device(&self, name: &str, device: &str) -> Result<()> {
+    /// Brings a device back into service, and starts a resilver; or expands its vdev.
+    pub(crate) fn online_device(&self, call: &OnlineDevice) -> Result<()> {
+        let (name, device) = (&call.name, &call.device);
         let pool = self.writable_pool(name)?;
         let _importing = self.import_lock.lock();
         let _changing = pool.dataset_lock.lock();
         pool.handle.online_drive(device)?;
         self.log.write_line(&format!("pool '{name}': device '{device}' is online"));
+        if call.expand && pool.handle.expand_drive(device)? {
+            self.log.write_line(&format!("pool '{name}': the vdev of '{device}' is expanded"));
+        }
         if pool.handle.needs_resilver() {
             pool.handle.start_resilver();
         }
         self.save_pools()
+    }
+
+    /// Opens missing devices of pools again.
+    pub(crate) fn reopen_pools(&self, names: &[String]) -> Result<()> {
+        for name in names {
+            self.writable_pool(name)?;
+        }
+        let _importing = self.import_lock.lock();
+        for pool in self.all() {
+            let name = pool.handle.name();
+            let is_wanted = names.is_empty() || names.iter().any(|wanted| wanted == name);
+            if is_wanted && !pool.handle.is_read_only() {
+                self.reopen_drives_of(&pool);
+            }
+        }
+        Ok(())
+    }
+
+    /// Clears the labels of a device that no pool uses.
+    pub(crate) fn clear_labels(&self, path: &Path, force: bool) -> Result<()> {
+        engine::clear_labels(path, force).map_err(|why| self.in_use_error(why))?;
+        self.log.write_line(&format!("the labels of '{}' are cleared", path.display()));
+        Ok(())
+    }
+
+    /// Takes devices out of service that had too many errors of late.
+    pub(super) fn diagnose_devices(&self, pool: &ManagedPool) {
+        for found in pool.handle.diagnose_drives() {
+            let (name, device, state) = (pool.handle.name(), found.device, found.state);
+            self.log.write_line(&format!(
+                "pool '{name}': device '{device}' had too many errors and is {state}: replace it with \
+                 `zpool replace`, or run `zpool clear` if its cable or port was the cause"
+            ));
+        }
     }
 
     /// Attaches hot spares to devices of these guids that are failed still, and starts a resilver.
@@ -114,7 +157,7 @@ impl Pools {
         Ok(done?)
     }
 
-    /// Removes cache devices and spares.
+    /// Removes cache devices, spares and log vdevs.
     pub(crate) fn remove_devices(&self, name: &str, drives: &[String]) -> Result<()> {
         let pool = self.writable_pool(name)?;
         let _changing = pool.dataset_lock.lock();

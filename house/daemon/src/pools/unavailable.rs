@@ -128,17 +128,31 @@ impl Pools {
                 continue;
             }
             let _importing = self.import_lock.lock();
-            let _changing = pool.dataset_lock.lock();
-            let taken = pool.handle.reopen_drives();
-            for drive in &taken {
-                self.log
-                    .write_line(&format!("pool '{}': drive '{drive}' is back", pool.handle.name()));
-            }
-            if !taken.is_empty() {
-                pool.handle.start_resilver();
-                if let Err(why) = self.save_pools() {
-                    self.log.write_line(&why.to_string());
-                }
+            self.reopen_drives_of(&pool);
+        }
+    }
+
+    /// Reopens missing devices of a pool, and resilvers them.
+    pub(super) fn reopen_drives_of(&self, pool: &ManagedPool) {
+        let _changing = pool.dataset_lock.lock();
+        let taken = pool.handle.reopen_drives();
+        for drive in &taken {
+            self.log.write_line(&format!("pool '{}': drive '{drive}' is back", pool.handle.name()));
+        }
+        let replaced = pool.handle.replace_missing_drives().unwrap_or_else(|why| {
+            self.log.write_line(&why.to_string());
+            Vec::new()
+        });
+        for drive in &replaced {
+            let name = pool.handle.name();
+            self.log.write_line(&format!(
+                "pool '{name}': the new drive '{drive}' takes the place of the one that is missing"
+            ));
+        }
+        if !taken.is_empty() || !replaced.is_empty() {
+            pool.handle.start_resilver();
+            if let Err(why) = self.save_pools() {
+                self.log.write_line(&why.to_string());
             }
         }
     }

@@ -3,10 +3,10 @@
 use std::sync::Arc;
 
 use api::{
-    AddDevices, AttachDevice, ClearPool, CreatePool, DestroyPool, DetachDevice, ExportPool,
-    FindEncryptionRoots, FindImportablePools, GetPoolHistory, GetPoolProperties, GetRewindProgress,
-    ImportPools, ListPools, OfflineDevice, OnlineDevice, RemoveDevices, ReplaceDevice, Reply,
-    ScrubPool, SetPoolProperty, StopRewindProbe, SyncPools,
+    AddDevices, AttachDevice, ClearLabels, ClearPool, CreatePool, DestroyPool, DetachDevice,
+    ExportPool, FindEncryptionRoots, FindImportablePools, GetPoolHistory, GetPoolProperties,
+    GetRewindProgress, ImportPools, ListPools, OfflineDevice, OnlineDevice, RemoveDevices,
+    ReopenPools, ReplaceDevice, Reply, ScrubPool, SetPoolProperty, StopRewindProbe, SyncPools,
 };
 
 use super::Service;
@@ -68,7 +68,11 @@ impl PoolService {
         let pools = Arc::clone(&self.pools);
         router.add(move |call: &OfflineDevice, _| pools.offline_device(call));
         let pools = Arc::clone(&self.pools);
-        router.add(move |call: &OnlineDevice, _| pools.online_device(&call.name, &call.device));
+        router.add(move |call: &OnlineDevice, _| pools.online_device(call));
+        let pools = Arc::clone(&self.pools);
+        router.add(move |call: &ReopenPools, _| pools.reopen_pools(&call.names));
+        let pools = Arc::clone(&self.pools);
+        router.add(move |call: &ClearLabels, _| pools.clear_labels(&call.path, call.force));
         let pools = Arc::clone(&self.pools);
         router.add(move |call: &ScrubPool, _| pools.scrub(&call.name, call.stop));
         let pools = Arc::clone(&self.pools);

@@ -68,7 +68,11 @@ pub(super) fn run(args: &Args, asking: &DaemonArgs) -> CommandResult {
         CreateOptions::parse(&new.pool_properties, new.no_default_features)?;
         let (name, properties) = (new.name.clone(), new.filesystem_properties.clone());
         check_new_dataset(&NewDataset { name, properties }, None)?;
-        write!(std::io::stdout(), "{}", vdevs::format_vdevs(&args.pool, &new.vdevs))?;
+        write!(
+            std::io::stdout(),
+            "{}",
+            vdevs::format_vdevs(&args.pool, &new.vdevs, "would create")
+        )?;
         return Ok(Outcome::Complete);
     }
     let secret = keys::read_new_key(

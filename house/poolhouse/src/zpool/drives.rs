@@ -1,30 +1,36 @@
-//! `poolhouse zpool add` and `poolhouse zpool remove`.
+//! `poolhouse zpool add, remove, reopen, labelclear`.
 
 use std::io::Write;
 
-use api::{AddDevices, RemoveDevices, VdevRole};
+use api::{AddDevices, ClearLabels, RemoveDevices, ReopenPools};
 
 use super::vdevs;
 use crate::daemon::DaemonArgs;
-use crate::outcome::{CommandResult, Failure, Outcome};
+use crate::outcome::CommandResult;
 
-/// Add cache drives and spares to a pool
+/// Add vdevs to a pool
 #[derive(clap::Args, Debug)]
 #[command(
-    after_help = "After cache come drives that keep what is often read, after spare those that can
-take the place of others. Vdevs for data cannot be added yet.
+    after_help = "New blocks go to the new vdevs as well; what is in the pool stays where it is. Most vdevs cannot be
+removed again: a vdev that is less redundant than those of the pool is refused without -f.
+After log come vdevs for the intent log, after special and dedup those for metadata, after cache devices that keep
+what is often read, after spare those that stand in for others.
 
 Examples:
-  poolhouse zpool add tank cache nvme0n1
-  poolhouse zpool add tank spare sdg sdh"
+  poolhouse zpool add tank raidz2 /dev/sd[g-l]
+  poolhouse zpool add -n tank mirror sdg sdh      check it, and show the layout
+  poolhouse zpool add tank log mirror nvme0n1 nvme1n1 spare sdi"
 )]
 pub(super) struct AddArgs {
-    /// Use drives that hold something
+    /// Use drives that hold something, and vdevs unlike those of the pool
     #[arg(short = 'f')]
     force: bool,
-    /// Only show the layout
+    /// Only check it, and show the layout
     #[arg(short = 'n')]
     dry_run: bool,
+    /// ashift=N: log2 of the smallest write; without it, as the pool has it
+    #[arg(short = 'o', value_name = "PROPERTY=VALUE", value_parser = parse_ashift)]
+    ashift: Option<u64>,
     /// The pool
     pool: String,
     /// What they are for, and the drives
@@ -32,40 +38,89 @@ pub(super) struct AddArgs {
     vdevs: Vec<String>,
 }
 
-/// Remove cache drives and spares from a pool
+/// Remove cache drives, spares and log vdevs from a pool
 #[derive(clap::Args, Debug)]
-#[command(after_help = "Nothing is lost with them. Other drives cannot be removed yet.
+#[command(after_help = "Nothing is lost with them. Vdevs with data cannot be removed yet.
 
-Example:
-  poolhouse zpool remove tank nvme0n1")]
+Examples:
+  poolhouse zpool remove tank nvme0n1
+  poolhouse zpool remove tank mirror-1    a log vdev, as `zpool status` names it")]
 pub(super) struct RemoveArgs {
     /// The pool
     pool: String,
-    /// The drives, by path or guid
+    /// The drives, by path or guid, or names of log vdevs
     #[arg(value_name = "DRIVE", required = true)]
     drives: Vec<String>,
+}
+
+/// Open missing drives of pools again
+#[derive(clap::Args, Debug)]
+#[command(
+    after_help = "Drives that were missing, or went away, are used again if they are where they were or in that
+folder. The daemon does so by itself within seconds.
+
+Example:
+  poolhouse zpool reopen tank"
+)]
+pub(super) struct ReopenArgs {
+    /// Do not restart a resilver that runs, as is done without it
+    #[arg(short = 'n')]
+    _keep_scan: bool,
+    /// Their names; none: all
+    #[arg(value_name = "POOL")]
+    pools: Vec<String>,
+}
+
+/// Clear the labels of a drive that no pool uses
+#[derive(clap::Args, Debug)]
+#[command(after_help = "A pool that needs the drive cannot be imported with it afterwards.
+
+Examples:
+  poolhouse zpool labelclear sdb
+  poolhouse zpool labelclear -f sdb    it is part of an exported pool that you do not need")]
+pub(super) struct LabelclearArgs {
+    /// Even if it is part of an exported pool, or of one that another host may use
+    #[arg(short = 'f')]
+    force: bool,
+    /// The drive
+    drive: String,
+}
+
+impl ReopenArgs {
+    pub(super) fn run(&self, asking: &DaemonArgs) -> CommandResult {
+        asking.execute(&ReopenPools { names: self.pools.clone() })
+    }
+}
+
+impl LabelclearArgs {
+    pub(super) fn run(&self, asking: &DaemonArgs) -> CommandResult {
+        let path = vdevs::resolve_path(&self.drive);
+        asking.execute(&ClearLabels { path, force: self.force })
+    }
 }
 
 impl AddArgs {
     pub(super) fn run(&self, asking: &DaemonArgs) -> CommandResult {
         let vdevs = vdevs::parse_vdevs(&self.vdevs)?;
-        if vdevs.iter().any(|(_, role, _)| !matches!(role, VdevRole::Cache | VdevRole::Spare)) {
-            let what =
-                "only cache drives and spares can be added to a pool yet: say cache or spare";
-            return Err(Failure::usage(what));
-        }
-        if self.dry_run {
-            write!(std::io::stdout(), "{}", vdevs::format_vdevs(&self.pool, &vdevs))?;
-            return Ok(Outcome::Complete);
-        }
+        let layout = vdevs::format_vdevs(&self.pool, &vdevs, "would add vdevs to");
         let (name, force) = (self.pool.clone(), self.force);
-        asking.execute(&AddDevices { name, vdevs, force })
+        let (ashift, dry_run) = (self.ashift, self.dry_run);
+        let outcome = asking.execute(&AddDevices { name, vdevs, force, ashift, dry_run })?;
+        if dry_run {
+            write!(std::io::stdout(), "{layout}")?;
+        }
+        Ok(outcome)
     }
+}
+
+fn parse_ashift(text: &str) -> Result<u64, String> {
+    let value = text.strip_prefix("ashift=").ok_or("only ashift can be set here: ashift=12")?;
+    value.parse().map_err(|_| format!("ashift={value}: it must be 9 to 16"))
 }
 
 impl RemoveArgs {
     pub(super) fn run(&self, asking: &DaemonArgs) -> CommandResult {
-        let drives = self.drives.iter().map(|drive| vdevs::resolve_drive(drive));
+        let drives = self.drives.iter().map(|drive| vdevs::resolve_vdev(drive));
         let (name, drives) = (self.pool.clone(), drives.collect());
         asking.execute(&RemoveDevices { name, devices: drives })
     }

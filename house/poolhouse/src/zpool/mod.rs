@@ -55,10 +55,14 @@ enum Command {
     Get(properties::GetArgs),
     /// Set a property of a pool
     Set(properties::SetArgs),
-    /// Add cache drives and spares to a pool
+    /// Add vdevs to a pool
     Add(drives::AddArgs),
-    /// Remove cache drives and spares from a pool
+    /// Remove cache drives, spares and log vdevs from a pool
     Remove(drives::RemoveArgs),
+    /// Open missing drives of pools again
+    Reopen(drives::ReopenArgs),
+    /// Clear the labels of a drive that no pool uses
+    Labelclear(drives::LabelclearArgs),
     /// Have another drive take the place of one
     Replace(repair::ReplaceArgs),
     /// Put a drive beside one, so that both hold the same
@@ -181,6 +185,8 @@ impl Zpool {
             Command::Set(args) => args.run(asking),
             Command::Add(args) => args.run(asking),
             Command::Remove(args) => args.run(asking),
+            Command::Reopen(args) => args.run(asking),
+            Command::Labelclear(args) => args.run(asking),
             Command::Replace(args) => args.run(asking),
             Command::Attach(args) => args.run(asking),
             Command::Detach(args) => args.run(asking),

@@ -96,12 +96,19 @@ pub(super) struct OfflineArgs {
 
 /// Bring drives back into service
 #[derive(clap::Args, Debug)]
-#[command(after_help = "A resilver writes what the drives missed meanwhile.
+#[command(
+    after_help = "A resilver writes what the drives missed meanwhile. When all drives of a vdev were
+replaced by larger ones, -e has the vdev use all of their space.
 
 Examples:
   poolhouse zpool online tank sdb
-  poolhouse zpool online -w tank sdb    return when it has all")]
+  poolhouse zpool online -w tank sdb    return when it has all
+  poolhouse zpool online -e tank sdb    expand its vdev"
+)]
 pub(super) struct OnlineArgs {
+    /// Have the vdevs of the drives use all of their drives' space
+    #[arg(short = 'e')]
+    expand: bool,
     /// Wait until they have all
     #[arg(short = 'w')]
     wait: bool,
@@ -175,7 +182,7 @@ impl OnlineArgs {
     pub(super) fn run(&self, asking: &DaemonArgs) -> CommandResult {
         let outcome = run_for_each(&self.drives, |drive| {
             let (name, device) = (self.pool.clone(), vdevs::resolve_drive(drive));
-            asking.execute(&OnlineDevice { name, device })
+            asking.execute(&OnlineDevice { name, device, expand: self.expand })
         })?;
         wait_for_scan(self.wait, asking, &self.pool)?;
         Ok(outcome)

@@ -111,6 +111,15 @@ pub(super) fn resolve_drive(drive: &str) -> String {
     if is_guid { drive.to_owned() } else { resolve_path(drive).display().to_string() }
 }
 
+/// A top-level vdev by its name in `zpool status`, or a drive.
+pub(super) fn resolve_vdev(word: &str) -> String {
+    let is_name = word.rsplit_once('-').is_some_and(|(kind, id)| {
+        ["mirror", "raidz", "draid", "indirect"].iter().any(|known| kind.starts_with(known))
+            && id.parse::<u32>().is_ok()
+    });
+    if is_name { word.to_owned() } else { resolve_drive(word) }
+}
+
 /// Where a drive is: a path, or the name of a device.
 pub(super) fn resolve_path(word: &str) -> PathBuf {
     let path = Path::new(word);
@@ -124,8 +133,8 @@ pub(super) fn resolve_path(word: &str) -> PathBuf {
 }
 
 /// The layout as `-n` shows it.
-pub(super) fn format_vdevs(pool: &str, vdevs: &[VdevSpec]) -> String {
-    let mut text = format!("would create '{pool}' with the following layout:\n\n\t{pool}\n");
+pub(super) fn format_vdevs(pool: &str, vdevs: &[VdevSpec], verb: &str) -> String {
+    let mut text = format!("{verb} '{pool}' with the following layout:\n\n\t{pool}\n");
     let mut last = VdevRole::Data;
     for (group, role, drives) in vdevs {
         if *role != last {
@@ -214,7 +223,7 @@ mod tests {
     #[test]
     fn the_layout_is_shown() {
         let vdevs = parse("mirror /a /b log /c").unwrap();
-        let text = format_vdevs("tank", &vdevs);
+        let text = format_vdevs("tank", &vdevs, "would create");
         assert!(
             text.ends_with("\ttank\n\t  mirror\n\t    /a\n\t    /b\n\tlogs\n\t  /c\n"),
             "{text}"

@@ -27,7 +27,6 @@ fn cache_drives_and_spares_come_and_go() {
     let rows = [format!("{} ONLINE 0 0 0", path_arg(cache)), format!("{} AVAIL", path_arg(spare))];
     has(&["cache", "spares", &rows[0], &rows[1]]);
     nas.run_failing(&format!("zpool add tank cache {}", path_arg(spare)), 1);
-    nas.run_failing(&format!("zpool add tank {}", path_arg(other)), 2);
     nas.run_failing(&format!("zpool remove tank {}", path_arg(other)), 2);
     let json: Value = serde_json::from_str(&nas.run_ok("zpool status --json tank")).unwrap();
     assert_eq!(json[0]["caches"][0]["state"], "ONLINE");
@@ -86,6 +85,48 @@ fn drives_are_replaced_and_mended_by_commands() {
     let text = nas.run_ok("zpool status -x");
     assert!(text.contains("all pools are healthy"), "{text}");
     nas.run_ok("zpool export tank");
+}
+
+#[test]
+fn vdevs_are_added_and_logs_removed_by_commands() {
+    let nas = TestNas::new("addvdev", 6);
+    nas.create_pool("-O canmount=off tank mirror", 2);
+    let drives = nas.drive_paths(6);
+    let [_, _, one, two, log, last] = &drives[..] else { panic!("six drives") };
+    let [one, two, log, last] = [one, two, log, last].map(|path| path_arg(path));
+    let why = nas.run_failing(&format!("zpool add -n tank {one}"), 2);
+    assert!(why.contains("mismatched replication level") && why.contains("'-f'"), "{why}");
+    let why = nas.run_failing(&format!("zpool add -o ashift=13 tank mirror {one} {two}"), 2);
+    assert!(why.contains("ashift=12"), "{why}");
+    let shown = nas.run_ok(&format!("zpool add -n tank mirror {one} {two} log {log}"));
+    assert!(shown.contains("would add vdevs to 'tank'") && shown.contains("logs"), "{shown}");
+    assert!(!nas.run_ok("zpool status tank").contains("mirror-1"));
+    nas.run_ok(&format!("zpool add tank mirror {one} {two} log {log}"));
+    let text = nas.run_ok("zpool status tank");
+    assert!(text.contains("mirror-1") && text.contains("logs"), "{text}");
+    nas.run_ok("zfs create -V 8M tank/volume");
+    nas.run_failing("zpool remove tank mirror-1", 2);
+    nas.run_ok(&format!("zpool remove tank {log}"));
+    assert!(!nas.run_ok("zpool status tank").contains("logs"));
+    nas.run_failing(&format!("zpool labelclear {one}"), 1);
+    nas.run_failing(&format!("zpool labelclear {log}"), 1);
+    nas.run_ok("zpool reopen tank");
+    // a drive at a time, until all are larger
+    File::options().write(true).open(last).unwrap().set_len(512 << 20).unwrap();
+    nas.run_ok(&format!("zpool replace -w tank {one} {last}"));
+    File::options().write(true).open(one).unwrap().set_len(512 << 20).unwrap();
+    nas.run_ok(&format!("zpool replace -w tank {two} {one}"));
+    let size = || nas.run_ok("zpool list -Hpo size").trim().parse::<u64>().unwrap();
+    let before = size();
+    nas.run_ok(&format!("zpool online -e tank {one}"));
+    assert!(size() > before + (200 << 20), "{before} {}", size());
+    nas.run_ok("zpool export tank");
+    let why = nas.run_failing(&format!("zpool labelclear {one}"), 1);
+    assert!(why.contains("exported pool"), "{why}");
+    let places = path_arg(&nas.0.join("drives")).to_owned();
+    nas.run_ok(&format!("zpool import -d {places} tank"));
+    nas.run_ok("zpool destroy tank");
+    nas.run_ok(&format!("zpool labelclear {one}"));
 }
 
 #[test]
@@ -317,6 +358,35 @@ fn a_drive_that_went_away_is_missed_and_made_whole_when_it_is_back() {
     std::fs::remove_file(&nas.drive_paths(1)[0]).unwrap();
     let places = format!("-d {} -d {}", path_arg(&nas.0.join("drives")), path_arg(&now));
     nas.run_ok(&format!("zpool import -R {} {places} tank", path_arg(&nas.altroot())));
+    nested.assert_contents(&[("one", "first"), ("two", "second")]);
+}
+
+#[test]
+fn pulled_drive_has_a_spare_until_it_is_back() {
+    if cannot_mount() {
+        return;
+    }
+    let nested = NestedNas::with_layout("spared", "raidz1", 2);
+    let nas = &nested.inner;
+    let spare = nas.0.join("drives/spare.img");
+    File::create(&spare).unwrap().set_len(256 << 20).unwrap();
+    nas.run_ok(&format!("zpool add tank spare {}", path_arg(&spare)));
+    assert!(nested.write_synced("one", "first"));
+    let now = nested.drive_path().with_file_name("sdf.img");
+    std::fs::rename(nested.drive_path(), &now).unwrap();
+    nested.pull_drive();
+    assert!(nested.write_synced("two", "second"));
+    nas.run_ok("zpool sync tank");
+    nas.wait_until(|| {
+        let text = nas.run_ok("zpool status tank");
+        text.contains("INUSE") && text.contains("scan: resilvered")
+    });
+    nested.reinsert_drive();
+    nas.wait_until(|| {
+        let text = nas.run_ok("zpool status tank");
+        text.contains("AVAIL") && !text.contains("spare-2")
+    });
+    nas.wait_until(|| nas.run_ok("zpool status -x").contains("all pools are healthy"));
     nested.assert_contents(&[("one", "first"), ("two", "second")]);
 }
 

@@ -5,12 +5,11 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use device::{Device, File};
-use ondisk::version;
-use spa::auxiliary::{AuxiliaryDevice, AuxiliaryEntry, AuxiliaryRole};
-use units::Guid;
+use ondisk::label::VdevConfig;
+use spa::auxiliary::{AuxiliaryEntry, AuxiliaryRole};
+use units::{Guid, VdevId};
 
 use super::Pool;
-use super::create::{NewVdev, describe_drive, open_unused_drive};
 use super::history::record_pool_event;
 use super::status::VdevStatus;
 use crate::event::Event;
@@ -141,81 +140,58 @@ impl Pool {
         }
     }
 
-    /// Adds spares and cache drives to the pool. What is on the drives is lost; `force` takes those
-    /// that hold something, too.
-    pub fn add_drives(&self, new: &[NewVdev], force: bool) -> Result<()> {
-        let mut opened = Vec::new();
-        for vdev in new {
-            let Some(role) = vdev.role.auxiliary_role() else {
-                let what = "only cache drives and spares can be added to a pool as yet".to_owned();
-                return Err(Error::Usage { what });
-            };
-            for path in &vdev.drives {
-                opened.push((role, path, open_unused_drive(path, force)?));
-            }
-        }
-        self.add_auxiliary(
-            opened.iter().map(|(role, path, device)| (*role, *path, device)).collect(),
-        )
-    }
-
-    /// The same for devices that are open already.
-    pub fn add_opened_drives(
-        &self,
-        role: AuxiliaryRole,
-        drives: &[(PathBuf, Arc<dyn Device>)],
-    ) -> Result<()> {
-        let with = |(path, device)| (role, path, device);
-        self.add_auxiliary(drives.iter().map(|(path, device)| with((path, device))).collect())
-    }
-
-    fn add_auxiliary(
-        &self,
-        drives: Vec<(AuxiliaryRole, &PathBuf, &Arc<dyn Device>)>,
-    ) -> Result<()> {
-        for (role, ..) in &drives {
-            match role {
-                AuxiliaryRole::Spare => self.require_version(version::SPARES, "spare")?,
-                AuxiliaryRole::Cache => self.require_version(version::CACHE, "cache")?,
-            }
-        }
-        let words: Vec<String> =
-            drives.iter().map(|(_, path, _)| path.display().to_string()).collect();
-        let with =
-            |(role, path, device): (AuxiliaryRole, &PathBuf, &Arc<dyn Device>)| AuxiliaryDevice {
-                role,
-                spec: describe_drive((path, device)),
-                device: Arc::clone(device),
-            };
-        let new: Vec<AuxiliaryDevice> = drives.into_iter().map(with).collect();
-        if let Some(small) = new.iter().find(|each| each.spec.size < MIN_DEVICE_SIZE) {
-            let what = format!("'{}' is too small: a drive has 64 MiB at least", small.spec.path);
-            return Err(Error::Usage { what });
-        }
-        self.0.spa.add_auxiliary(&new).map_err(|error| self.explain_error(&error))?;
-        self.record_event("vdev add", words.join(" "))
-    }
-
-    /// Lets spares and cache drives of the pool go, by their paths or guids.
+    /// Removes spares, cache devices and log vdevs, by their paths, guids or names. All are checked before
+    /// the first is removed.
     pub fn remove_drives(&self, names: &[String]) -> Result<()> {
-        let mut gone = Vec::new();
-        for name in names {
-            match self.find_auxiliary_drive(name) {
-                Some(named) if !named.is_distributed => gone.push(named.guid),
-                _ => {
-                    let what = format!(
-                        "'{name}' is no cache drive and no spare of pool '{}'; other drives cannot \
-                         be removed as yet",
-                        self.name()
-                    );
-                    return Err(Error::Usage { what });
-                }
+        self.check_writable()?;
+        let found: Vec<Removal> =
+            names.iter().map(|name| self.find_removal(name)).collect::<Result<_>>()?;
+        for (removal, name) in found.into_iter().zip(names) {
+            match removal {
+                Removal::Auxiliary(guid) => self.0.spa.remove_auxiliary(guid),
+                Removal::Log(vdev) => self.0.spa.remove_log(vdev),
             }
-        }
-        for guid in gone {
-            self.0.spa.remove_auxiliary(guid).map_err(|error| self.explain_error(&error))?;
+            .map_err(|error| match error {
+                spa::Error::DeviceChange(error) => {
+                    Error::Refused { what: format!("cannot remove {name}: {error}") }
+                }
+                other => self.explain_error(&other),
+            })?;
         }
         self.record_event("vdev remove", names.join(" "))
+    }
+
+    fn find_removal(&self, name: &str) -> Result<Removal> {
+        if let Some(named) = self.find_auxiliary_drive(name).filter(|named| !named.is_distributed) {
+            return Ok(Removal::Auxiliary(named.guid));
+        }
+        let config = self.0.spa.config();
+        let tops = config.tree.iter().flat_map(|root| &root.children);
+        let drive = self.find_drive(name).ok().map(|leaf| leaf.guid);
+        let is_named = |top: &VdevConfig| {
+            drive == Some(top.guid)
+                || top.guid.to_string() == name
+                || crate::summary::vdev_name(top) == name
+        };
+        match tops.clone().find(|top| is_named(top)) {
+            Some(top) if top.is_log => Ok(Removal::Log(top.id)),
+            Some(_) => Err(Error::Usage {
+                what: format!(
+                    "cannot remove {name}: only inactive hot spares, cache and log devices can be \
+                     removed; vdevs with data cannot yet"
+                ),
+            }),
+            None if drive.is_some() => Err(Error::Usage {
+                what: format!(
+                    "cannot remove {name}: it is part of a vdev. Use `zpool detach` for a mirror, or \
+                     name the log vdev as `zpool status` shows it"
+                ),
+            }),
+            None => {
+                let what = format!("'{name}' is no device of pool '{}'", self.name());
+                Err(Error::Usage { what })
+            }
+        }
     }
 
     /// The one of a path or guid.
@@ -230,7 +206,7 @@ impl Pool {
         all.filter(is_it).map(|(named, _)| named).next()
     }
 
-    fn record_event(&self, what: &'static str, words: String) -> Result<()> {
+    pub(super) fn record_event(&self, what: &'static str, words: String) -> Result<()> {
         self.run_sync_task(move |active, change| {
             record_pool_event(active, change, what, &words);
             Ok(())
@@ -238,5 +214,11 @@ impl Pool {
     }
 }
 
+/// A device or vdev that is removed.
+enum Removal {
+    Auxiliary(Guid),
+    Log(VdevId),
+}
+
 /// Smaller drives are refused, as OpenZFS does.
-const MIN_DEVICE_SIZE: u64 = 64 << 20;
+pub(super) const MIN_DEVICE_SIZE: u64 = 64 << 20;

@@ -70,6 +70,8 @@ impl Pool {
             // the first flush tells of what it had taken and not kept; then it is like any other
             self.record_online(&path);
             leaf.clear_errors();
+            // a spare may stand in for it; with the next clear if this fails
+            let _ = self.0.spa.unspare_cleared(Some(guid));
             taken.push(path);
         }
         if !taken.is_empty() {
@@ -170,13 +172,35 @@ impl Pool {
         Ok(())
     }
 
-    /// Takes away drives that were replaced, and whose successors have all.
+    /// Detaches drives that were replaced by others which have all, and spares that are not needed any more.
+    /// With autoexpand=on, vdevs of which all drives are larger now grow.
     pub(super) fn finish_replacements(&self) -> Result<()> {
-        let done = self.0.spa.finish_replacements();
-        done.map(drop).map_err(|error| self.explain_error(&error))
+        let finished = self.0.spa.finish_replacements();
+        if finished.map_err(|error| self.explain_error(&error))? > 0
+            && self.is_property_on("autoexpand")?
+        {
+            self.0.spa.expand_tops(None).map_err(|error| self.explain_error(&error))?;
+        }
+        Ok(())
     }
 
-    fn open_unused_drive(&self, path: &Path, force: bool) -> Result<Drive> {
+    /// With autoreplace=on: replaces missing drives by empty ones that are now where they were; returns their
+    /// paths.
+    pub fn replace_missing_drives(&self) -> Result<Vec<String>> {
+        let mut replaced = Vec::new();
+        if self.is_read_only() || self.is_suspended() || !self.is_property_on("autoreplace")? {
+            return Ok(replaced);
+        }
+        for (guid, path) in self.missing_drives() {
+            // a drive that holds anything is left alone
+            if path.exists() && self.replace_drive(&guid.to_string(), None, false).is_ok() {
+                replaced.push(path.display().to_string());
+            }
+        }
+        Ok(replaced)
+    }
+
+    pub(super) fn open_unused_drive(&self, path: &Path, force: bool) -> Result<Drive> {
         let same = |drive: &PathBuf| {
             let real = |path: &Path| std::fs::canonicalize(path).ok();
             real(drive).is_some_and(|here| Some(here) == real(path))

@@ -6,6 +6,7 @@
 //! so that changes do not pile up.
 
 mod accounting;
+mod add;
 mod auxiliary;
 mod backup;
 mod cache;
@@ -13,6 +14,7 @@ mod compatibility;
 mod create;
 mod datasets;
 mod destroy;
+mod diagnosis;
 mod drive;
 mod drives;
 mod encryption;
@@ -71,6 +73,7 @@ use spa::ActivePool;
 
 use crate::event::Event;
 use crate::{Error, Result};
+pub use add::AddOptions;
 pub use arc::MemoryBudget;
 pub use backup::BackupRequest;
 pub use cache::CacheCounts;
@@ -81,6 +84,7 @@ pub use create::{
 };
 pub use datasets::{NewDataset, check_new_dataset};
 pub use destroy::DestroyPlan;
+pub use diagnosis::DiagnosedDrive;
 pub use drive::{Drive, open_drive};
 pub(crate) use environment::Random;
 pub use environment::{Environment, FillRandom};
@@ -135,6 +139,8 @@ struct Inner {
     is_failmode_continue: AtomicBool,
     /// The walk over it that goes on, or was the last.
     scan_control: scan::ScanControl,
+    /// The errors of its drives in the last minutes.
+    diagnosis: Mutex<diagnosis::Diagnosis>,
     /// Where it was taken back to.
     rewind_target: Option<RewindTarget>,
     /// Of which the user is to be told.
@@ -189,6 +195,7 @@ impl Pool {
             keys,
             is_failmode_continue: goes_on,
             scan_control: scans,
+            diagnosis: Mutex::default(),
             rewind_target: rewound,
             replay_failures: Mutex::default(),
             events: Mutex::default(),
@@ -292,6 +299,7 @@ impl Pool {
             self.reopen_drives();
         }
         self.0.spa.clear(only).map_err(|error| self.explain_error(&error))?;
+        self.0.diagnosis.lock().clear(only);
         self.sync()?;
         self.0.spa.unspare_cleared(only).map_err(|error| self.explain_error(&error))?;
         self.update_device_paths();

@@ -65,6 +65,15 @@ impl Pool {
         })
     }
 
+    /// Has the vdev of a drive use all of its drives' space, if all are larger than when it was made; returns
+    /// whether it grew.
+    pub fn expand_drive(&self, drive: &str) -> Result<bool> {
+        let found = self.find_leaf_in_use(drive)?;
+        let grown = self.0.spa.expand_tops(Some(found.guid));
+        let grown = grown.map_err(|error| self.offline_error("expand", drive, &error))?;
+        Ok(grown > 0)
+    }
+
     /// Brings drives back that are faulted; `only`: this one.
     pub(super) fn clear_faulted(&self, only: Option<Guid>) -> Result<()> {
         for leaf in self.0.spa.tree().leaves() {

@@ -222,6 +222,18 @@ impl Pool {
         self.apply_change(setting)
     }
 
+    /// The pool's `ashift` property, if it is set and names one.
+    pub(super) fn default_ashift(&self) -> Result<Option<u64>> {
+        let found = self.pool_properties()?.into_iter().find(|property| property.name == ASHIFT);
+        Ok(found.and_then(|property| property.value.parse().ok()).filter(|shift| *shift != 0))
+    }
+
+    /// Whether a property of the values on and off is on.
+    pub(super) fn is_property_on(&self, name: &str) -> Result<bool> {
+        let mut all = self.pool_properties()?.into_iter();
+        Ok(all.any(|property| property.name == name && property.value == "on"))
+    }
+
     /// Refuses what the pool's version lacks.
     pub(super) fn require_version(&self, needed: u64, what: &str) -> Result<()> {
         let (pool, version) = (self.name(), self.0.spa.config().version);

@@ -55,7 +55,8 @@ impl Pool {
             let failed = leaves.filter(|leaf| {
                 let is_physical = matches!(leaf.kind, VdevKind::Disk | VdevKind::File);
                 let state = self.0.spa.tree().leaf(leaf.guid);
-                is_physical && state.is_some_and(|leaf| has_failed(&leaf))
+                let is_degraded = self.0.diagnosis.lock().is_degraded(leaf.guid);
+                is_physical && (is_degraded || state.is_some_and(|leaf| has_failed(&leaf)))
             });
             found.extend(failed.map(|leaf| leaf.guid.get()));
         }

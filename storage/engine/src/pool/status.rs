@@ -1,6 +1,6 @@
 //! How a held pool is.
 
-use ondisk::label::VdevConfig;
+use ondisk::label::{VdevConfig, VdevKind};
 use serde::{Deserialize, Serialize};
 use units::{Guid, ObjectId};
 use vdev::{Leaf, OutOfService};
@@ -228,7 +228,8 @@ impl Pool {
             let fragmentation = active.fragmentation(Some(top.id)).ok().flatten();
             VdevStatus { class: purpose, size, allocated, fragmentation, ..self.vdev_status(top) }
         };
-        let vdevs: Vec<_> = tops.iter().map(top).collect();
+        let shown = tops.iter().filter(|top| top.kind != VdevKind::Hole);
+        let vdevs: Vec<_> = shown.map(top).collect();
         let trouble = active.suspend_error().map(|why| why.to_string());
         let healthy = vdevs.iter().all(|vdev| vdev.state == "ONLINE");
         let state = match (&trouble, healthy) {
@@ -269,7 +270,12 @@ impl Pool {
         let leaf = self.0.spa.tree().leaf(config.guid);
         let healthy = children.iter().all(|child| child.state == "ONLINE");
         let (state, note) = match &leaf {
-            Some(leaf) => leaf_state(leaf, self.is_read_only().then_some(config)),
+            Some(leaf) => match leaf_state(leaf, self.is_read_only().then_some(config)) {
+                ("ONLINE", _) if self.0.diagnosis.lock().is_degraded(leaf.guid()) => {
+                    ("DEGRADED", Some("too many errors"))
+                }
+                other => other,
+            },
             None if healthy => ("ONLINE", None),
             None => ("DEGRADED", None),
         };

@@ -3,6 +3,7 @@
 //! what the pool bears.
 
 use std::collections::BTreeMap;
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use device::Device;
@@ -17,7 +18,7 @@ const SIZE_TOLERANCE: u64 = 16 << 20;
 /// Refuses what is not alike.
 pub(super) fn check_new_pool(new: &NewPool, devices: &[Arc<dyn Device>]) -> Result<()> {
     check_widths(new)?;
-    check_kinds(new)?;
+    check_kinds(new.vdevs.iter().flat_map(|vdev| &vdev.drives))?;
     let mut rest = devices;
     for vdev in &new.vdevs {
         let (own, others) = rest.split_at_checked(vdev.drives.len()).unwrap_or((rest, &[]));
@@ -25,6 +26,12 @@ pub(super) fn check_new_pool(new: &NewPool, devices: &[Arc<dyn Device>]) -> Resu
         check_sizes(vdev, own)?;
     }
     Ok(())
+}
+
+/// Refuses a vdev whose drives are not alike.
+pub(super) fn check_vdev(vdev: &NewVdev, devices: &[Arc<dyn Device>]) -> Result<()> {
+    check_kinds(&vdev.drives)?;
+    check_sizes(vdev, devices)
 }
 
 fn mismatch_error(what: &str) -> Error {
@@ -52,8 +59,8 @@ fn check_widths(new: &NewPool) -> Result<()> {
 }
 
 /// Drives are all files, or all disks.
-fn check_kinds(new: &NewPool) -> Result<()> {
-    let mut drives = new.vdevs.iter().flat_map(|vdev| &vdev.drives).map(|path| path.is_file());
+fn check_kinds<'a>(drives: impl IntoIterator<Item = &'a PathBuf>) -> Result<()> {
+    let mut drives = drives.into_iter().map(|path| path.is_file());
     let first = drives.next();
     if drives.any(|is_file| Some(is_file) != first) {
         return Err(mismatch_error("some of the drives are files, others are disks"));

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use device::{Device, MemoryDevice as Bytes};
 use engine::pool::{
-    AuxiliaryRole, CacheCounts, Environment, MemoryBudget, NewDataset, NewPool, NewVdev, Pool,
+    AddOptions, CacheCounts, Environment, MemoryBudget, NewDataset, NewPool, NewVdev, Pool,
     VdevLayout, VdevRole,
 };
 use sim::{DiskArray, Fault};
@@ -320,16 +320,15 @@ fn cache_drives_and_spares_come_and_go() {
     write_file(&held, "tank", "file", &noise_bytes(1, FILE_SIZE));
     held.sync().unwrap();
     let add = |purpose, index: usize, force| {
-        held.add_drives(
+        held.add_vdevs(
             &[new_vdev(VdevLayout::Single, vec![drives[index].clone()], purpose)],
-            force,
+            AddOptions { force, ..AddOptions::default() },
         )
     };
     add(VdevRole::Cache, 1, false).unwrap();
     add(VdevRole::Cache, 2, false).unwrap();
     add(VdevRole::Spare, 3, false).unwrap();
-    assert!(matches!(add(VdevRole::Cache, 3, false), Err(engine::Error::InUse { .. })));
-    assert!(matches!(add(VdevRole::Data, 3, false), Err(engine::Error::Usage { .. })));
+    assert!(matches!(add(VdevRole::Cache, 3, true), Err(engine::Error::DeviceInPool { .. })));
     read_and_feed(&held, "tank");
     let states = |held: &Pool| {
         let status = held.status();
@@ -375,6 +374,7 @@ fn cache_drives_and_spares_come_and_go() {
     assert_eq!(states(&held), ["UNAVAIL"]);
     assert!(read_file(&held, "tank", "file") == noise_bytes(1, FILE_SIZE));
     let small = Arc::new(Bytes::zeroed("small", 1 << 20)) as Arc<dyn Device>;
-    let refused = held.add_opened_drives(AuxiliaryRole::Cache, &[(PathBuf::from("/small"), small)]);
+    let cache = new_vdev(VdevLayout::Single, vec![PathBuf::from("/small")], VdevRole::Cache);
+    let refused = held.add_opened_vdevs(&[cache], &[small], AddOptions::default());
     assert!(matches!(refused, Err(engine::Error::Usage { .. })), "{refused:?}");
 }

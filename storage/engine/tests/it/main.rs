@@ -1,5 +1,6 @@
 //! Pools through the door: made, filled, left and taken over again.
 
+mod add;
 mod auxiliary;
 mod backup;
 mod block_cloning;

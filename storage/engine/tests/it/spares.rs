@@ -152,6 +152,22 @@ fn run_zdb_of_copy(folder: &TempDir, pool: &Pool) -> String {
 }
 
 #[test]
+fn empty_drive_replaces_a_missing_one_with_autoreplace() {
+    let (folder, pool, _) = pool_without_first("autoreplace");
+    let place = &folder.drives(3)[0];
+    std::fs::File::create(place).unwrap().set_len(DRIVE_SIZE).unwrap();
+    assert!(pool.replace_missing_drives().unwrap().is_empty(), "it is off");
+    pool.set_pool_property("autoreplace", "on").unwrap();
+    assert_eq!(pool.replace_missing_drives().unwrap(), [name_of(place)]);
+    resilver(&pool);
+    assert_eq!(leaf_states(&pool), ["ONLINE", "ONLINE", "ONLINE"]);
+    assert_files(&pool);
+    pool.export().unwrap();
+    drop(pool);
+    assert_eq!(check_pool(&folder, "tank"), Vec::<String>::new());
+}
+
+#[test]
 fn spare_stays_when_the_failed_drive_is_detached() {
     let (folder, pool, _) = pool_without_first("spare-stays");
     assert_eq!(activate(&pool), 1);
@@ -243,4 +259,55 @@ fn spares_leave_offline_and_larger_drives_alone() {
 
 fn name_of(path: &Path) -> &str {
     path.to_str().unwrap()
+}
+
+#[test]
+fn spare_stands_in_for_a_drive_with_too_many_errors() {
+    let storm = DiskArray::new(&[64 << 20; 3]);
+    let drives: Vec<PathBuf> = (0..3).map(|index| format!("/disk{index}").into()).collect();
+    let new = new_pool(VdevLayout::Mirror, &drives[..2], &drives[2..]);
+    let pool = engine::pool::create_on_devices(&new, &storm.devices(), &environment()).unwrap();
+    write_file(&pool, "tank", "before", &noise_bytes(1, 5 << 20));
+    write_file(&pool, "tank", "while", &noise_bytes(2, 3 << 20));
+    pool.close().unwrap();
+    drop(pool);
+    let pool = engine::pool::import_devices(&storm.devices(), "tank", &environment()).unwrap();
+    assert!(pool.diagnose_drives().is_empty());
+    storm.disks()[0].add_fault(Fault::Read(4 << 20..60 << 20));
+    assert_files(&pool);
+    let found = pool.diagnose_drives();
+    assert_eq!(found.len(), 1, "{found:?}");
+    assert_eq!(found[0].state, "FAULTED");
+    assert_eq!(leaf_states(&pool), ["FAULTED", "ONLINE"]);
+    assert_eq!(activate(&pool), 1);
+    resilver_with_failed(&pool);
+    assert_eq!(leaf_states(&pool), ["FAULTED", "ONLINE", "ONLINE"]);
+    // the other drive fails as well, and is the only one for nothing
+    storm.disks()[1].add_fault(Fault::Read(4 << 20..60 << 20));
+    assert_files(&pool);
+    pool.export().unwrap();
+}
+
+#[test]
+fn last_replica_stays_in_service_with_errors() {
+    let storm = DiskArray::new(&[64 << 20; 1]);
+    let new = new_pool(VdevLayout::Single, &["/disk0".into()], &[]);
+    let pool = engine::pool::create_on_devices(&new, &storm.devices(), &environment()).unwrap();
+    write_file(&pool, "tank", "before", &noise_bytes(1, 5 << 20));
+    pool.close().unwrap();
+    drop(pool);
+    let pool = engine::pool::import_devices(&storm.devices(), "tank", &environment()).unwrap();
+    let file = pool.filesystem("tank").unwrap().reader().find(b"before").unwrap().unwrap();
+    storm.disks()[0].flip_bits(5 << 20..60 << 20, 60_000, &mut sim::Random::new(1));
+    for block in 0..40 {
+        let _ = file.content().read(block << 17, &mut [0; 512]);
+    }
+    storm.disks()[0].add_fault(Fault::Read(5 << 20..60 << 20));
+    for block in 0..40 {
+        let _ = file.content().read(block << 17, &mut [0; 512]);
+    }
+    assert_eq!(pool.diagnose_drives().first().map(|drive| drive.state), Some("DEGRADED"));
+    assert_eq!(leaf_states(&pool), ["DEGRADED"]);
+    pool.clear_errors(None).unwrap();
+    assert_eq!(leaf_states(&pool), ["ONLINE"]);
 }

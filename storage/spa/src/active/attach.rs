@@ -70,6 +70,12 @@ pub enum DeviceChangeError {
     /// It is the last drive of a log vdev whose blocks are still needed.
     #[error("the intent logs of datasets whose keys are not loaded are on it: load the keys first")]
     LogInUse,
+    /// Only log vdevs, and devices that are part of no vdev, can be removed.
+    #[error("only inactive hot spares, cache and log devices can be removed")]
+    NotRemovable,
+    /// A device of the vdev is missing.
+    #[error("it cannot be expanded while a device of its vdev is missing")]
+    CannotExpand,
     /// Spares cannot stand in for log devices.
     #[error(
         "a spare cannot take the place of a log device: use `zpool replace` with another drive"
@@ -201,7 +207,7 @@ impl ActivePool {
     }
 
     /// An identity that no vdev has, nor `other`.
-    fn unused_guid(&self, root: &VdevConfig, other: Guid) -> Guid {
+    pub(super) fn unused_guid(&self, root: &VdevConfig, other: Guid) -> Guid {
         fn has_guid(vdev: &VdevConfig, guid: Guid) -> bool {
             vdev.guid == guid || vdev.children.iter().any(|child| has_guid(child, guid))
         }
@@ -466,7 +472,7 @@ fn remove_child(node: &mut VdevNode, gone: Guid, top: Option<Guid>) -> Option<Gu
 }
 
 /// Makes a table for a vdev.
-fn create_vdev_zap(change: &SyncTaskContext<'_>) -> Result<ObjectId, Error> {
+pub(super) fn create_vdev_zap(change: &SyncTaskContext<'_>) -> Result<ObjectId, Error> {
     let new = NewZap { salt: (change.random)(), ..NewZap::default() };
     let table = Zap::create(change.mos, change.tx, ZAP_METADATA, &new)?.object().id();
     if let Some(all) = PoolDirectory::open(change.mos.clone())?.object(ALL_VDEV_ZAPS)? {
@@ -476,12 +482,23 @@ fn create_vdev_zap(change: &SyncTaskContext<'_>) -> Result<ObjectId, Error> {
     Ok(table)
 }
 
-/// Frees what the pool keeps of a drive that is no more in it.
-fn free_leaf_objects(change: &SyncTaskContext<'_>, gone: &VdevConfig) -> Result<(), Error> {
+/// Frees what the pool keeps of a leaf that left it.
+pub(super) fn free_leaf_objects(
+    change: &SyncTaskContext<'_>,
+    gone: &VdevConfig,
+) -> Result<(), Error> {
     if let Some(map) = gone.dtl {
         free_space_map(change.mos, change.tx, map)?;
     }
-    if let Some(table) = gone.leaf_zap {
+    free_vdev_zap(change, gone.leaf_zap)
+}
+
+/// Frees the table of a vdev.
+pub(super) fn free_vdev_zap(
+    change: &SyncTaskContext<'_>,
+    table: Option<ObjectId>,
+) -> Result<(), Error> {
+    if let Some(table) = table {
         if let Some(all) = PoolDirectory::open(change.mos.clone())?.object(ALL_VDEV_ZAPS)? {
             let name = format!("{:x}", table.get());
             Zap::open(all)?.remove(change.tx, name.as_bytes())?;

@@ -91,7 +91,7 @@ impl ActivePool {
         let device = self.auxiliary.lock().open_devices.remove(&guid);
         self.l2arc.remove_device(guid);
         // what it was is of no use to anybody; it goes without that, too
-        device.map_or(Ok(()), |device| auxiliary::clear_labels(&*device))
+        device.map_or(Ok(()), |device| auxiliary::clear_auxiliary(&*device))
     }
 
     /// A spare's device is part of a vdev from now on.
@@ -140,7 +140,7 @@ impl ActivePool {
         self.l2arc.clear_errors(only);
     }
 
-    fn update_auxiliary(
+    pub(super) fn update_auxiliary(
         &self,
         change: &SyncTaskContext<'_>,
         edit: impl FnOnce(&mut Vec<AuxiliaryEntry>),

@@ -1,16 +1,19 @@
 //! Log vdevs that give up their blocks: before the last leaf of one goes offline, and before one is
-//! removed.
+//! removed. A removed vdev leaves a hole, so that the ids of the others stay.
 //!
 //! The intent logs move to other vdevs: nothing new is allocated on the log vdev, commits wait for their
 //! txgs, and each chain is freed with the next txg.
 
 use std::sync::Arc;
 
+use dsl::write::SyncTaskContext;
+use ondisk::label::{VdevConfig, VdevKind};
 use units::{Guid, VdevId};
+use vdev::{NodeKind, VdevNode};
 
-use super::attach::DeviceChangeError;
+use super::attach::{DeviceChangeError, free_leaf_objects, free_vdev_zap};
 use super::{ActivePool, OpenDataset};
-use crate::Error;
+use crate::{Error, commit};
 
 /// A freed block can be used again after some txgs: until then its space counts as allocated.
 const MAX_DRAIN_TXGS: usize = 8;
@@ -54,12 +57,59 @@ impl ActivePool {
             }
             logs().for_each(|log| log.close());
             let tx = self.begin_tx()?;
-            sets.iter().for_each(|set| set.edit_header(&tx, |_| {}));
+            for set in &sets {
+                set.edit_header(&tx, |_| {});
+            }
             drop(tx);
             self.sync()?;
-            Ok(self.space.allocator().vdev_usage(vdev)?.allocated == 0)
+            let usage = self.space.allocator().vdev_usage(vdev)?;
+            Ok(usage.allocated == 0 && usage.deferred == 0)
         });
         logs().for_each(|log| log.set_paused(false));
         drained
     }
+
+    /// Removes a log vdev. Returns when the configuration is without it; its devices are then unused.
+    pub fn remove_log(&self, vdev: VdevId) -> Result<(), Error> {
+        let top = self.tree.top(vdev).ok_or(DeviceChangeError::NotInPool)?;
+        let config = self.config();
+        let mut tops = config.tree.iter().flat_map(|root| &root.children);
+        if !tops.any(|top| top.id == vdev && top.is_log) {
+            return Err(DeviceChangeError::NotRemovable.into());
+        }
+        self.drain_log(vdev)?;
+        self.run_sync_task(move |active, change| active.remove_log_sync(change, vdev))??;
+        for leaf in top.leaves().into_iter().filter(|leaf| leaf.is_writable()) {
+            // its labels name the pool still
+            let _ = commit::clear_leaf_labels(leaf);
+        }
+        self.refresh_space_limits()
+    }
+
+    fn remove_log_sync(&self, change: &SyncTaskContext<'_>, vdev: VdevId) -> Result<(), Error> {
+        let mut config = self.config();
+        let root = config.tree.as_mut().ok_or(DeviceChangeError::NotInPool)?;
+        let top = root.children.iter_mut().find(|top| top.id == vdev);
+        let top = top.ok_or(DeviceChangeError::NotInPool)?;
+        let removed = std::mem::replace(top, hole(vdev));
+        self.space.remove_vdev(change.tx, vdev)?;
+        for leaf in removed.leaves() {
+            free_leaf_objects(change, leaf)?;
+        }
+        free_vdev_zap(change, removed.top_zap)?;
+        self.tree.set_top(vdev, VdevNode { guid: Guid::new(0), kind: NodeKind::Hole });
+        let root = root.clone();
+        let holes = root.children.iter().filter(|top| top.kind == VdevKind::Hole);
+        self.config.lock().current.holes = holes.map(|top| top.id.get().into()).collect();
+        self.set_vdev_tree(root);
+        Ok(())
+    }
+}
+
+/// The place of a removed log vdev.
+fn hole(id: VdevId) -> VdevConfig {
+    let mut hole = VdevConfig::new(VdevKind::Hole);
+    (hole.id, hole.is_hole, hole.whole_disk) = (id, true, Some(false));
+    (hole.metaslab_shift, hole.ashift, hole.asize) = (Some(0), Some(0), Some(0));
+    hole
 }

@@ -4,6 +4,7 @@
 //! open transaction group; the pool's own objects change only while a group is written
 //! ([`ActivePool::sync`]), by the tasks that were handed in for it and by the writing itself.
 
+mod add;
 mod attach;
 mod auxiliary;
 mod block_refs;
@@ -49,6 +50,7 @@ use crate::commit::TxgCommitter;
 use crate::space::PoolSpace;
 use crate::{Error, Pool, capacity};
 
+pub use add::NewTop;
 pub use attach::{AttachMode, DeviceChangeError, NewChild};
 pub(crate) use config::write_packed_nvlist;
 pub(crate) use deflate::dva_dsize;
@@ -215,11 +217,11 @@ pub struct ActivePool {
     /// What its features allow to blocks.
     pub(crate) features: EnabledFeatures,
     /// Bytes that datasets may use together, if no block had more than one reference.
-    base_space: u64,
+    base_space: AtomicU64,
     /// What dedup and cloning add to that, as of the last group on the drives.
     saved_space: AtomicU64,
     /// How many times its size each copy of what is to be written may take.
-    asize_inflation: u64,
+    asize_inflation: AtomicU64,
     pub(crate) config: Mutex<ConfigState>,
     pub(crate) uberblock: RwLock<Uberblock>,
     pub(crate) open_datasets: Mutex<BTreeMap<ObjsetId, Arc<OpenDataset>>>,
@@ -328,8 +330,8 @@ impl ActivePool {
         Ok(Self {
             txgs: groups,
             features: EnabledFeatures::from_pool(&pool.features, pool.uberblock.version),
-            base_space: bare,
-            asize_inflation: space_limits::asize_inflation(&pool),
+            base_space: AtomicU64::new(bare),
+            asize_inflation: AtomicU64::new(space_limits::asize_inflation(&pool)),
             saved_space: AtomicU64::new(usable.saturating_sub(bare)),
             name: pool.name,
             guid: pool.guid,

@@ -10,8 +10,8 @@ use txg::Tx;
 use units::{ObjsetId, Txg, VdevId};
 use zio::Source;
 
-use super::ActivePool;
-use crate::{Error, Pool};
+use super::{ActivePool, deflate};
+use crate::{Error, Pool, capacity};
 
 /// No block has more copies.
 const MAX_COPIES: u64 = 3;
@@ -47,7 +47,21 @@ pub(super) fn min_allocation(pool: &Pool) -> u64 {
 impl ActivePool {
     /// Bytes that datasets may use together, as of the last group that is on the drives.
     pub fn usable_space(&self) -> u64 {
-        self.base_space.saturating_add(self.saved_space.load(Ordering::Relaxed))
+        self.base_space
+            .load(Ordering::Relaxed)
+            .saturating_add(self.saved_space.load(Ordering::Relaxed))
+    }
+
+    /// Takes over what follows from the shapes of the top-level vdevs, after they changed.
+    pub(super) fn refresh_space_limits(&self) -> Result<(), Error> {
+        let (_pin, pool) = self.synced_pool()?;
+        let (bare, usable) = (capacity::base_space(&pool), capacity::usable_space(&pool));
+        self.writer.set_rounding(deflate::rounding(&pool));
+        self.txgs.set_sector_size(min_allocation(&pool));
+        self.asize_inflation.store(asize_inflation(&pool), Ordering::Relaxed);
+        self.base_space.store(bare, Ordering::Relaxed);
+        self.saved_space.store(usable.saturating_sub(bare), Ordering::Relaxed);
+        Ok(())
     }
 
     /// Bytes in all vdevs but those for the intent log, and how many of them are in use, parity
@@ -77,14 +91,14 @@ impl ActivePool {
 
     /// What deduplication stores: [`crate::capacity::dedup_histogram`].
     pub fn dedup_histogram(&self) -> Vec<ondisk::dedup::Sums> {
-        crate::capacity::dedup_histogram(&self.synced_mos(), &self.tree)
+        capacity::dedup_histogram(&self.synced_mos(), &self.tree)
     }
 
     /// Whether so many bytes more have room, with all that waits to be written and what is kept
     /// back for frees.
     pub fn has_space(&self, bytes: u64) -> bool {
-        let wanted =
-            bytes.saturating_add(self.txgs.dirty_bytes()).saturating_mul(self.asize_inflation);
+        let inflation = self.asize_inflation.load(Ordering::Relaxed);
+        let wanted = bytes.saturating_add(self.txgs.dirty_bytes()).saturating_mul(inflation);
         let most = wanted.saturating_mul(MAX_COPIES);
         // who has been told that there is room must not find, with the group, that no map of it can be read
         self.space.allocator().ensure_loaded_free(Class::Normal, most, self.txgs.synced_txg());

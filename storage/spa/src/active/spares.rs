@@ -108,9 +108,9 @@ impl ActivePool {
         self.run_sync_task(move |active, _| {
             let mut config = active.config();
             if let Some(root) = config.tree.as_mut() {
-                marked.iter().for_each(|leaf| {
+                for leaf in &marked {
                     request_unspare(root, *leaf);
-                });
+                }
                 active.set_vdev_tree(root.clone());
             }
         })

@@ -9,7 +9,7 @@ use units::{ObjsetId, Txg};
 use zio::Source;
 
 use super::ActivePool;
-use crate::Error;
+use crate::{Error, Pool, PoolDirectory, features};
 
 /// The pool's own objects, as the last group on the drives has them. As long as this is there, nothing
 /// that they lead to is used again; it should be there briefly.
@@ -32,6 +32,30 @@ impl ActivePool {
         // what is looked up when the pin is there is kept by it
         let pin = self.pin();
         SyncedMos { mos: self.mos.synced(), _pin: pin }
+    }
+
+    /// The pool as the last txg has it, for code that reads pools. As long as the pin is there, nothing that
+    /// it leads to is used again.
+    pub(super) fn synced_pool(&self) -> Result<(SyncedMos, Pool), Error> {
+        let mos = self.synced_mos();
+        let directory = PoolDirectory::open(mos.clone())?;
+        let config = self.config();
+        let pool = Pool {
+            name: self.name.clone(),
+            guid: self.guid,
+            uberblock: self.uberblock.read().clone(),
+            config_nvlist: config.to_list(),
+            config,
+            features: features::read(&directory)?,
+            tree: Arc::clone(&self.tree),
+            reader: Arc::clone(&self.reader),
+            cache: Arc::clone(&self.cache),
+            mos: mos.clone(),
+            directory,
+            rewound_to: self.rewound_to,
+            newest_txg: self.txgs.synced_txg(),
+        };
+        Ok((mos, pool))
     }
 
     /// As long as this is there, nothing is used again that the last group on the drives leads to.

@@ -12,12 +12,13 @@ use ondisk::spacemap::{Action, Entry};
 use parking_lot::Mutex;
 use txg::Tx;
 use units::{Ashift, MetaslabId, ObjectId, Txg, VdevId};
-use vdev::VdevNode;
+use vdev::{VdevNode, VdevTree};
+use zap::Zap;
 
 use crate::features::{self, FeatureCheck};
-use crate::space::log::{self, LoggedVdev, SpaceLog};
+use crate::space::log::{self, LoggedVdev, SpaceLog, UNFLUSHED_TXGS_ENTRY};
 use crate::space::map::read_header;
-use crate::space::{VdevSpace, removed, space_map_entries};
+use crate::space::{VdevSpace, free_space_map, removed, space_map_entries};
 use crate::{Error, Pool};
 
 /// Maps of so many bytes in all are read at once; of more, each when it is needed.
@@ -116,7 +117,9 @@ impl PoolSpace {
         let (mut tops, mut logged, mut closed) = (BTreeMap::new(), BTreeMap::new(), Vec::new());
         for space in pool.vdev_space()? {
             let Some(config) = concrete_vdev_config(pool, space.vdev) else { continue };
-            let spec = vdev_spec(pool, config, &space)?;
+            let bias = crate::capacity::allocation_bias(pool, config);
+            let shape = (space.asize, space.metaslab_shift);
+            let spec = vdev_spec(pool.tree(), (config, bias), shape)?;
             let top = add_vdev_maps(&allocator, spec, config, &space)?;
             let unflushed = log::read_unflushed_txgs(mos, config.top_zap)?;
             let metaslab_shift = space.metaslab_shift;
@@ -175,8 +178,9 @@ impl PoolSpace {
         }
     }
 
-    /// Adds a new vdev on which all is free. Gives the object that its description names as its
-    /// metaslab array. The tables of features must be there by the time of the first sync.
+    /// Adds a new vdev on which all is free, and nothing is allocated before the allocator is told. Gives the
+    /// object that its description names as its metaslab array. The tables of features must be there by
+    /// the time of the first sync.
     pub fn add_vdev(
         &self,
         tx: &Tx,
@@ -185,7 +189,7 @@ impl PoolSpace {
     ) -> Result<ObjectId, Error> {
         let array = self.maps.mos.create(tx, &NewObject::new(ObjectType::OBJECT_ARRAY, 512))?.id();
         let (vdev, shift) = (spec.vdev, spec.ashift.get());
-        self.allocator.add_vdev(spec);
+        self.allocator.add_closed_vdev(spec);
         let mut slabs = Vec::new();
         for metaslab in self.allocator.metaslabs(vdev)? {
             slabs.push(MetaslabMap {
@@ -202,6 +206,48 @@ impl PoolSpace {
         }
         self.allocator.load_empty(vdev)?;
         Ok(array)
+    }
+
+    /// Frees all that the pool keeps about the space of a vdev that is removed, on which nothing is allocated.
+    pub(crate) fn remove_vdev(&self, tx: &Tx, vdev: VdevId) -> Result<(), Error> {
+        self.allocator.remove_vdev(vdev);
+        let mut log = self.maps.log.lock();
+        log.changes.retain(|(of, _), _| *of != vdev);
+        log.flushing.retain(|(of, _), _| *of != vdev);
+        log.unflushed_since.retain(|(of, _), _| *of != vdev);
+        drop(log);
+        let removed = self.maps.vdevs.lock().remove(&vdev);
+        let Some(removed) = removed else { return Ok(()) };
+        let mos = &self.maps.mos;
+        for map in removed.metaslabs.iter().filter_map(|slab| slab.space_map) {
+            free_space_map(mos, tx, map)?;
+        }
+        mos.free(tx, removed.metaslab_array)?;
+        if let Some(table) = removed.top_zap
+            && let Some(array) = Zap::open(mos.object(table)?)?.lookup_u64(UNFLUSHED_TXGS_ENTRY)?
+        {
+            mos.free(tx, ObjectId::new(array))?;
+        }
+        Ok(())
+    }
+
+    /// Gives a vdev that grew to `asize` its new metaslabs.
+    pub(crate) fn grow_vdev(&self, tx: &Tx, vdev: VdevId, asize: u64) -> Result<(), Error> {
+        let count = self.allocator.grow_vdev(vdev, asize)?;
+        let mut tops = self.maps.vdevs.lock();
+        let Some(top) = tops.get_mut(&vdev) else { return Ok(()) };
+        let first = top.metaslabs.len();
+        for at in first..count {
+            let metaslab = MetaslabId::new(u32::try_from(at).unwrap_or(u32::MAX));
+            let extent = self.allocator.extent(vdev, metaslab)?;
+            top.metaslabs.push(MetaslabMap { extent, space_map: None });
+        }
+        let array = top.metaslab_array;
+        drop(tops);
+        let (at, new) = (first.saturating_mul(8), count.saturating_sub(first).saturating_mul(8));
+        let at = u64::try_from(at).unwrap_or(u64::MAX);
+        self.maps.mos.object(array)?.write(tx, at, &vec![0; new])?;
+        Ok(())
     }
 
     /// Loads every metaslab.
@@ -272,10 +318,11 @@ fn concrete_vdev_config(pool: &Pool, vdev: VdevId) -> Option<&VdevConfig> {
     root.children.iter().filter(concrete).find(|top| top.id == vdev)
 }
 
-fn vdev_spec(
-    pool: &Pool,
-    config: &VdevConfig,
-    space: &VdevSpace,
+/// A top-level vdev as the allocator takes it: with its asize, and log2 of the bytes of a metaslab.
+pub(crate) fn vdev_spec(
+    tree: &Arc<VdevTree>,
+    (config, bias): (&VdevConfig, Option<Bias>),
+    (asize, metaslab_shift): (u64, u32),
 ) -> Result<MetaslabGroupSpec, Error> {
     let found = config.ashift.unwrap_or(0);
     let why = || format!("its sector size is 2^{found} bytes");
@@ -291,18 +338,17 @@ fn vdev_spec(
         (VdevKind::Raidz, None) => (ashift.bytes(), children.saturating_sub(parity)),
         _ => (ashift.bytes(), 1),
     };
-    let class = match (config.is_log, crate::capacity::allocation_bias(pool, config)) {
+    let class = match (config.is_log, bias) {
         (true, _) | (_, Some(Bias::Log)) => Class::Log,
         (_, Some(Bias::Special)) => Class::Special,
         (_, Some(Bias::Dedup)) => Class::Dedup,
         (false, Some(Bias::Unknown(_)) | None) => Class::Normal,
     };
-    let (tree, vdev) = (Arc::clone(pool.tree()), space.vdev);
+    let (tree, vdev) = (Arc::clone(tree), config.id);
     let cost: AsizeFn = Arc::new(move |psize: u64| {
         let array = tree.asize(vdev, psize, Txg::new(u64::MAX));
         array.unwrap_or_else(|| ashift.round_up(psize.max(1)))
     });
-    let (asize, metaslab_shift) = (space.asize, space.metaslab_shift);
     Ok(MetaslabGroupSpec {
         vdev,
         class,

@@ -24,7 +24,7 @@ mod write;
 use dtl::incomplete_spare;
 pub(crate) use dtl::load_dtls;
 pub use load::PoolSpace;
-pub(crate) use load::{check_writable, is_closed_to_allocation};
+pub(crate) use load::{check_writable, is_closed_to_allocation, vdev_spec};
 pub(crate) use map::SpaceMapWriter;
 pub use map::space_map_entries;
 pub use vdevs::VdevSpace;

@@ -1,0 +1,168 @@
+//! Top-level vdevs that are added to a pool in use, and grow in it: `zpool add`, `zpool online -e`.
+//!
+//! ```text
+//! 1  labels of the new devices are cleared
+//! 2  one txg: tables, metaslab array, configuration; its labels name the vdev   (nothing lies on it yet)
+//! 3  space limits; then blocks of the next txgs are allocated on it
+//! ```
+//!
+//! After a power cut before the end of step 2, the pool is as it was. The labels of the new devices may
+//! then name a txg that no uberblock has: they are not believed.
+//!
+//! Learnt from: `spa_vdev_add` of OpenZFS 2.3.2, and pools to which it added vdevs. Proved by: the engine's
+//! `tests/it/add.rs`, and `zdb`.
+
+use std::sync::Arc;
+
+use device::Device;
+use dsl::write::SyncTaskContext;
+use geometry::{Reflow, capacity};
+use ondisk::label::{VdevConfig, VdevKind};
+use units::{Guid, Txg, VdevId};
+use vdev::{BuildContext, Leaf, LeafDevice, VdevNode};
+
+use super::ActivePool;
+use super::attach::{DeviceChangeError, create_vdev_zap};
+use crate::create::{create_top_objects, write_metaslab_array};
+use crate::space::vdev_spec;
+use crate::{Error, auxiliary, commit};
+
+/// A top-level vdev that is to be added.
+#[derive(Clone, Debug)]
+pub struct NewTop {
+    /// Its description, without guids: with `asize`, `ashift` and `metaslab_shift`.
+    pub config: VdevConfig,
+    /// The devices of its leaves, in order.
+    pub devices: Vec<Arc<dyn Device>>,
+}
+
+impl ActivePool {
+    /// Adds top-level vdevs; whatever their devices hold is lost. Returns when the configuration has them.
+    pub fn add_tops(&self, new: Vec<NewTop>) -> Result<(), Error> {
+        for device in new.iter().flat_map(|top| &top.devices) {
+            let blank = Leaf::new(Guid::new(0), String::new(), Some(Arc::clone(device)), Txg::ZERO);
+            commit::clear_leaf_labels(&blank).map_err(|_| Error::NoDeviceWritten)?;
+        }
+        let added = self.run_sync_task(move |active, change| {
+            new.into_iter()
+                .map(|top| active.add_top_sync(change, top))
+                .collect::<Result<Vec<VdevId>, Error>>()
+        })??;
+        self.refresh_space_limits()?;
+        for vdev in added {
+            self.space.allocator().set_allocatable(vdev, true)?;
+        }
+        Ok(())
+    }
+
+    fn add_top_sync(&self, change: &SyncTaskContext<'_>, new: NewTop) -> Result<VdevId, Error> {
+        let mut config = self.config();
+        let has_zaps = config.has_vdev_zaps;
+        let root = config.tree.as_mut().ok_or(DeviceChangeError::NotInPool)?;
+        let mut top = new.config;
+        top.id = VdevId::new(u32::try_from(self.tree.tops().len()).unwrap_or(u32::MAX));
+        self.assign_new_guids(root, &mut top, change.tx.txg());
+        if has_zaps {
+            create_top_objects(change, &mut top, &|| create_vdev_zap(change))?;
+        }
+        let id = self.tree.add_top(build_node(&top, &new.devices)?);
+        let asize = top.asize.unwrap_or(0);
+        let shift = u32::try_from(top.metaslab_shift.unwrap_or(0)).unwrap_or(0);
+        let spec = vdev_spec(&self.tree, (&top, top.bias.clone()), (asize, shift))?;
+        let array = self.space.add_vdev(change.tx, spec, top.top_zap)?;
+        write_metaslab_array(change.mos, change.tx, array, &top)?;
+        top.metaslab_array = Some(array);
+        if top.draid.is_some_and(|draid| draid.spares > 0) {
+            let spares: Vec<_> =
+                auxiliary::distributed_spare_entries(&top, &self.environment).collect();
+            self.update_auxiliary(change, |known| known.extend(spares))?;
+        }
+        root.children.push(top);
+        let root = root.clone();
+        let mut state = self.config.lock();
+        state.current.vdev_children = u64::try_from(root.children.len()).ok();
+        drop(state);
+        self.set_vdev_tree(root);
+        Ok(id)
+    }
+
+    /// Grows top-level vdevs whose devices are all larger than when the vdev was made; returns how many
+    /// grew. `only`: the vdev of this leaf.
+    pub fn expand_tops(&self, only: Option<Guid>) -> Result<usize, Error> {
+        let config = self.config();
+        let tops = config.tree.iter().flat_map(|root| &root.children);
+        let chosen =
+            tops.filter(|top| only.is_none_or(|guid| top.leaves().any(|leaf| leaf.guid == guid)));
+        let mut grown = 0;
+        for top in chosen {
+            let Some(asize) = self.possible_asize(top) else {
+                if only.is_some() {
+                    return Err(DeviceChangeError::CannotExpand.into());
+                }
+                continue;
+            };
+            let shift = top.metaslab_shift.unwrap_or(0).min(63);
+            if asize >> shift > top.asize.unwrap_or(0) >> shift {
+                let vdev = top.id;
+                self.run_sync_task(move |active, change| {
+                    active.expand_top_sync(change, vdev, asize)
+                })??;
+                grown += 1;
+            }
+        }
+        if grown > 0 {
+            self.refresh_space_limits()?;
+        }
+        Ok(grown)
+    }
+
+    /// The asize that a top-level vdev could have; none while a device of it is missing, or where it has
+    /// no metaslabs.
+    fn possible_asize(&self, top: &VdevConfig) -> Option<u64> {
+        let node = self.tree.top(top.id)?;
+        let leaves = node.leaves();
+        let sizes = leaves.iter().map(|leaf| capacity::leaf_space(leaf.device()?.size()));
+        let smallest = sizes.collect::<Option<Vec<u64>>>()?.into_iter().min()?;
+        top.metaslab_array?;
+        Some(capacity::vdev_space(&node.layout(), smallest))
+    }
+
+    fn expand_top_sync(
+        &self,
+        change: &SyncTaskContext<'_>,
+        vdev: VdevId,
+        asize: u64,
+    ) -> Result<(), Error> {
+        let mut config = self.config();
+        let root = config.tree.as_mut().ok_or(DeviceChangeError::NotInPool)?;
+        let top = root.children.iter_mut().find(|top| top.id == vdev);
+        let top = top.ok_or(DeviceChangeError::NotInPool)?;
+        self.space.grow_vdev(change.tx, vdev, asize)?;
+        top.asize = Some(asize);
+        top.expansion_time = Some(change.now.seconds);
+        self.set_vdev_tree(root.clone());
+        Ok(())
+    }
+
+    /// Gives a new vdev and all below it guids and their place.
+    fn assign_new_guids(&self, root: &VdevConfig, vdev: &mut VdevConfig, txg: Txg) {
+        vdev.guid = self.unused_guid(root, Guid::new(0));
+        vdev.create_txg = Some(txg);
+        for (index, child) in vdev.children.iter_mut().enumerate() {
+            child.id = VdevId::new(u32::try_from(index).unwrap_or(u32::MAX));
+            self.assign_new_guids(root, child, txg);
+        }
+    }
+}
+
+/// The node of a new top-level vdev with these devices.
+fn build_node(top: &VdevConfig, devices: &[Arc<dyn Device>]) -> Result<VdevNode, Error> {
+    let is_physical = |leaf: &&VdevConfig| matches!(leaf.kind, VdevKind::Disk | VdevKind::File);
+    let guids: Vec<Guid> = top.leaves().filter(is_physical).map(|leaf| leaf.guid).collect();
+    let find = |guid: Guid| {
+        let at = guids.iter().position(|known| *known == guid)?;
+        Some(LeafDevice { device: Arc::clone(devices.get(at)?), label_txg: Txg::new(u64::MAX) })
+    };
+    let reflow = Reflow { offset: 0, scratch: false };
+    Ok(VdevNode::build(top, &BuildContext { find_device: &find, reflow })?)
+}
