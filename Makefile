@@ -1,12 +1,12 @@
 # make run    the tour: a damaged pool is read, and a NAS on six files is made, broken and left running
 # make test   everything that is checked
-.PHONY: help setup build run test test-oracle test-long test-posix lint deny bench fuzz clean
+.PHONY: help setup build run test test-oracle test-long test-posix test-web lint deny bench fuzz clean
 
 SECONDS_PER_TARGET ?= 60
 
 help:
 	@sed -n 's/^# make/make/p' Makefile
-	@echo "make setup | build | test-oracle | test-long | test-posix | lint | deny | bench | fuzz | clean"
+	@echo "make setup | build | test-oracle | test-long | test-posix | test-web | lint | deny | bench | fuzz | clean"
 
 setup:
 	@tools/setup.sh
@@ -50,6 +50,11 @@ test-long: setup
 # pjdfstest, fsx, fio --verify, file handles, git, rsync and cargo on a mounted pool; root and zdb.
 test-posix: setup
 	tools/posix.sh
+
+# The dashboard of a demonstration NAS in a headless browser: light, dark, phone; pictures in target/web.
+test-web: setup
+	cargo build --quiet --locked -p poolhouse
+	@tools/web.py
 
 deny:
 	@command -v cargo-deny >/dev/null || cargo install --quiet --locked cargo-deny

@@ -77,6 +77,11 @@ if [[ -n $mounted ]]; then
   lines=3 show cat "$root/$place/.zfs/snapshot/first/README.md"
 fi
 
+say "The dashboard says so, too, and tells what to do next:"
+show poolhouse config set web.listen 127.0.0.1:8080
+wanted=1 show poolhouse alerts list
+show poolhouse web setup
+
 say "The NAS is running. Its state is in $nas; try:
   export POOLHOUSE_STATE=$(realpath "$nas/state") PATH=$(realpath "$target/release"):\$PATH"
 if [[ -n $mounted ]]; then
