@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """make test-web: the dashboard of a demonstration NAS in a headless browser.
 
-A daemon gets six drive files with recorded SMART reports, one of them failing, and two pools. A proxy adds the
+A daemon gets 24 drive files with recorded SMART reports, one of them failing, and three pools. A proxy adds the
 session's cookie, as the browser has no way to log in without a person. Each page is opened in light, in dark and as
 wide as a phone; a probe measures that nothing is wider than the screen, and the browser must not complain. The
 pictures are in target/web.
@@ -25,7 +25,7 @@ import urllib.parse
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 PROGRAM = pathlib.Path(os.environ.get("POOLHOUSE", ROOT / "target/debug/poolhouse")).resolve()
 RECORDINGS = ROOT / "house/health/tests/data/scrutiny"
-REPORTS = ["smart-ata2", "smart-nvme2", "smart-scsi", "smart-megaraid1", "smart-fail2", "smart-ata-failed-scrutiny"]
+REPORTS = ["smart-ata2", "smart-nvme2", "smart-ata-failed-scrutiny", "smart-ata2", "smart-nvme2", "smart-ata2"]
 BROWSERS = ["chromium-headless-shell", "chromium", "chromium-browser", "google-chrome"]
 PASSWORD = "correct horse battery"
 VIEWS = {
@@ -39,6 +39,8 @@ addEventListener("load", () => {
   place.id = "found";
   place.textContent = JSON.stringify({
     wide: document.documentElement.scrollWidth, screen: innerWidth, high: document.documentElement.scrollHeight,
+    lowest: Math.max(0, ...["pools", "drives", "bays"].map(
+      (id) => document.getElementById(id)?.getBoundingClientRect().bottom ?? 0)),
     unnamed: [...document.querySelectorAll("button, a, input:not([type=hidden])")].filter(
       (it) => !it.textContent.trim() && !(it.labels && it.labels.length)).length,
   });
@@ -60,9 +62,11 @@ class Nas:
         self.place, self.port, self.cookie = place, free_port(), ""
         state = place / "state"
         state.mkdir()
-        drives = [place / f"sd{letter}" for letter in "abcdef"]
+        drives = [place / f"sd{letter}" for letter in "abcdefghijklmnopqrstuvwx"]
+        reports = REPORTS * 4
+        reports[4], reports[9] = "smart-fail2", "smart-scsi"
         serials = []
-        for drive, report in zip(drives, REPORTS):
+        for drive, report in zip(drives, reports):
             with open(drive, "wb") as file:
                 file.truncate(256 << 20)
             found = json.loads((RECORDINGS / f"{report}.json").read_text())
@@ -74,12 +78,12 @@ class Nas:
                             '[ -e "$file" ] || { echo "{}"; exit 2; }\ncat "$file"\n')
         smartctl.chmod(0o755)
         named = "".join(f'[[health.drives]]\npath = "{drive}"\n' for drive in drives)
-        bays = json.dumps([serials[:4], serials[4:] + ["", ""]])
+        bays = json.dumps([serials[at:at + 6] for at in range(0, 24, 6)])
         (state / "config.toml").write_text(
             f'[health]\nsmartctl = "{smartctl}"\n{named}[bays]\nrows = {bays}\n[web]\nlisten = {self.port}\n')
-        first, second = map(str, drives[:4]), map(str, drives[4:])
-        self.run("zpool", "create", "-m", "none", "tank", "raidz1", *first)
-        self.run("zpool", "create", "-m", "none", "backup", "mirror", *second)
+        for at, pool in enumerate(["archive", "backup", "tank"]):
+            members = map(str, drives[8 * at:8 * at + 8])
+            self.run("zpool", "create", "-m", "none", pool, "raidz2", *members)
         self.run("drives", "list", "--now", check=False)
         self.run("zpool", "scrub", "tank")
 
@@ -151,7 +155,9 @@ def check(browser, nas, target, profile):
                 continue
             facts = json.loads(found.group(1))
             print(f"{page} {view}: {facts}")
-            if facts["wide"] > facts["screen"] or facts["unnamed"]:
+            # pools, drives and bays are seen without scrolling
+            scrolls = view != "phone" and facts["lowest"] > 900
+            if facts["wide"] > facts["screen"] or facts["unnamed"] or scrolls:
                 failures.append(f"{page} {view}: {facts}")
     return failures
 

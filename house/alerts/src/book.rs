@@ -130,8 +130,13 @@ pub struct AlertBook {
 
 impl AlertBook {
     /// Compares the conditions that hold now with the book. Returns the messages for what is new, worse or
-    /// over.
-    pub fn update(&mut self, conditions: Vec<Condition>, now: u64) -> Vec<Message> {
+    /// over. `is_known` tells of a key whether its condition could be looked at; if not, its alert stays.
+    pub fn update(
+        &mut self,
+        conditions: Vec<Condition>,
+        is_known: impl Fn(&str) -> bool,
+        now: u64,
+    ) -> Vec<Message> {
         let mut messages = Vec::new();
         let mut holding = std::collections::BTreeSet::new();
         for condition in conditions {
@@ -139,7 +144,9 @@ impl AlertBook {
             messages.extend(self.update_one(condition, now));
         }
         for alert in self.open.values_mut().filter(|alert| !holding.contains(&alert.key)) {
-            alert.gone.get_or_insert(now);
+            if is_known(&alert.key) {
+                alert.gone.get_or_insert(now);
+            }
         }
         let is_over = |_: &String, alert: &mut Alert| {
             alert.gone.is_some_and(|gone| now.checked_sub(gone).is_some_and(|it| it >= END_DELAY))

@@ -68,11 +68,12 @@ impl AlertDesk {
         self.state.lock().config.space
     }
 
-    /// Tells what is new, worse or over.
-    pub(crate) fn update(&self, conditions: Vec<Condition>, now: u64) {
+    /// Tells what is new, worse or over. Alerts of drives stay until all drives were looked at.
+    pub(crate) fn update(&self, conditions: Vec<Condition>, drives_are_known: bool, now: u64) {
         let mut state = self.state.lock();
         let before = state.book.clone();
-        let messages = state.book.update(conditions, now);
+        let is_known = |key: &str| drives_are_known || !key.starts_with("drive");
+        let messages = state.book.update(conditions, is_known, now);
         let names = channel_names(&state.config);
         for message in &messages {
             state.book.queue(message, &names);

@@ -37,7 +37,7 @@ impl OverviewCache {
         let space = desk.space_percent();
         let conditions = conditions::find(&pools, &drives.drives, &jobs, space, now);
         let (grade, sentence) = verdict(&conditions, pools.len(), drives.drives.len());
-        desk.update(conditions, now);
+        desk.update(conditions, drives.is_complete, now);
         let mounts =
             context.pools.all().iter().flat_map(|pool| pool.mounted_filesystems()).collect();
         let ended = jobs.iter().filter(|job| job.finished.is_some()).count();
@@ -84,8 +84,8 @@ fn verdict(conditions: &[Condition], pools: usize, drives: usize) -> (Grade, Str
     };
     let more = match conditions.len() - 1 {
         0 => String::new(),
-        1 => " One more alert is below.".to_owned(),
-        count => format!(" {count} more alerts are below."),
+        1 => " (1 more alert)".to_owned(),
+        count => format!(" ({count} more alerts)"),
     };
     (grade, format!("{}. {} {}{more}", first.title, first.sentence, first.action))
 }

@@ -135,7 +135,10 @@ fn curve(samples: &[Sample]) -> Markup {
                     stroke-width="1.5" vector-effect="non-scaling-stroke" {}
             }
         }
-        p class="hint" { (low) " to " (high) " °C, " (local(first.0)) " to " (local(last.0)) }
+        p class="hint" {
+            @if low == high { (low) " °C" } @else { (low) " to " (high) " °C" }
+            ", " (local(first.0)) @if first.0 != last.0 { " to " (local(last.0)) }
+        }
     }
 }
 
