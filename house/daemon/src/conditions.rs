@@ -6,7 +6,7 @@ use api::{Drive, Job, JobState, PoolReport};
 use engine::pool::{PoolStatus, VdevStatus};
 use health::{Finding, Grade};
 
-/// Percentages of used space at which a pool is told again, after the configured one.
+/// Percentages of used space at which a pool raises its alert again, after the configured one.
 const SPACE_STEPS: [u64; 2] = [90, 95];
 /// The time in seconds for which a failed job is a condition.
 const JOB_AGE: u64 = 24 * 60 * 60;
@@ -219,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn pools_are_told_by_state_and_space() {
+    fn pools_have_conditions_by_state_and_space() {
         assert!(titles(&[pool("ONLINE", 79)], &[], &[]).is_empty());
         assert_eq!(titles(&[pool("DEGRADED", 0)], &[], &[]), ["Pool tank is DEGRADED"]);
         let full = find(&[pool("SUSPENDED", 91)], &[], &[], 80, 0);
@@ -228,7 +228,7 @@ mod tests {
     }
 
     #[test]
-    fn findings_are_told_unless_noted() {
+    fn findings_are_conditions_unless_noted() {
         let finding = |key: &str, is_noted| Finding {
             key: key.to_owned(),
             value: 9,
@@ -245,12 +245,12 @@ mod tests {
         let verdict = Verdict { findings, ..Verdict::default() };
         let (name, kind) = ("sda".to_owned(), "HDD".to_owned());
         let drive = Drive { name, kind, verdict, bay: Some("1-2".to_owned()), ..Drive::default() };
-        let told = titles(&[], &[drive], &[]);
-        assert_eq!(told, ["HDD sda in bay 1-2 (drive, sda) needs attention"]);
+        let found = titles(&[], &[drive], &[]);
+        assert_eq!(found, ["HDD sda in bay 1-2 (drive, sda) needs attention"]);
     }
 
     #[test]
-    fn failed_jobs_are_told_for_a_day() {
+    fn failed_jobs_are_conditions_for_a_day() {
         let job = |state, finished| Job {
             id: 7,
             kind: "scrub".to_owned(),

@@ -101,7 +101,7 @@ fn pending_sectors_are_seen_though_smart_passed() {
 }
 
 #[test]
-fn old_cable_errors_are_not_told() {
+fn old_cable_errors_are_no_finding() {
     let report = report("smart-ata-failed-scrutiny");
     assert_eq!(report.counters[&Counter::CrcErrors], 108);
     assert_eq!(judge(&report, &history(&report, 5, &[])).grade, Grade::Ok);

@@ -70,7 +70,7 @@ fn drives_show_verdict_pool_and_bay() {
     assert_eq!(json["drive"]["place"]["vdev"], "mirror-0");
     assert_eq!(json["samples"].as_array().map(Vec::len), Some(1));
     assert!(nas.run_failing("drives show sdzzz", 14).contains("poolhouse drives list"));
-    // what the owner knows is not told any more
+    // a finding that the owner noted does not count
     assert!(nas.run_ok("drives note d1.img").contains("2 are noted"), "{show}");
     assert_eq!(nas.run("drives list").status, 0);
     nas.run_ok("drives note --forget d1.img");
@@ -133,8 +133,8 @@ fn alerts_come_once_and_when_worse() {
     let list = nas.run("alerts list");
     assert_eq!(list.status, 1, "{}", list.stderr);
     assert!(list.stdout.contains("needs attention"), "{}", list.stdout);
-    assert!(nas.run_ok("events").contains("alert_told"));
-    // a daemon that starts again tells nothing twice; a drive that gets worse is told
+    assert!(nas.run_ok("events").contains("alert_changed"));
+    // a restarted daemon repeats no alert; a drive that gets worse raises it again
     nas.run_ok("serve --stop");
     let worse =
         recording("smart-nvme-failed.json").replace("\"media_errors\": 7", "\"media_errors\": 19");

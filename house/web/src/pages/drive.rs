@@ -82,7 +82,7 @@ fn findings(drive: &Drive, csrf: &str) -> Markup {
                 (csrf_field(csrf))
                 button { "I know, note it" }
                 p class="hint" {
-                    "They are told again when they get worse. The command is "
+                    "They count again when they get worse. The command is "
                     code { "poolhouse drives note " (drive.id()) } "."
                 }
             }
