@@ -1,12 +1,12 @@
 # make run    the tour: a damaged pool is read, and a NAS on six files is made, broken and left running
 # make test   everything that is checked
-.PHONY: help setup build run test test-oracle test-long test-posix test-clients lint deny deb bench fuzz clean
+.PHONY: help setup build run test test-oracle test-long test-posix test-clients test-web lint deny deb bench fuzz clean
 
 SECONDS_PER_TARGET ?= 60
 
 help:
 	@sed -n 's/^# make/make/p' Makefile
-	@echo "make setup | build | test-oracle | test-long | test-posix | test-clients | lint | deny | deb | bench | fuzz | clean"
+	@echo "make setup | build | test-oracle | test-long | test-posix | test-clients | test-web | lint | deny | deb | bench | fuzz | clean"
 
 setup:
 	@tools/setup.sh
@@ -56,9 +56,15 @@ deb: build
 	@command -v cargo-deb >/dev/null || cargo install --quiet --locked cargo-deb
 	target/release/poolhouse man target/man
 	cargo deb --no-build -p poolhouse
+
 # The kernel's clients of NBD, SMB and other protocols, in the virtual machine of POOLHOUSE_CLIENT_VM; as root.
 test-clients: setup
 	tools/clients.sh
+
+# The dashboard of a demonstration NAS in a headless browser: light, dark, phone; pictures in target/web.
+test-web: setup
+	cargo build --quiet --locked -p poolhouse
+	@tools/web.py
 
 deny:
 	@command -v cargo-deny >/dev/null || cargo install --quiet --locked cargo-deny

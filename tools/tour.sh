@@ -77,6 +77,11 @@ if [[ -n $mounted ]]; then
   lines=3 show cat "$root/$place/.zfs/snapshot/first/README.md"
 fi
 
+say "The dashboard says so, too, and tells what to do next:"
+show poolhouse config set web.listen 127.0.0.1:8080
+wanted=1 show poolhouse alerts list
+show poolhouse web setup
+
 say "Volumes are shared by NBD, and file systems by SMB where Samba is installed; here with this machine alone:"
 show poolhouse zfs create -s -V 1G tank/disk
 show poolhouse config set nbd.listen 10809

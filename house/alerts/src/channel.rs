@@ -77,7 +77,7 @@ pub enum DeliveryError {
 }
 
 impl Channel {
-    /// The name in messages and in the book: without secrets, as several channels of one kind do not exist.
+    /// The name in messages and in the store: without secrets, as several channels of one kind do not exist.
     pub const fn name(&self) -> &'static str {
         match self {
             Self::Mail { .. } => "mail",

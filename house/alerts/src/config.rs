@@ -37,7 +37,7 @@ pub struct AlertsConfig {
     pub webhook: Option<String>,
     /// Certificates in PEM that `https` URLs are checked with; none: those of the system.
     pub ca_file: Option<PathBuf>,
-    /// The percentage of used space from which a pool is told.
+    /// The percentage of used space from which a pool raises an alert.
     #[serde(deserialize_with = "percent")]
     pub space: u64,
 }

@@ -166,7 +166,7 @@ impl Call for TestDrive {
     }
 }
 
-/// Notes the findings of a drive: they are told again when they get worse.
+/// Notes the findings of a drive: they count again when they get worse.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct NoteDrive {
     /// The serial number, name, path, WWN or by-id name.

@@ -101,8 +101,8 @@ pub enum Event {
     Unmounted { dataset: String, directory: PathBuf },
     /// A job started or ended.
     JobChanged { id: u64, job: String, subject: String, state: JobState },
-    /// An alert was told: it is new, worse or over.
-    AlertTold { alert: String, severity: String, title: String },
+    /// An alert is new, worse or over.
+    AlertChanged { alert: String, severity: String, title: String },
     /// The daemon read its configuration file again.
     ConfigReloaded {},
 }
@@ -141,7 +141,7 @@ impl Event {
             | Self::KeyUnloaded { dataset: name }
             | Self::Mounted { dataset: name, .. }
             | Self::Unmounted { dataset: name, .. } => Some(pool_of(name)),
-            Self::JobChanged { .. } | Self::AlertTold { .. } | Self::ConfigReloaded {} => None,
+            Self::JobChanged { .. } | Self::AlertChanged { .. } | Self::ConfigReloaded {} => None,
         }
     }
 

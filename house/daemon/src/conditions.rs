@@ -6,7 +6,7 @@ use api::{Drive, Job, JobState, PoolReport};
 use engine::pool::{PoolStatus, VdevStatus};
 use health::{Finding, Grade};
 
-/// Percentages of used space at which a pool is told again, after the configured one.
+/// Percentages of used space at which a pool raises its alert again, after the configured one.
 const SPACE_STEPS: [u64; 2] = [90, 95];
 /// The time in seconds for which a failed job is a condition.
 const JOB_AGE: u64 = 24 * 60 * 60;
@@ -29,11 +29,7 @@ pub(crate) fn find(
             add_devices(status, vdev, &mut all);
         }
     }
-    for drive in drives {
-        // the pool's own counts are conditions of its devices
-        let findings = drive.verdict.findings.iter().filter(|it| !it.key.starts_with("pool_"));
-        all.extend(findings.filter_map(|finding| drive_finding(drive, finding)));
-    }
+    all.extend(drives.iter().filter_map(drive_condition));
     all.extend(smartctl_missing(drives));
     all.extend(jobs.iter().filter_map(|job| failed_job(job, now)));
     all.sort_by_key(|condition| std::cmp::Reverse(condition.severity));
@@ -144,23 +140,29 @@ fn add_devices(pool: &PoolStatus, vdev: &VdevStatus, all: &mut Vec<Condition>) {
     }
 }
 
-fn drive_finding(drive: &Drive, finding: &Finding) -> Option<Condition> {
-    let severity = match finding.grade {
-        _ if finding.is_noted => return None,
-        Grade::Failing => Severity::Critical,
-        Grade::Watch => Severity::Warning,
-        Grade::Ok | Grade::Unknown => return None,
+/// The condition of a drive: all its findings that are not noted. The pool's own counts are conditions of its
+/// devices.
+fn drive_condition(drive: &Drive) -> Option<Condition> {
+    let is_told = |finding: &&Finding| {
+        !finding.is_noted
+            && !finding.key.starts_with("pool_")
+            && matches!(finding.grade, Grade::Watch | Grade::Failing)
     };
+    let findings: Vec<_> = drive.verdict.findings.iter().filter(is_told).collect();
+    let first = findings.first()?;
+    let is_failing = first.grade == Grade::Failing;
     let bay = drive.bay.as_ref().map_or_else(String::new, |bay| format!(" in bay {bay}"));
     let model = drive.model.as_deref().unwrap_or("drive");
-    let state = if finding.grade == Grade::Failing { "is failing" } else { "needs attention" };
+    let state = if is_failing { "is failing" } else { "needs attention" };
+    // it grows with each new finding, and when a value doubles
+    let level = findings.iter().map(|finding| 1 + magnitude(finding.value)).sum();
     Some(Condition {
-        key: format!("drive/{}/{}", drive.id(), finding.key),
-        severity,
-        level: magnitude(finding.value),
+        key: format!("drive/{}", drive.id()),
+        severity: if is_failing { Severity::Critical } else { Severity::Warning },
+        level,
         title: format!("{} {}{bay} ({model}, {}) {state}", drive.kind, drive.name, drive.id()),
-        sentence: finding.sentence.clone(),
-        action: finding.action.clone(),
+        sentence: findings.iter().map(|it| it.sentence.as_str()).collect::<Vec<_>>().join(" "),
+        action: first.action.clone(),
     })
 }
 
@@ -217,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn pools_are_told_by_state_and_space() {
+    fn pools_have_conditions_by_state_and_space() {
         assert!(titles(&[pool("ONLINE", 79)], &[], &[]).is_empty());
         assert_eq!(titles(&[pool("DEGRADED", 0)], &[], &[]), ["Pool tank is DEGRADED"]);
         let full = find(&[pool("SUSPENDED", 91)], &[], &[], 80, 0);
@@ -226,7 +228,7 @@ mod tests {
     }
 
     #[test]
-    fn findings_are_told_unless_noted() {
+    fn findings_are_conditions_unless_noted() {
         let finding = |key: &str, is_noted| Finding {
             key: key.to_owned(),
             value: 9,
@@ -243,12 +245,12 @@ mod tests {
         let verdict = Verdict { findings, ..Verdict::default() };
         let (name, kind) = ("sda".to_owned(), "HDD".to_owned());
         let drive = Drive { name, kind, verdict, bay: Some("1-2".to_owned()), ..Drive::default() };
-        let told = titles(&[], &[drive], &[]);
-        assert_eq!(told, ["HDD sda in bay 1-2 (drive, sda) needs attention"]);
+        let found = titles(&[], &[drive], &[]);
+        assert_eq!(found, ["HDD sda in bay 1-2 (drive, sda) needs attention"]);
     }
 
     #[test]
-    fn failed_jobs_are_told_for_a_day() {
+    fn failed_jobs_are_conditions_for_a_day() {
         let job = |state, finished| Job {
             id: 7,
             kind: "scrub".to_owned(),

@@ -7,11 +7,11 @@
 //! ```text
 //! client ── socket ── http ── router ── auth ── services ── pools ── engine
 //!                                                  └ events, jobs, config
-//! drives ── overview ── conditions ── alert_desk      └ dashboard (crate `web`)
+//! drives ── overview ── conditions ── alert_notifier      └ dashboard (crate `web`)
 //! ```
 #![forbid(unsafe_code)]
 
-mod alert_desk;
+mod alert_notifier;
 mod auth;
 mod cancel;
 mod client;

@@ -8,7 +8,7 @@ use api::Overview;
 use health::Grade;
 use parking_lot::RwLock;
 
-use crate::alert_desk::AlertDesk;
+use crate::alert_notifier::AlertNotifier;
 use crate::conditions;
 use crate::context::Context;
 use crate::events::unix_seconds;
@@ -28,16 +28,16 @@ impl OverviewCache {
         Arc::clone(&self.0.read())
     }
 
-    /// Makes a new overview, and tells the alerts.
-    pub(crate) fn refresh(&self, context: &Context, desk: &AlertDesk) {
+    /// Makes a new overview, and updates the alerts.
+    pub(crate) fn refresh(&self, context: &Context, notifier: &AlertNotifier) {
         let now = unix_seconds();
         let pools = context.pools.pool_reports(&[]).unwrap_or_default();
         let drives = context.drives.list(&pools);
         let jobs = context.jobs.list();
-        let space = desk.space_percent();
+        let space = notifier.space_percent();
         let conditions = conditions::find(&pools, &drives.drives, &jobs, space, now);
         let (grade, sentence) = verdict(&conditions, pools.len(), drives.drives.len());
-        desk.update(conditions, now);
+        notifier.update(conditions, drives.is_complete, now);
         let mounts =
             context.pools.all().iter().flat_map(|pool| pool.mounted_filesystems()).collect();
         let ended = jobs.iter().filter(|job| job.finished.is_some()).count();
@@ -58,7 +58,7 @@ impl OverviewCache {
             jobs: shown.collect(),
             mounts,
             events: events.iter().skip(events.len() - events.len().min(EVENTS)).cloned().collect(),
-            alerts: desk
+            alerts: notifier
                 .alerts()
                 .into_iter()
                 .filter(|alert| alert.state == AlertState::Open)
@@ -84,8 +84,8 @@ fn verdict(conditions: &[Condition], pools: usize, drives: usize) -> (Grade, Str
     };
     let more = match conditions.len() - 1 {
         0 => String::new(),
-        1 => " One more alert is below.".to_owned(),
-        count => format!(" {count} more alerts are below."),
+        1 => " (1 more alert)".to_owned(),
+        count => format!(" ({count} more alerts)"),
     };
     (grade, format!("{}. {} {}{more}", first.title, first.sentence, first.action))
 }

@@ -148,7 +148,7 @@ impl StateDir {
         self.persistent_dir.join("drives")
     }
 
-    /// The book of alerts.
+    /// The store of alerts.
     pub(crate) fn alerts(&self) -> PathBuf {
         self.persistent_dir.join("alerts.json")
     }

@@ -73,16 +73,29 @@ impl Counter {
         }
     }
 
-    /// The counter of an ATA attribute.
-    pub(crate) const fn from_ata(id: u64) -> Option<Self> {
-        Some(match id {
-            5 => Self::ReallocatedSectors,
-            10 => Self::SpinRetries,
-            187 => Self::ReportedUncorrectable,
-            197 => Self::PendingSectors,
-            198 => Self::OfflineUncorrectable,
-            199 => Self::CrcErrors,
+    /// The number of the ATA attribute.
+    pub(crate) const fn ata_id(self) -> Option<u64> {
+        Some(match self {
+            Self::ReallocatedSectors => 5,
+            Self::SpinRetries => 10,
+            Self::ReportedUncorrectable => 187,
+            Self::PendingSectors => 197,
+            Self::OfflineUncorrectable => 198,
+            Self::CrcErrors => 199,
             _ => return None,
         })
+    }
+
+    /// The counter of an ATA attribute.
+    pub(crate) fn from_ata(id: u64) -> Option<Self> {
+        let all = [
+            Self::ReallocatedSectors,
+            Self::SpinRetries,
+            Self::ReportedUncorrectable,
+            Self::PendingSectors,
+            Self::OfflineUncorrectable,
+            Self::CrcErrors,
+        ];
+        all.into_iter().find(|counter| counter.ata_id() == Some(id))
     }
 }

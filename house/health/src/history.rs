@@ -37,7 +37,7 @@ pub struct Sample {
     pub counters: BTreeMap<Counter, u64>,
 }
 
-/// A finding that the owner knows of. It is told again when it gets worse.
+/// A finding that the owner knows of. It counts again when it gets worse.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Note {
     /// The value that the owner knows.

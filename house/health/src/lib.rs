@@ -25,5 +25,5 @@ pub use counter::Counter;
 pub use history::{History, HistoryStore, MAX_SAMPLES, Note, Sample, StoreError};
 pub use inventory::{BlockDevice, Host};
 pub use report::{Attribute, Protocol, SelfTest, SmartReport, parse_report};
-pub use smartctl::{Reading, SelfTestKind, Smartctl, SmartctlError};
+pub use smartctl::{HungDrives, Reading, SelfTestKind, Smartctl, SmartctlError};
 pub use verdict::{Evidence, Finding, Grade, Placement, Verdict, assess};

@@ -8,10 +8,11 @@
 //!               3       it sleeps (bits 0 and 1 never come together otherwise)
 //! ```
 
+use std::collections::BTreeSet;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::sync::mpsc;
+use std::sync::{Arc, Mutex, mpsc};
 use std::thread;
 use std::time::Duration;
 
@@ -37,11 +38,37 @@ pub struct Smartctl {
     pub program: PathBuf,
     /// The time that one run may take.
     pub time_limit: Duration,
+    /// The drives at which a run hangs.
+    pub hung: HungDrives,
+}
+
+/// The drives at which a run of smartctl hangs in the kernel, past its end. No other run is started there, so
+/// that processes and threads do not pile up.
+#[derive(Clone, Debug, Default)]
+pub struct HungDrives(Arc<Mutex<BTreeSet<PathBuf>>>);
+
+impl HungDrives {
+    fn contains(&self, drive: &Path) -> bool {
+        self.0.lock().is_ok_and(|drives| drives.contains(drive))
+    }
+
+    fn set(&self, drive: &Path, is_hung: bool) {
+        let Ok(mut drives) = self.0.lock() else { return };
+        if is_hung {
+            drives.insert(drive.to_owned());
+        } else {
+            drives.remove(drive);
+        }
+    }
 }
 
 impl Default for Smartctl {
     fn default() -> Self {
-        Self { program: "smartctl".into(), time_limit: Duration::from_mins(1) }
+        Self {
+            program: "smartctl".into(),
+            time_limit: Duration::from_mins(1),
+            hung: HungDrives::default(),
+        }
     }
 }
 
@@ -141,6 +168,10 @@ impl Smartctl {
 
     /// Runs smartctl for a drive. Returns its exit status and its JSON.
     fn run(&self, options: &[&str], drive: &BlockDevice) -> Result<(i32, Value), SmartctlError> {
+        let timed_out = || SmartctlError::TimedOut { seconds: self.time_limit.as_secs() };
+        if self.hung.contains(&drive.path) {
+            return Err(timed_out());
+        }
         let mut command = Command::new(self.find_program());
         command.args(options).env("LC_ALL", "C");
         if let Some(kind) = &drive.smartctl_type {
@@ -155,18 +186,20 @@ impl Smartctl {
         let output = self.wait(&mut child);
         if output.is_none() {
             let _ = child.kill();
+            self.hung.set(&drive.path, true);
         }
         // a process that hangs in the kernel cannot be waited for here
         let reaper = thread::Builder::new().name("smartctl".to_owned());
         let (sender, status) = mpsc::channel();
-        let _ = reaper.spawn(move || sender.send(child.wait()));
-        let Some(output) = output else {
-            return Err(SmartctlError::TimedOut { seconds: self.time_limit.as_secs() });
-        };
+        let (hung, path) = (self.hung.clone(), drive.path.clone());
+        let _ = reaper.spawn(move || {
+            let ended = child.wait();
+            hung.set(&path, false);
+            sender.send(ended)
+        });
+        let output = output.ok_or_else(timed_out)?;
         let status = status.recv_timeout(self.time_limit).ok().and_then(Result::ok);
-        let Some(status) = status.and_then(|status| status.code()) else {
-            return Err(SmartctlError::TimedOut { seconds: self.time_limit.as_secs() });
-        };
+        let status = status.and_then(|status| status.code()).ok_or_else(timed_out)?;
         let json = serde_json::from_slice(&output);
         let json = json.map_err(|_| SmartctlError::Malformed { program: self.program.clone() })?;
         Ok((status, json))

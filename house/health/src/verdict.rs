@@ -106,7 +106,12 @@ pub fn assess(evidence: &Evidence<'_>) -> Verdict {
     if let Some(report) = evidence.report {
         report_rules::find(report, evidence, &mut findings);
     }
+    let failing: Vec<_> = findings.iter().map(|finding| finding.key.clone()).collect();
     for (counter, value) in evidence.counters {
+        // the attribute that fails is a finding already
+        if counter.ata_id().is_some_and(|id| failing.contains(&format!("attribute_{id}"))) {
+            continue;
+        }
         findings.extend(counter_rules::find(*counter, *value, evidence));
     }
     if let (Some(_), Some(why)) = (evidence.report, evidence.unreadable) {
@@ -140,7 +145,7 @@ fn sentence(findings: &[Finding], evidence: &Evidence<'_>) -> String {
     match (open.as_slice(), evidence.unreadable, evidence.report) {
         ([first], _, _) => format!("{} {}", first.sentence, first.action),
         ([first, rest @ ..], _, _) => format!(
-            "{} {} {} more: poolhouse drives show {}",
+            "{} {} ({} more: poolhouse drives show {})",
             first.sentence,
             first.action,
             rest.len(),

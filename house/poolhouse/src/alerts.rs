@@ -10,10 +10,10 @@ use crate::outcome::{CommandResult, Outcome};
 use crate::table::{Align, Table, escape_control};
 use crate::{print, time};
 
-/// Show what is wrong, and test the ways by which it is told
+/// Show what is wrong, and test how its owner is notified
 #[derive(clap::Args, Debug)]
 #[command(
-    after_help = "An alert is told once, and again when it gets worse. The ways are in config.toml:
+    after_help = "An alert is sent once, and again when it gets worse. The channels are in config.toml:
 
   [alerts]
   mail = \"me@example.org\"               by the sendmail command
@@ -36,7 +36,7 @@ pub(crate) struct Alerts {
 enum Command {
     /// List the alerts
     List(ListArgs),
-    /// Send a message by every way that is configured
+    /// Send a test message by every channel
     Test(TestArgs),
 }
 
@@ -53,7 +53,7 @@ struct ListArgs {
     all: bool,
 }
 
-/// Send a message by every way that is configured
+/// Send a test message by every channel
 #[derive(clap::Args, Debug)]
 #[command(after_help = "Example:
   poolhouse alerts test")]
@@ -91,7 +91,9 @@ impl Alerts {
         }
         table.print(&mut io::stdout().lock())?;
         if list.channels.is_empty() {
-            print::warning(&"nobody is told: set alerts.mail, alerts.ntfy or alerts.webhook");
+            print::warning(
+                &"no message is sent to anybody: set alerts.mail, alerts.ntfy or alerts.webhook",
+            );
         }
         for why in &list.undelivered {
             print::warning(&escape_control(why));
@@ -104,7 +106,9 @@ impl Alerts {
         if self.daemon.json {
             print::json(&tests)?;
         } else if tests.is_empty() {
-            print::warning(&"nobody is told: set alerts.mail, alerts.ntfy or alerts.webhook");
+            print::warning(
+                &"no message is sent to anybody: set alerts.mail, alerts.ntfy or alerts.webhook",
+            );
         } else {
             for test in &tests {
                 match &test.error {

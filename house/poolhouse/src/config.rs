@@ -17,7 +17,13 @@ use crate::print;
 The daemon reads it again when it changes. A file with mistakes does not take effect.
 
   [web]
-  listen = \"127.0.0.1:8080\"    the API on TCP; clients show the token in the state folder
+  listen = \"127.0.0.1:8080\"    the dashboard, and the API for programs with the token in the state folder
+  [health]
+  interval = 30                minutes between two looks at the drives
+  [bays]
+  rows = [[\"SERIAL\", \"\"]]     the drives in the bays of the case, row by row
+  [alerts]
+  mail = \"me@example.org\"     also ntfy, webhook, space (percent of a pool)
 
 Examples:
   poolhouse config check

@@ -1,4 +1,4 @@
-//! Alerts: told once, and delivered by real programs and a real HTTP server.
+//! Alerts: sent once, and delivered by real programs and a real HTTP server.
 
-mod book;
 mod channels;
+mod store;

@@ -14,7 +14,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use health::{BlockDevice, Smartctl};
+use health::{BlockDevice, HungDrives, Smartctl};
 use serde::{Deserialize, Deserializer};
 
 /// The section `[health]`.
@@ -44,7 +44,7 @@ struct ConfiguredDrive {
 
 impl Default for HealthConfig {
     fn default() -> Self {
-        let Smartctl { program, time_limit } = Smartctl::default();
+        let Smartctl { program, time_limit, .. } = Smartctl::default();
         Self {
             interval: 30,
             smartctl: program,
@@ -61,9 +61,9 @@ impl HealthConfig {
     }
 
     /// The runner of smartctl.
-    pub(super) fn smartctl(&self) -> Smartctl {
-        let time_limit = Duration::from_secs(self.time_limit);
-        Smartctl { program: self.smartctl.clone(), time_limit }
+    pub(super) fn smartctl(&self, hung: &HungDrives) -> Smartctl {
+        let (program, hung) = (self.smartctl.clone(), hung.clone());
+        Smartctl { program, time_limit: Duration::from_secs(self.time_limit), hung }
     }
 
     /// The drives that the user names. A type is a part of the name: a controller has many drives at one path.

@@ -12,8 +12,8 @@ use std::time::Instant;
 
 use api::{Drive, DriveDetails, DriveList, DrivePlace, NoteDrive, PoolReport, TestDrive};
 use health::{
-    BayMap, BlockDevice, Counter, Evidence, History, HistoryStore, Host, Note, Placement, Reading,
-    Sample, SmartReport, assess,
+    BayMap, BlockDevice, Counter, Evidence, History, HistoryStore, Host, HungDrives, Note,
+    Placement, Reading, Sample, SmartReport, assess,
 };
 use parking_lot::{Condvar, Mutex};
 
@@ -27,6 +27,7 @@ use crate::{Error, Result, StateDir};
 pub(crate) struct DriveMonitor {
     host: Host,
     store: HistoryStore,
+    hung: HungDrives,
     log: Arc<Log>,
     state: Mutex<State>,
     /// Wakes the thread, and those that wait for a look.
@@ -83,7 +84,8 @@ impl DriveMonitor {
     pub(crate) fn new(state_dir: &StateDir, log: Arc<Log>) -> Self {
         let store = HistoryStore::new(state_dir.drive_histories());
         let state = Mutex::new(State { requested: 1, ..State::default() });
-        Self { host: Host::default(), store, log, state, changed: Condvar::new() }
+        let (host, hung) = (Host::default(), HungDrives::default());
+        Self { host, store, hung, log, state, changed: Condvar::new() }
     }
 
     /// Takes over the configuration, and looks at all drives if it names others.
@@ -141,7 +143,7 @@ impl DriveMonitor {
 
     fn read_drives(&self, config: &HealthConfig) {
         let devices: Vec<_> = self.host.drives().into_iter().chain(config.drives()).collect();
-        let smartctl = config.smartctl();
+        let smartctl = config.smartctl(&self.hung);
         let is_present = |watched: &WatchedDrive| {
             devices.iter().any(|device| is_same_drive(device, &watched.device))
         };
@@ -236,7 +238,7 @@ impl DriveMonitor {
     pub(crate) fn start_self_test(&self, call: &TestDrive) -> Result<()> {
         let drive = find(&self.list(&[]), &call.drive)?;
         let device = self.watched(&drive.name)?.device;
-        let smartctl = self.state.lock().config.smartctl();
+        let smartctl = self.state.lock().config.smartctl(&self.hung);
         let started = smartctl.start_self_test(&device, call.kind);
         started.map_err(|why| Error::refused_error(format!("drive {}: {why}", drive.id())))
     }

@@ -9,7 +9,7 @@ use alerts::AlertsConfig;
 use api::{GetOverview, ListAlerts, Overview, TestAlerts};
 
 use super::Service;
-use crate::alert_desk::AlertDesk;
+use crate::alert_notifier::AlertNotifier;
 use crate::config::Config;
 use crate::context::Context;
 use crate::router::Router;
@@ -23,15 +23,15 @@ const POLL_INTERVAL: Duration = Duration::from_millis(100);
 /// The service of the overview and of alerts.
 pub(super) struct AlertService {
     context: Arc<Context>,
-    desk: Arc<AlertDesk>,
+    notifier: Arc<AlertNotifier>,
     is_stopped: Arc<AtomicBool>,
 }
 
 impl AlertService {
     pub(super) fn new(context: &Arc<Context>) -> Self {
-        let desk = AlertDesk::new(&context.state_dir, &context.events, &context.log);
+        let notifier = AlertNotifier::new(&context.state_dir, &context.events, &context.log);
         let (context, is_stopped) = (Arc::clone(context), Arc::default());
-        Self { context, desk: Arc::new(desk), is_stopped }
+        Self { context, notifier: Arc::new(notifier), is_stopped }
     }
 }
 
@@ -43,20 +43,20 @@ impl Service for AlertService {
     fn calls(self: Arc<Self>, router: &mut Router) {
         let context = Arc::clone(&self.context);
         router.add(move |_: &GetOverview, _| Ok(Overview::clone(&context.overview.latest())));
-        let desk = Arc::clone(&self.desk);
-        router.add(move |_: &ListAlerts, _| Ok(desk.list()));
-        let desk = Arc::clone(&self.desk);
-        router.add(move |_: &TestAlerts, _| Ok(desk.test()));
+        let notifier = Arc::clone(&self.notifier);
+        router.add(move |_: &ListAlerts, _| Ok(notifier.list()));
+        let notifier = Arc::clone(&self.notifier);
+        router.add(move |_: &TestAlerts, _| Ok(notifier.test()));
     }
 
     fn start(&self, context: &Arc<Context>) -> Result<()> {
         self.configure(&context.config.current())?;
         let failed = |why: std::io::Error| Error::refused_error(format!("no thread: {why}"));
-        let (context, desk) = (Arc::clone(context), Arc::clone(&self.desk));
+        let (context, notifier) = (Arc::clone(context), Arc::clone(&self.notifier));
         let is_stopped = Arc::clone(&self.is_stopped);
         let watch = move || {
             while !is_stopped.load(Ordering::Acquire) {
-                context.overview.refresh(&context, &desk);
+                context.overview.refresh(&context, &notifier);
                 let mut waited = Duration::ZERO;
                 while waited < INTERVAL && !is_stopped.load(Ordering::Acquire) {
                     std::thread::sleep(POLL_INTERVAL);
@@ -65,18 +65,18 @@ impl Service for AlertService {
             }
         };
         Builder::new().name("overview".to_owned()).spawn(watch).map_err(failed)?;
-        let desk = Arc::clone(&self.desk);
-        Builder::new().name("alerts".to_owned()).spawn(move || desk.run()).map_err(failed)?;
+        let notifier = Arc::clone(&self.notifier);
+        Builder::new().name("alerts".to_owned()).spawn(move || notifier.run()).map_err(failed)?;
         Ok(())
     }
 
     fn configure(&self, config: &Config) -> Result<()> {
-        self.desk.configure(config.section::<AlertsConfig>("alerts"));
+        self.notifier.configure(config.section::<AlertsConfig>("alerts"));
         Ok(())
     }
 
     fn stop(&self) {
         self.is_stopped.store(true, Ordering::Release);
-        self.desk.stop();
+        self.notifier.stop();
     }
 }

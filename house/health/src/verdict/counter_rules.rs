@@ -20,6 +20,8 @@ struct Rule {
 }
 
 const DEFECTS: Rule = Rule { watch_at: 1, fails_at: 100, fails_on_growth: 10, growth_only: false };
+/// The age in seconds from which the sentence says that a counter stayed the same.
+const MIN_AGE: u64 = 24 * 60 * 60;
 const NEVER: u64 = u64::MAX;
 const TRANSPORT: Rule =
     Rule { watch_at: 1, fails_at: NEVER, fails_on_growth: NEVER, growth_only: true };
@@ -105,7 +107,7 @@ fn format_history(counter: Counter, value: u64, change: Option<Change>) -> Strin
         Some(Change { from, age }) if from < value => {
             format!("{attribute}: {from} to {value} in {}", format_age(age))
         }
-        Some(Change { from, age }) if from == value && age > 0 => {
+        Some(Change { from, age }) if from == value && age >= MIN_AGE => {
             format!("{attribute}: the same for {}", format_age(age))
         }
         _ => attribute.to_owned(),

@@ -79,7 +79,7 @@ fn self_test(report: &SmartReport, evidence: &Evidence<'_>) -> Option<Finding> {
     let test = report.self_test.as_ref().filter(|test| test.passed == Some(false))?;
     let at = test.hours.map_or_else(String::new, |hours| format!(", at {hours} hours"));
     let sentence = format!("The newest self-test ({}{at}) failed: {}.", test.kind, test.result);
-    // a later test that fails is a greater number, and so told again
+    // a later test that fails has a greater number, and so raises the alert again
     Some(failing("self_test", test.hours.unwrap_or(1), sentence, evidence))
 }
 

@@ -23,7 +23,7 @@ impl Program {
 
     fn smartctl(&self) -> Smartctl {
         let time_limit = Duration::from_secs(30);
-        Smartctl { program: self.0.join("smartctl"), time_limit }
+        Smartctl { program: self.0.join("smartctl"), time_limit, ..Smartctl::default() }
     }
 
     fn read(&self) -> Result<Reading, SmartctlError> {

@@ -57,7 +57,7 @@ fn failing_drive_names_attribute_and_command() {
     assert_eq!(
         verdict.sentence,
         "The attribute Reallocated_Sector_Ct (5) is 1, at or below its threshold 5; its raw value is 1975. \
-         Replace the drive: poolhouse zpool replace tank /dev/sdc NEW 2 more: poolhouse drives show S1"
+         Replace the drive: poolhouse zpool replace tank /dev/sdc NEW (1 more: poolhouse drives show S1)"
     );
     assert!(verdict.findings.iter().all(|finding| finding.key != "smart_status"));
 }
@@ -101,7 +101,7 @@ fn pending_sectors_are_seen_though_smart_passed() {
 }
 
 #[test]
-fn old_cable_errors_are_not_told() {
+fn old_cable_errors_are_no_finding() {
     let report = report("smart-ata-failed-scrutiny");
     assert_eq!(report.counters[&Counter::CrcErrors], 108);
     assert_eq!(judge(&report, &history(&report, 5, &[])).grade, Grade::Ok);

@@ -37,7 +37,7 @@ enum Command {
     Show(ShowArgs),
     /// Start a self-test of drives
     Test(TestArgs),
-    /// Note the findings of drives: they are told again when they get worse
+    /// Note the findings of drives: they count again when they get worse
     Note(NoteArgs),
     /// Show the bays of the case
     Map(map::MapArgs),
@@ -83,7 +83,7 @@ struct TestArgs {
     drives: Vec<String>,
 }
 
-/// Note the findings of drives: they are told again when they get worse
+/// Note the findings of drives: they count again when they get worse
 #[derive(clap::Args, Debug)]
 #[command(after_help = "Examples:
   poolhouse drives note sda

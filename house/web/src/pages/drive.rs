@@ -82,7 +82,7 @@ fn findings(drive: &Drive, csrf: &str) -> Markup {
                 (csrf_field(csrf))
                 button { "I know, note it" }
                 p class="hint" {
-                    "They are told again when they get worse. The command is "
+                    "They count again when they get worse. The command is "
                     code { "poolhouse drives note " (drive.id()) } "."
                 }
             }
@@ -135,7 +135,10 @@ fn curve(samples: &[Sample]) -> Markup {
                     stroke-width="1.5" vector-effect="non-scaling-stroke" {}
             }
         }
-        p class="hint" { (low) " to " (high) " °C, " (local(first.0)) " to " (local(last.0)) }
+        p class="hint" {
+            @if low == high { (low) " °C" } @else { (low) " to " (high) " °C" }
+            ", " (local(first.0)) @if first.0 != last.0 { " to " (local(last.0)) }
+        }
     }
 }
 

@@ -31,7 +31,7 @@ pub(super) fn sentence(event: &Event) -> String {
         Event::JobChanged { id, job, subject, state } => {
             format!("Job {id} ({job} of {subject}) is {}.", state.as_str())
         }
-        Event::AlertTold { severity, title, .. } => format!("Alert ({severity}): {title}"),
+        Event::AlertChanged { severity, title, .. } => format!("Alert ({severity}): {title}"),
         Event::ConfigReloaded {} => "The configuration was read again.".to_owned(),
         // the kind says enough of rare events
         other => {

@@ -43,13 +43,13 @@ pub(crate) fn overview_sections(overview: &Overview, now: u64) -> Markup {
         div class="columns" {
             div {
                 section id="pools" class="card" data-live { (pools::pools(overview, now)) }
-                section id="alerts" class="card" data-live { (alert_list(overview, now)) }
+                section id="bays" class="card" data-live { (bays::map(&overview.drives)) }
                 section id="jobs" class="card" data-live { (job_table(&overview.jobs, now)) }
                 section id="mounts" class="card" data-live { (mount_table(overview)) }
             }
             div {
                 section id="drives" class="card" data-live { (drives::table(&overview.drives)) }
-                section id="bays" class="card" data-live { (bays::map(&overview.drives)) }
+                section id="alerts" class="card" data-live { (alert_list(overview, now)) }
                 section id="events" class="card" data-live { (event_table(&overview.events, now)) }
             }
         }

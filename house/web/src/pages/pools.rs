@@ -24,23 +24,25 @@ fn pool_card(pool: &PoolStatus, now: u64) -> Markup {
     let errors = error_counts(pool);
     html! {
         article class="pool" {
-            h3 {
-                (pool.name) " "
-                span class={ "badge " (state_class(&pool.state)) } { (pool.state) }
+            div class="row" {
+                h3 {
+                    (pool.name) " "
+                    span class={ "badge " (state_class(&pool.state)) } { (pool.state) }
+                }
+                @if !pool.is_unavailable() { (scrub_button(pool)) }
             }
             @if let Some(why) = &pool.error { p class="complaint" { (why) } }
             @if !pool.is_unavailable() {
                 dl class="facts" {
                     div { dt { "Used" } dd {
                         meter max="100" high="80" value=(used) { (used) " %" }
-                        " " (human_bytes(pool.allocated)) " of " (human_bytes(pool.size)) " (" (used) " %)"
+                        " " (human_bytes(pool.allocated)) " of " (human_bytes(pool.size)) " (" (used) " %), "
+                        (human_bytes(free)) " free"
                     } }
-                    div { dt { "Free" } dd { (human_bytes(free)) } }
                     div { dt { "Errors" } dd { (errors.0) " read, " (errors.1) " write, " (errors.2) " checksum" } }
                     div { dt { "Scan" } dd { (scan(pool.scan.as_ref(), now)) } }
                 }
                 (vdev_details(pool))
-                (scrub_button(pool))
             }
         }
     }

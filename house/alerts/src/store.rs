@@ -1,4 +1,4 @@
-//! The book of alerts: which problems are open, and which messages are still to be delivered.
+//! The store of alerts: which problems are open, and which messages are still to be delivered.
 
 use std::collections::BTreeMap;
 
@@ -65,7 +65,7 @@ pub enum AlertState {
     Ended,
 }
 
-/// A condition that was told.
+/// A condition of which the owner was notified.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Alert {
     /// The name of the condition.
@@ -84,8 +84,8 @@ pub struct Alert {
     pub state: AlertState,
     /// When it began, in seconds since 1970.
     pub began: u64,
-    /// When it was told last, in seconds since 1970.
-    pub told: u64,
+    /// When the owner was notified last, in seconds since 1970.
+    pub notified: u64,
     /// When its condition was gone first, in seconds since 1970.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub gone: Option<u64>,
@@ -119,19 +119,24 @@ pub(crate) struct Pending {
     pub(crate) why: Option<String>,
 }
 
-/// The book of alerts.
+/// The store of alerts.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct AlertBook {
+pub struct AlertStore {
     open: BTreeMap<String, Alert>,
     /// The latest ones last.
     ended: Vec<Alert>,
     pending: Vec<Pending>,
 }
 
-impl AlertBook {
-    /// Compares the conditions that hold now with the book. Returns the messages for what is new, worse or
-    /// over.
-    pub fn update(&mut self, conditions: Vec<Condition>, now: u64) -> Vec<Message> {
+impl AlertStore {
+    /// Compares the conditions that hold now with the store. Returns the messages for what is new, worse or
+    /// over. `is_known` is whether the condition of a key could be checked; if not, its alert stays.
+    pub fn update(
+        &mut self,
+        conditions: Vec<Condition>,
+        is_known: impl Fn(&str) -> bool,
+        now: u64,
+    ) -> Vec<Message> {
         let mut messages = Vec::new();
         let mut holding = std::collections::BTreeSet::new();
         for condition in conditions {
@@ -139,7 +144,9 @@ impl AlertBook {
             messages.extend(self.update_one(condition, now));
         }
         for alert in self.open.values_mut().filter(|alert| !holding.contains(&alert.key)) {
-            alert.gone.get_or_insert(now);
+            if is_known(&alert.key) {
+                alert.gone.get_or_insert(now);
+            }
         }
         let is_over = |_: &String, alert: &mut Alert| {
             alert.gone.is_some_and(|gone| now.checked_sub(gone).is_some_and(|it| it >= END_DELAY))
@@ -169,14 +176,14 @@ impl AlertBook {
         let text = format!("{sentence} {action}").trim().to_owned();
         let message = Message { key: key.clone(), severity, title: title.clone(), text, time: now };
         if let Some(known) = known {
-            // a condition that gets better keeps its worst level: it is not told again when it comes back
+            // a condition that gets better keeps its worst level, so that its return sends no message
             known.gone = None;
             (known.title, known.sentence, known.action) = (title, sentence, action);
             if is_worse {
-                (known.severity, known.level, known.told) = (severity, level, now);
+                (known.severity, known.level, known.notified) = (severity, level, now);
             }
         } else {
-            let (state, began, told, gone) = (AlertState::Open, now, now, None);
+            let (state, began, notified, gone) = (AlertState::Open, now, now, None);
             let alert = Alert {
                 key: key.clone(),
                 severity,
@@ -186,7 +193,7 @@ impl AlertBook {
                 action,
                 state,
                 began,
-                told,
+                notified,
                 gone,
             };
             self.open.insert(key, alert);

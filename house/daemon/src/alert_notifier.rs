@@ -1,9 +1,9 @@
-//! The desk of alerts: it keeps the book, and a thread that delivers messages.
+//! The alert notifier: it keeps the store of alerts, and a thread that delivers messages.
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use alerts::{Alert, AlertBook, AlertsConfig, Channel, Condition, Message, Severity};
+use alerts::{Alert, AlertStore, AlertsConfig, Channel, Condition, Message, Severity};
 use api::{AlertList, ChannelTest, Event};
 use parking_lot::{Condvar, Mutex};
 
@@ -14,8 +14,8 @@ use crate::{StateDir, state_file};
 /// The time between two looks for messages that are to be tried again.
 const INTERVAL: Duration = Duration::from_secs(5);
 
-/// The desk of alerts.
-pub(crate) struct AlertDesk {
+/// The alert notifier.
+pub(crate) struct AlertNotifier {
     state_dir: StateDir,
     events: Arc<Events>,
     log: Arc<Log>,
@@ -27,29 +27,29 @@ pub(crate) struct AlertDesk {
 #[derive(Default)]
 struct State {
     config: AlertsConfig,
-    book: AlertBook,
+    store: AlertStore,
     is_stopped: bool,
 }
 
-impl AlertDesk {
-    /// The desk with the book of the last daemon.
+impl AlertNotifier {
+    /// The notifier with the alerts of the last daemon.
     pub(crate) fn new(state_dir: &StateDir, events: &Arc<Events>, log: &Arc<Log>) -> Self {
         let path = state_dir.alerts();
         let read = std::fs::read(&path).map(|bytes| serde_json::from_slice(&bytes));
-        let book = match read {
-            Ok(Ok(book)) => book,
+        let store = match read {
+            Ok(Ok(store)) => store,
             Ok(Err(why)) => {
                 let path = path.display();
-                log.write_line(&format!("'{path}' is damaged ({why}): open alerts are told again"));
-                AlertBook::default()
+                log.write_line(&format!("'{path}' is damaged ({why}): open alerts are sent again"));
+                AlertStore::default()
             }
-            Err(_) => AlertBook::default(),
+            Err(_) => AlertStore::default(),
         };
         Self {
             state_dir: state_dir.clone(),
             events: Arc::clone(events),
             log: Arc::clone(log),
-            state: Mutex::new(State { book, ..State::default() }),
+            state: Mutex::new(State { store, ..State::default() }),
             changed: Condvar::new(),
         }
     }
@@ -58,53 +58,54 @@ impl AlertDesk {
     pub(crate) fn configure(&self, config: AlertsConfig) {
         let mut state = self.state.lock();
         let names = channel_names(&config);
-        state.book.keep_channels(&names);
+        state.store.keep_channels(&names);
         state.config = config;
         self.changed.notify_all();
     }
 
-    /// The percentage of used space from which a pool is told.
+    /// The percentage of used space from which a pool raises an alert.
     pub(crate) fn space_percent(&self) -> u64 {
         self.state.lock().config.space
     }
 
-    /// Tells what is new, worse or over.
-    pub(crate) fn update(&self, conditions: Vec<Condition>, now: u64) {
+    /// Sends messages about what is new, worse or over. Alerts of drives stay until all drives were looked at.
+    pub(crate) fn update(&self, conditions: Vec<Condition>, drives_are_known: bool, now: u64) {
         let mut state = self.state.lock();
-        let before = state.book.clone();
-        let messages = state.book.update(conditions, now);
+        let before = state.store.clone();
+        let is_known = |key: &str| drives_are_known || !key.starts_with("drive");
+        let messages = state.store.update(conditions, is_known, now);
         let names = channel_names(&state.config);
         for message in &messages {
-            state.book.queue(message, &names);
+            state.store.queue(message, &names);
         }
-        if state.book != before {
-            self.save(&state.book);
+        if state.store != before {
+            self.save(&state.store);
         }
         drop(state);
         for message in &messages {
             self.log.write_line(&format!("alert: {}. {}", message.title, message.text));
         }
-        let told = |message: &Message| Event::AlertTold {
+        let changed = |message: &Message| Event::AlertChanged {
             alert: message.key.clone(),
             severity: message.severity.as_str().to_owned(),
             title: message.title.clone(),
         };
-        self.events.record(&messages.iter().map(told).collect::<Vec<_>>());
+        self.events.record(&messages.iter().map(changed).collect::<Vec<_>>());
         self.changed.notify_all();
     }
 
     /// The alerts, the open ones first.
     pub(crate) fn alerts(&self) -> Vec<Alert> {
-        self.state.lock().book.alerts()
+        self.state.lock().store.alerts()
     }
 
     /// The alerts and their channels.
     pub(crate) fn list(&self) -> AlertList {
         let state = self.state.lock();
         AlertList {
-            alerts: state.book.alerts(),
+            alerts: state.store.alerts(),
             channels: channel_names(&state.config),
-            undelivered: state.book.undelivered(),
+            undelivered: state.store.undelivered(),
         }
     }
 
@@ -133,11 +134,11 @@ impl AlertDesk {
                 if state.is_stopped {
                     return;
                 }
-                if let Some((name, message)) = state.book.next_due(unix_seconds()) {
+                if let Some((name, message)) = state.store.next_due(unix_seconds()) {
                     let channels = state.config.channels();
                     match channels.into_iter().find(|channel| channel.name() == name) {
                         Some(channel) => break (channel, message),
-                        None => state.book.delivered(&name, &message),
+                        None => state.store.delivered(&name, &message),
                     }
                 } else {
                     self.changed.wait_for(&mut state, INTERVAL);
@@ -152,15 +153,15 @@ impl AlertDesk {
     fn take_result(&self, channel: &Channel, message: &Message, error: Option<String>) {
         let mut state = self.state.lock();
         match error {
-            None => state.book.delivered(channel.name(), message),
+            None => state.store.delivered(channel.name(), message),
             Some(why) => {
-                let is_lost = state.book.failed(channel.name(), message, &why, unix_seconds());
+                let is_lost = state.store.failed(channel.name(), message, &why, unix_seconds());
                 let next = if is_lost { "it is given up" } else { "it is tried again" };
                 let (name, title) = (channel.name(), &message.title);
                 self.log.write_line(&format!("alert '{title}' by {name}: {why}; {next}"));
             }
         }
-        self.save(&state.book);
+        self.save(&state.store);
     }
 
     /// Ends the thread.
@@ -169,9 +170,9 @@ impl AlertDesk {
         self.changed.notify_all();
     }
 
-    fn save(&self, book: &AlertBook) {
+    fn save(&self, store: &AlertStore) {
         let path = self.state_dir.alerts();
-        let saved = serde_json::to_vec_pretty(book)
+        let saved = serde_json::to_vec_pretty(store)
             .map_err(|why| crate::Error::file_error(&path, &why.into()))
             .and_then(|bytes| state_file::replace(&path, &bytes));
         if let Err(why) = saved {
