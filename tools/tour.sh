@@ -82,10 +82,12 @@ show poolhouse config set web.listen 127.0.0.1:8080
 wanted=1 show poolhouse alerts list
 show poolhouse web setup
 
-say "Volumes are shared by NBD, and file systems by SMB where Samba is installed; here with this machine alone:"
+say "Volumes are shared by NBD, file systems by NFS, and by SMB where Samba is installed; here with this machine alone:"
 show poolhouse zfs create -s -V 1G tank/disk
 show poolhouse config set nbd.listen 10809
 show poolhouse share add nbd tank/disk -o name=disk
+show poolhouse config set nfs.listen 12049
+show poolhouse share add nfs tank/media -o path=/media
 smb=
 if [[ -n $mounted ]] && PATH=$PATH:/usr/sbin command -v smbd >/dev/null; then
   smb=yes
@@ -105,6 +107,7 @@ fi
 [[ -z $smb ]] || echo "  smbclient -p 4450 -U guest%$password //127.0.0.1/files -c ls
   mount -t cifs -o port=4450,username=guest,password=$password //127.0.0.1/files /mnt"
 cat <<EOF
+  mount -t nfs -o vers=4.2,port=12049 127.0.0.1:/media /mnt
   nbdinfo nbd://127.0.0.1/disk             the volume over the network
   nbd-client 127.0.0.1 -N disk /dev/nbd0   the same as a disk of this machine
   poolhouse zfs snapshot tank/media@now    a moment to come back to

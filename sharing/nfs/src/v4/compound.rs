@@ -202,7 +202,9 @@ impl Compound<'_> {
             Operation::Lookup { name } => self.lookup(name),
             Operation::LookupParent => self.lookup_parent(),
             Operation::SecurityInfo { name } => self.security_info(name),
-            Operation::SecurityInfoNoName => self.security_info_no_name(),
+            Operation::SecurityInfoNoName { is_of_parent } => {
+                self.security_info_no_name(is_of_parent)
+            }
             Operation::GetAttributes { wanted } => self.get_attributes(&wanted),
             Operation::SetAttributes { state, set } => self.set_attributes(&state, &set),
             Operation::Verify { is_equal, wanted, values } => {

@@ -100,11 +100,14 @@ impl Compound<'_> {
         let dir = self.current_dir()?;
         check_name(name)?;
         self.request.lookup(dir, name)?;
-        self.security_info_no_name()
+        self.security_info_no_name(false)
     }
 
     /// Writes the flavors that a client may use. The current file is none after this.
-    pub(super) fn security_info_no_name(&mut self) -> Result<()> {
+    pub(super) fn security_info_no_name(&mut self, is_of_parent: bool) -> Result<()> {
+        if is_of_parent {
+            self.lookup_parent()?;
+        }
         self.current()?;
         self.writer.count(1);
         self.writer.u32(AUTH_SYS);

@@ -12,20 +12,24 @@ const UPDATE_CONFIRMED: u32 = 0x4000_0000;
 const CONFIRMED: u32 = 0x8000_0000;
 /// EXCHANGE_ID: no part of pNFS.
 const NON_PNFS: u32 = 0x1_0000;
-/// The flags of EXCHANGE_ID that a client may set.
-const KNOWN_FLAGS: u32 = UPDATE_CONFIRMED | 0x7_0000 | 0x107;
+/// The flags of EXCHANGE_ID that a client may set; those that minor version 2 adds.
+const KNOWN_FLAGS: u32 = UPDATE_CONFIRMED | 0x7_0000 | 0x103;
+const KNOWN_FLAGS_V42: u32 = 0x4;
+/// The flags of CREATE_SESSION that a client may set.
+const KNOWN_SESSION_FLAGS: u32 = 0x7;
 /// BIND_CONN_TO_SESSION: the connection carries requests.
 const FORE: u32 = 1;
 /// BIND_CONN_TO_SESSION: the client wants callbacks only.
 const BACK: u32 = 2;
 /// Bytes of the least request and response of a session.
-const MIN_MESSAGE: u32 = 512;
+const MIN_MESSAGE: u32 = 128;
 /// Operations of a COMPOUND.
 const MAX_OPERATIONS: u32 = 64;
 
 impl Compound<'_> {
     pub(super) fn exchange_id(&mut self, request: &ExchangeId<'_>) -> Result<()> {
-        if request.flags & !KNOWN_FLAGS != 0 {
+        let further = if self.minor_version < 2 { 0 } else { KNOWN_FLAGS_V42 };
+        if request.flags & !(KNOWN_FLAGS | further) != 0 {
             return Err(Status::INVAL);
         }
         match request.state_protection {
@@ -57,7 +61,15 @@ impl Compound<'_> {
         if wanted.max_request_size < MIN_MESSAGE || wanted.max_response_size < MIN_MESSAGE {
             return Err(Status::TOOSMALL);
         }
-        if wanted.max_operations == 0 || wanted.max_requests == 0 {
+        // there are no callbacks, and limits of 0 say that the client wants none
+        let back = request.back_channel.max_request_size;
+        if (1..MIN_MESSAGE).contains(&back) {
+            return Err(Status::TOOSMALL);
+        }
+        if request.flags & !KNOWN_SESSION_FLAGS != 0
+            || wanted.max_operations == 0
+            || wanted.max_requests == 0
+        {
             return Err(Status::INVAL);
         }
         let options = &self.request.core.options;
@@ -92,6 +104,9 @@ impl Compound<'_> {
         }
         if exceeds(self.count, limits.max_operations) {
             return Err(Status::TOO_MANY_OPS);
+        }
+        if request.slot > session.highest_slot() {
+            return Err(Status::BADSLOT);
         }
         if request.highest_slot > session.highest_slot() {
             return Err(Status::BAD_HIGH_SLOT);

@@ -269,6 +269,8 @@ impl Tables {
             (true, _) if may_reclaim => Ok(()),
             (true, _) => Err(Status::NO_GRACE),
             (false, Some(_)) => Err(Status::GRACE),
+            // it must first say that it has nothing more to reclaim
+            (false, None) if !client.has_reclaimed => Err(Status::GRACE),
             (false, None) => Ok(()),
         }
     }

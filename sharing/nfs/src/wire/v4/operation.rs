@@ -220,7 +220,9 @@ pub enum Operation<'a> {
     SecurityInfo {
         name: &'a [u8],
     },
-    SecurityInfoNoName,
+    SecurityInfoNoName {
+        is_of_parent: bool,
+    },
     SetAttributes {
         state: StateId,
         set: SetAttributes,

@@ -134,10 +134,7 @@ impl<'a> Operation<'a> {
             op::CREATE_SESSION => Self::CreateSession(CreateSession::parse(r)?),
             op::DESTROY_SESSION => Self::DestroySession { session: r.fixed()? },
             op::FREE_STATEID => Self::FreeState { state: StateId::parse(r)? },
-            op::SECINFO_NO_NAME => {
-                r.u32()?;
-                Self::SecurityInfoNoName
-            }
+            op::SECINFO_NO_NAME => Self::SecurityInfoNoName { is_of_parent: r.bool()? },
             op::SEQUENCE => Self::Sequence(Sequence::parse(r)?),
             op::TEST_STATEID => {
                 Self::TestStates { states: r.list(MAX_TEST_STATES, StateId::parse)? }
