@@ -39,6 +39,8 @@ command -v nbdcopy >/dev/null 2>&1 || wanted+=(libnbd-bin)
 command -v qemu-img >/dev/null 2>&1 || wanted+=(qemu-utils)
 command -v nfs-cat >/dev/null 2>&1 || wanted+=(libnfs-utils)
 command -v iscsi-test-cu >/dev/null 2>&1 || wanted+=(libiscsi-bin)
+# QEMU's iSCSI initiator
+compgen -G "/usr/lib/*/qemu/block-iscsi.so" >/dev/null || wanted+=(qemu-block-extra)
 command -v smbclient >/dev/null 2>&1 || wanted+=(smbclient)
 # where systemd runs, the package would start a server on every network
 [[ -d /run/systemd/system || -x /usr/sbin/smbd ]] || wanted+=(samba samba-vfs-modules)

@@ -142,6 +142,14 @@ pub(crate) enum Command {
         scope_type: u8,
         length: usize,
     },
+    ExtendedCopy {
+        length: usize,
+    },
+    CopyResults {
+        action: u8,
+        list: u8,
+        allocation: usize,
+    },
     Reserve,
     Release,
 }
@@ -190,6 +198,7 @@ impl Command {
                 Ok(Self::Synchronize)
             }
             0x41 | 0x93 | 0x42 | 0x89 | 0x9e => Self::parse_provisioning(cdb, geometry),
+            0x83 | 0x84 => Self::parse_copy(cdb),
             0x5e | 0x5f | 0x16 | 0x17 => Self::parse_reservation(cdb),
             _ => Self::parse_primary(cdb),
         }
@@ -350,6 +359,17 @@ impl Command {
         })
     }
 
+    fn parse_copy(cdb: &[u8; 16]) -> Parsed {
+        let (action, length) = (cdb[1] & 0x1f, length32(cdb, 10));
+        match cdb[0] {
+            0x84 => Ok(Self::CopyResults { action, list: cdb[2], allocation: length }),
+            // the long list identifier
+            _ if action != 0 => Err(Sense::invalid_field(1)),
+            _ if length > MAX_PARAMETER_BYTES => Err(Sense::PARAMETER_LIST_LENGTH),
+            _ => Ok(Self::ExtendedCopy { length }),
+        }
+    }
+
     /// Bytes of blocks that the command reads for the initiator.
     pub(crate) fn data_in_bytes(&self) -> usize {
         match self {
@@ -383,6 +403,7 @@ impl Command {
             Self::WriteSame { blocks, no_data: false, .. } => blocks.block_size.into(),
             Self::Unmap { length }
             | Self::ModeSelect { length, .. }
+            | Self::ExtendedCopy { length }
             | Self::ReserveOut { length, .. } => {
                 u64::try_from(*length).expect("lengths have 32 bits")
             }

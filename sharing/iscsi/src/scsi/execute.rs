@@ -7,7 +7,7 @@ use lun::{AccessKind, Durability, Nexus};
 
 use super::cdb::Command;
 use super::{
-    LogicalUnit, Sense, SessionId, blocks, inquiry, mode, opcodes, provisioning, reservation,
+    LogicalUnit, Sense, SessionId, blocks, copy, inquiry, mode, opcodes, provisioning, reservation,
 };
 
 /// Why a command does not end with the status GOOD.
@@ -111,6 +111,14 @@ impl Path<'_> {
         self.check_conflict(logical, access)
     }
 
+    /// Refuses a copy from or to a unit that is reserved for others.
+    pub(crate) fn check_unit(&self, logical: &LogicalUnit, access: AccessKind) -> Outcome {
+        if logical.is_reserved_from(self.session) {
+            return Err(Failure::Conflict);
+        }
+        self.check_conflict(logical, access)
+    }
+
     fn check_conflict(&self, logical: &LogicalUnit, access: AccessKind) -> Outcome {
         let checked = logical.unit.reservations().check(self.nexus, access);
         checked.map_err(|_| Failure::Conflict)
@@ -173,6 +181,7 @@ impl Path<'_> {
             Command::ReserveOut { action, scope_type, .. } => {
                 reservation::reserve_out(self, logical, (action, scope_type), data_out)
             }
+            Command::ExtendedCopy { .. } => copy::extended_copy(self, logical, data_out),
             Command::Reserve => reservation::reserve(self, logical),
             Command::Release => reservation::release(self, logical),
             _ => unreachable!("the other commands describe the unit"),
@@ -202,6 +211,9 @@ impl Path<'_> {
             }
             Command::ReserveIn { action, allocation } => {
                 (reservation::reserve_in(logical, action)?, allocation)
+            }
+            Command::CopyResults { action, list, allocation } => {
+                (copy::copy_results(self, logical, (action, list))?, allocation)
             }
             _ => return Ok(None),
         }))

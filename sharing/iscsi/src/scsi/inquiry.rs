@@ -7,6 +7,7 @@
 //!      2     1  version: 6 (SPC-4)
 //!      3     1  0x10 hierarchical LUNs, 2 format of the answer
 //!      4     1  bytes that follow
+//!      5     1  0x08: third-party copies
 //!      7     1  0x02: command queueing
 //!      8     8  vendor
 //!     16    16  product
@@ -43,7 +44,7 @@ use crate::target::{PORTAL_GROUP, UnitId};
 const VENDOR: &[u8; 8] = b"POOLHOUS";
 const PRODUCT: &[u8; 16] = b"ZFS VOLUME      ";
 const REVISION: &[u8; 4] = b"0001";
-const PAGES: [u8; 7] = [0x00, 0x80, 0x83, 0x86, 0xb0, 0xb1, 0xb2];
+const PAGES: [u8; 8] = [0x00, 0x80, 0x83, 0x86, 0x8f, 0xb0, 0xb1, 0xb2];
 
 /// The answer to INQUIRY, with a page or without.
 pub(crate) fn inquiry(
@@ -57,6 +58,7 @@ pub(crate) fn inquiry(
         Some(0x80) => logical.id.to_string().into_bytes(),
         Some(0x83) => identification(logical.id, target),
         Some(0x86) => extended(),
+        Some(0x8f) => super::copy::page(),
         Some(0xb0) => block_limits(&logical.unit.geometry()),
         Some(0xb1) => characteristics(),
         Some(0xb2) => provisioning(),
@@ -78,6 +80,7 @@ fn standard(device_type: u8) -> Vec<u8> {
     bytes[2] = 6;
     bytes[3] = 0x12;
     bytes[4] = 96 - 5;
+    bytes[5] = 0x08;
     bytes[7] = 0x02;
     bytes[8..16].copy_from_slice(VENDOR);
     bytes[16..32].copy_from_slice(PRODUCT);
@@ -88,20 +91,24 @@ fn standard(device_type: u8) -> Vec<u8> {
     bytes
 }
 
+/// The vendor, and the serial number.
+pub(crate) fn vendor_name(id: UnitId) -> Vec<u8> {
+    [&VENDOR[..], id.to_string().as_bytes()].concat()
+}
+
 /// Descriptors: code set and protocol, type and association, 0, length, the name.
 fn identification(id: UnitId, target: &str) -> Vec<u8> {
     let descriptor = |code_set: u8, kind: u8, name: &[u8]| {
         let length = u8::try_from(name.len()).expect("names are short");
         [&[code_set, kind, 0, length][..], name].concat()
     };
-    let vendor_name = [&VENDOR[..], id.to_string().as_bytes()].concat();
     let mut port_name = format!("{target},t,0x{PORTAL_GROUP:04x}").into_bytes();
     // ends with a NUL, in whole words
     port_name.push(0);
     port_name.resize(port_name.len().next_multiple_of(4), 0);
     [
         descriptor(1, 3, &id.naa()),
-        descriptor(2, 1, &vendor_name),
+        descriptor(2, 1, &vendor_name(id)),
         // of the port: its relative number, its group, and its name, for iSCSI
         descriptor(0x51, 0x94, &[0, 0, 0, 1]),
         descriptor(0x51, 0x95, &[0, 0, 0, 1]),

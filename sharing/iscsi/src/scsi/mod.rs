@@ -6,6 +6,7 @@
 //! execute       which command may run now, and what it does
 //!  ├ blocks        reads, writes, verifies, compare and write
 //!  ├ provisioning  UNMAP, WRITE SAME, GET LBA STATUS
+//!  ├ copy          EXTENDED COPY, RECEIVE COPY RESULTS
 //!  ├ inquiry       INQUIRY and its pages, READ CAPACITY, REPORT LUNS
 //!  ├ mode          MODE SENSE, MODE SELECT
 //!  ├ reservation   PERSISTENT RESERVE IN and OUT, RESERVE, RELEASE
@@ -15,6 +16,7 @@
 
 mod blocks;
 mod cdb;
+mod copy;
 mod execute;
 mod inquiry;
 mod mode;

@@ -38,6 +38,11 @@ impl Sense {
     pub(crate) const NO_SUCH_UNIT: Self = Self::new(0x5, 0x25, 0x00);
     pub(crate) const INVALID_PARAMETER: Self = Self::new(0x5, 0x26, 0x00);
     pub(crate) const INVALID_RELEASE: Self = Self::new(0x5, 0x26, 0x04);
+    pub(crate) const TOO_MANY_TARGET_DESCRIPTORS: Self = Self::new(0x5, 0x26, 0x06);
+    pub(crate) const UNSUPPORTED_TARGET_DESCRIPTOR: Self = Self::new(0x5, 0x26, 0x07);
+    pub(crate) const TOO_MANY_SEGMENT_DESCRIPTORS: Self = Self::new(0x5, 0x26, 0x08);
+    pub(crate) const UNSUPPORTED_SEGMENT_DESCRIPTOR: Self = Self::new(0x5, 0x26, 0x09);
+    pub(crate) const INLINE_DATA_LENGTH: Self = Self::new(0x5, 0x26, 0x0b);
     pub(crate) const SAVING_NOT_SUPPORTED: Self = Self::new(0x5, 0x39, 0x00);
     pub(crate) const INSUFFICIENT_RESERVATION_RESOURCES: Self = Self::new(0x5, 0x55, 0x02);
     pub(crate) const WRITE_PROTECTED: Self = Self::new(0x7, 0x27, 0x00);
@@ -52,6 +57,8 @@ impl Sense {
     pub(crate) const CAPACITY_CHANGED: Self = Self::new(0x6, 0x2a, 0x09);
     pub(crate) const UNITS_CHANGED: Self = Self::new(0x6, 0x3f, 0x0e);
 
+    pub(crate) const COPY_ABORTED: Self = Self::new(0xa, 0x00, 0x00);
+    pub(crate) const COPY_TARGET_NOT_REACHABLE: Self = Self::new(0xa, 0x0d, 0x02);
     pub(crate) const PROTOCOL_SERVICE_CRC_ERROR: Self = Self::new(0xb, 0x47, 0x05);
 
     const fn new(key: u8, code: u8, qualifier: u8) -> Self {

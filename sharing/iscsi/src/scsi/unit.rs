@@ -8,6 +8,7 @@ use lun::{EventCallback, Lun, LunEvent, Nexus};
 use parking_lot::Mutex;
 
 use super::Sense;
+use super::copy::CopyStatus;
 use crate::target::{ReservationStore, TargetUnit, UnitId};
 
 /// The number of a session, which no other session of the server has or had.
@@ -15,6 +16,9 @@ pub(crate) type SessionId = u64;
 
 /// Unit attentions that wait for one session. The oldest is dropped for the newest.
 const MAX_ATTENTIONS: usize = 16;
+
+/// Copies of one session whose state is held. The oldest is dropped for the newest.
+const MAX_COPIES: usize = 16;
 
 /// A logical unit of targets.
 pub(crate) struct LogicalUnit {
@@ -37,6 +41,7 @@ pub(crate) struct LogicalUnit {
 struct UnitSession {
     nexus: Nexus,
     attentions: VecDeque<Sense>,
+    copies: VecDeque<CopyStatus>,
 }
 
 impl LogicalUnit {
@@ -79,7 +84,7 @@ impl LogicalUnit {
     /// Adds a session, which is told that the unit may have been reset since it last used it.
     pub(crate) fn add_session(&self, session: SessionId, nexus: &Nexus) {
         let attentions = VecDeque::from([Sense::POWER_ON]);
-        let row = UnitSession { nexus: nexus.clone(), attentions };
+        let row = UnitSession { nexus: nexus.clone(), attentions, copies: VecDeque::new() };
         self.sessions.lock().entry(session).or_insert(row);
     }
 
@@ -110,6 +115,23 @@ impl LogicalUnit {
     /// The oldest unit attention of a session, which it then has been told of.
     pub(crate) fn take_attention(&self, session: SessionId) -> Option<Sense> {
         self.sessions.lock().get_mut(&session)?.attentions.pop_front()
+    }
+
+    /// Holds the state of a copy of a session.
+    pub(crate) fn hold_copy(&self, session: SessionId, copy: CopyStatus) {
+        let mut sessions = self.sessions.lock();
+        let Some(row) = sessions.get_mut(&session) else { return };
+        row.copies.retain(|held| held.list != copy.list);
+        if row.copies.len() == MAX_COPIES {
+            row.copies.pop_front();
+        }
+        row.copies.push_back(copy);
+    }
+
+    /// The state of a copy of a session, by its list identifier.
+    pub(crate) fn copy_status(&self, session: SessionId, list: u8) -> Option<CopyStatus> {
+        let sessions = self.sessions.lock();
+        sessions.get(&session)?.copies.iter().find(|copy| copy.list == list).copied()
     }
 
     /// The sessions of some nexuses.

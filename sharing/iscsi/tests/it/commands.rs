@@ -167,6 +167,51 @@ fn compare_and_write_is_one_step() {
     assert_eq!(initiator.write(&cdb, &data[..1024]).check(), (5, 0x24, 0), "too little data");
 }
 
+/// EXTENDED COPY of blocks of one unit, by its NAA name.
+fn copy_list(name: [u8; 8], (from, to): (u64, u64), blocks: u16) -> Vec<u8> {
+    let mut list = vec![1, 0, 0, 32, 0, 0, 0, 0, 0, 0, 0, 28, 0, 0, 0, 0];
+    list.extend([0xe4, 0, 0, 0, 1, 3, 0, 8]);
+    list.extend(name);
+    list.extend([0; 14]);
+    list.extend([2, 0]);
+    list.extend([2, 0, 0, 24, 0, 0, 0, 0, 0, 0]);
+    list.extend(blocks.to_be_bytes());
+    list.extend(from.to_be_bytes());
+    list.extend(to.to_be_bytes());
+    list
+}
+
+#[test]
+fn extended_copy_keeps_data_and_holes() {
+    let served = ServedPool::start();
+    let mut initiator = served.initiator();
+    let name = served.unit.id.naa();
+    let data = pattern(65_536);
+    initiator.write(&write10(0, 16, 128), &data).good();
+    initiator.write(&write10(0, 2048, 160), &vec![7; 81_920]).good();
+    let mut cdb = [0; 16];
+    (cdb[0], cdb[13]) = (0x83, 76);
+    initiator.write(&cdb, &copy_list(name, (0, 2048), 160)).good();
+    let copied = initiator.read(&read10(2048, 160), 81_920).good();
+    assert!(copied[8192..73_728] == data);
+    assert!(copied[..8192].iter().chain(&copied[73_728..]).all(|byte| *byte == 0));
+    // the state of the copy: done, one segment, in KiB
+    let mut results = [0; 16];
+    (results[0], results[2], results[13]) = (0x84, 1, 12);
+    assert_eq!(initiator.read(&results, 12).good(), [0, 0, 0, 8, 1, 0, 1, 1, 0, 0, 0, 80]);
+    results[2] = 9;
+    assert_eq!(initiator.read(&results, 12).check(), (5, 0x24, 0), "no such list");
+    for (list, sense) in [
+        (copy_list([0x31; 8], (0, 2048), 1), (0xa, 0x0d, 0x02)),
+        (copy_list(name, (0, 4095), 2), (0xa, 0, 0)),
+        (copy_list(name, (0, 8), 16), (0xa, 0, 0)),
+    ] {
+        assert_eq!(initiator.write(&cdb, &list).check(), sense);
+    }
+    cdb[13] = 75;
+    assert_eq!(initiator.write(&cdb, &copy_list(name, (0, 2048), 1)[..75]).check(), (5, 0x1a, 0));
+}
+
 #[test]
 fn verify_compares_data_and_blocks() {
     let served = ServedPool::start();

@@ -90,9 +90,10 @@ fn libiscsi_discovers_and_reads_pages() {
 }
 
 /// Suites of iscsi-test-cu that are quick, and that no part of may be left out.
-const SUITES: [&str; 17] = [
+const SUITES: [&str; 18] = [
     "ALL.CompareAndWrite.Simple",
     "ALL.CompareAndWrite.Miscompare",
+    "ALL.ExtendedCopy",
     "ALL.GetLBAStatus.Simple",
     "ALL.Inquiry",
     "ALL.Mandatory",
