@@ -185,6 +185,11 @@ impl StateDir {
         self.persistent_dir.join("nfs-clients")
     }
 
+    /// The folder of smbd's locks and sockets, through which other users may pass.
+    pub(crate) fn samba_run(&self) -> PathBuf {
+        self.runtime_dir.join("smb-run")
+    }
+
     /// The token of the API on TCP.
     pub(crate) fn token(&self) -> PathBuf {
         self.persistent_dir.join("token")

@@ -92,8 +92,11 @@ impl Conf {
     pub(crate) fn text(&self, folder: &Folder) -> Result<String> {
         let mut text = String::from("# written by poolhouse; changes are lost\n[global]");
         text.push_str(FIXED);
-        let run = value(&folder.run())?;
-        for name in ["state directory", "cache directory", "lock directory", "pid directory"] {
+        let (state, run) = (value(&folder.state())?, value(folder.run())?);
+        for name in ["state directory", "cache directory"] {
+            add(&mut text, name, &state);
+        }
+        for name in ["lock directory", "pid directory"] {
             add(&mut text, name, &run);
         }
         add(&mut text, "ncalrpc dir", &format!("{run}/ncalrpc"));
@@ -206,7 +209,7 @@ mod tests {
     fn text(test: &str, share: Share) -> Result<String, crate::Error> {
         let dir = format!("poolhouse-conf-{test}-{}", std::process::id());
         let dir = std::env::temp_dir().join(dir);
-        let folder = Folder::create(&dir).unwrap();
+        let folder = Folder::create(&dir, &dir.join("run")).unwrap();
         let listen = Listen { addresses: vec![IpAddr::V4(Ipv4Addr::LOCALHOST)], port: 4450 };
         let text = Conf { listen, shares: vec![share], single_user: None }.text(&folder);
         std::fs::remove_dir_all(dir).unwrap();

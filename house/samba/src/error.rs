@@ -47,6 +47,15 @@ pub enum Error {
         /// The system's reason.
         why: String,
     },
+    /// The users of clients cannot reach Samba's files.
+    #[error(
+        "SMB users cannot pass through '{path}', so that Samba could not keep their locks apart: choose a --state \
+             folder that other users may pass through, or `chmod o+x` it"
+    )]
+    Unreachable {
+        /// The folder.
+        path: String,
+    },
     /// A value cannot be written to smb.conf.
     #[error("'{value}' cannot be shared by SMB: its name has line breaks, or spaces at an end")]
     Value {

@@ -1,53 +1,79 @@
-//! The folder of an smbd.
+//! The folders of an smbd.
 
 use std::fs;
 use std::io::Write;
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 use crate::{Error, Result};
 
-/// The folder of an smbd. Only its owner may enter it.
+/// The folders of an smbd.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Folder(PathBuf);
+pub struct Folder {
+    /// Files that outlast the system's next start. Only its owner may enter it.
+    path: PathBuf,
+    /// Files of running processes. Other users may pass through it: a process that became another user looks there
+    /// whether the processes of other clients still run. If it could not, it would not see their share modes.
+    run: PathBuf,
+}
+
+/// Only the owner may enter a folder.
+const PRIVATE_MODE: u32 = 0o700;
+/// Others may pass through a folder.
+const PASSABLE_MODE: u32 = 0o711;
 
 impl Folder {
-    /// Opens the folder, and creates what it lacks.
-    pub fn create(path: &Path) -> Result<Self> {
-        let folder = Self(path.to_owned());
-        for dir in [path.to_owned(), folder.private(), folder.run()] {
-            let created = fs::DirBuilder::new().recursive(true).mode(0o700).create(&dir);
-            created.map_err(|why| file_error(&dir, &why))?;
+    /// Opens the folders, and creates what they lack.
+    pub fn create(path: &Path, run: &Path) -> Result<Self> {
+        let folder = Self { path: path.to_owned(), run: run.to_owned() };
+        for dir in [folder.path.clone(), folder.private(), folder.state()] {
+            create_dir(&dir, PRIVATE_MODE)?;
         }
+        create_dir(&folder.run, PASSABLE_MODE)?;
         Ok(folder)
+    }
+
+    /// Refuses a folder of running processes that other users cannot reach.
+    pub(crate) fn check_reachable(&self) -> Result<()> {
+        for dir in self.run.ancestors() {
+            let facts = fs::metadata(dir).map_err(|why| file_error(dir, &why))?;
+            if facts.permissions().mode() & 0o001 == 0 {
+                return Err(Error::Unreachable { path: dir.display().to_string() });
+            }
+        }
+        Ok(())
     }
 
     /// The path.
     pub fn path(&self) -> &Path {
-        &self.0
+        &self.path
     }
 
     /// The configuration.
     pub fn conf(&self) -> PathBuf {
-        self.0.join("smb.conf")
+        self.path.join("smb.conf")
     }
 
     /// The users with other names than their system users.
     pub(crate) fn users_map(&self) -> PathBuf {
-        self.0.join("users.map")
+        self.path.join("users.map")
     }
 
     pub(crate) fn private(&self) -> PathBuf {
-        self.0.join("private")
+        self.path.join("private")
     }
 
-    pub(crate) fn run(&self) -> PathBuf {
-        self.0.join("run")
+    pub(crate) fn state(&self) -> PathBuf {
+        self.path.join("state")
+    }
+
+    pub(crate) fn run(&self) -> &Path {
+        &self.run
     }
 
     /// The log of smbd.
     pub fn log(&self) -> PathBuf {
-        self.0.join("log.smbd")
+        self.path.join("log.smbd")
     }
 
     /// The last lines of smbd's log with errors.
@@ -71,6 +97,11 @@ impl Folder {
         let renamed = written.and_then(|()| fs::rename(&new, path));
         renamed.map_err(|why| file_error(path, &why))
     }
+}
+
+fn create_dir(dir: &Path, mode: u32) -> Result<()> {
+    let created = fs::DirBuilder::new().recursive(true).mode(mode).create(dir);
+    created.map_err(|why| file_error(dir, &why))
 }
 
 /// Whether a line of the log is a message, and not the place in the source or a copyright.

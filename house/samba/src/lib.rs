@@ -1,12 +1,13 @@
 //! Samba's smbd over mounted file systems: configured, started, watched and stopped.
 //!
 //! ```text
-//! folder            all files of one smbd, closed to other users; nothing in /etc/samba is read or written
+//! folder            files of one smbd, closed to other users; nothing in /etc/samba is read or written
 //!  ├ smb.conf         written by `conf`, never by hand
 //!  ├ users.map        Poolhouse users that have another name than their system user
 //!  ├ private/         passdb.tdb: the users' password hashes (pdbedit)
-//!  ├ run/             Samba's databases, sockets and process ids
+//!  ├ state/           Samba's other databases
 //!  └ log.smbd         smbd's log
+//! run folder        locks, sockets and process ids, through which the users of clients may pass
 //! ```
 //!
 //! A thread of [`Server`] waits for smbd. If smbd ends by itself, the thread starts it again, each time after a longer

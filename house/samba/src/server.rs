@@ -80,6 +80,9 @@ impl Server {
     /// Starts smbd with the smb.conf that was written, and waits until it listens. If it does not, it is started
     /// again and again: [`Self::problem`] says why.
     pub fn start(programs: Programs, folder: Folder, listen: Listen, log: LogLine) -> Result<Self> {
+        if single_user().is_none() {
+            folder.check_reachable()?;
+        }
         end_strays(&folder);
         let state = Mutex::default();
         let changed = Condvar::new();

@@ -5,7 +5,8 @@
 //! listen = "0.0.0.0:445"     # or a list with one port, or a port alone (loopback); without it nothing listens
 //! ```
 //!
-//! smbd runs while there is an address and a share. Its files are in the folder `smb` of the state directory.
+//! smbd runs while there is an address and a share. Its files are in the folder `smb` of the state directory, and in
+//! `smb-run` beside the daemon's socket.
 
 use std::sync::Arc;
 
@@ -53,7 +54,8 @@ impl SmbService {
     }
 
     fn folder(&self) -> Result<Folder> {
-        Folder::create(&self.context.state_dir.samba()).map_err(Error::from)
+        let state_dir = &self.context.state_dir;
+        Ok(Folder::create(&state_dir.samba(), &state_dir.samba_run())?)
     }
 
     /// The users, with a configuration that Samba's programs can read.
