@@ -1,13 +1,15 @@
 //! `zfs send`, `zfs receive` and `stream dump`: streams pass from one command to the other.
 
+use std::collections::BTreeMap;
+use std::ffi::OsString;
 use std::fs::File;
 use std::io::Read;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use crate::command::{path_arg, run, run_ok};
-use crate::test_nas::TestNas;
+use crate::test_nas::{TestNas, cannot_mount};
 
 /// No command of these tests takes longer.
 const LIMIT: Duration = Duration::from_mins(1);
@@ -100,6 +102,44 @@ fn sent_snapshots_are_received_through_a_pipe() {
     let history = nas.run_ok("zpool history tank");
     assert!(history.contains("zfs receive -u tank/copy"), "{history}");
     nas.run_ok("zfs destroy -r tank/copy");
+}
+
+/// Of each file of a directory the size, and the beginning: one has a hole of gigabytes.
+fn read_files(dir: &Path) -> BTreeMap<OsString, (u64, Vec<u8>)> {
+    let entries = std::fs::read_dir(dir).unwrap().map(|entry| entry.unwrap().path());
+    let files = entries.filter(|path| path.is_file());
+    let read = |path: PathBuf| {
+        let (file, mut bytes) = (File::open(&path).unwrap(), Vec::new());
+        let size = file.metadata().unwrap().len();
+        file.take(1 << 20).read_to_end(&mut bytes).unwrap();
+        (path.file_name().unwrap().to_owned(), (size, bytes))
+    };
+    files.map(read).collect()
+}
+
+#[test]
+fn mounted_target_shows_what_is_received() {
+    if cannot_mount() {
+        return;
+    }
+    let nas = import_sent("recv-mounted");
+    for (name, dir) in [("tank", "/tank"), ("tank/from", "/from")] {
+        nas.run_ok(&format!("zfs set mountpoint={dir} {name}"));
+    }
+    let copy = nas.altroot().join("tank/copy");
+    let mut seen = Vec::new();
+    for (snapshot, words) in [("one", ""), ("two", "-i @one")] {
+        send_to_file(&nas, &format!("zfs send {words} tank/from@{snapshot}"));
+        let (status, said) =
+            receive_file(&nas, "zfs receive -F tank/copy", &nas.0.join("sent.zstream"));
+        assert_eq!((status, said.as_str()), (0, ""));
+        let wanted = nas.altroot().join("from/.zfs/snapshot").join(snapshot);
+        seen.push(read_files(&copy));
+        assert_eq!(seen.last(), Some(&read_files(&wanted)), "{snapshot}");
+        // the mount goes on
+        std::fs::write(copy.join("local"), snapshot).unwrap();
+    }
+    assert_ne!(seen[0], seen[1]);
 }
 
 #[test]
