@@ -107,7 +107,8 @@ pub fn mount_tree(
 }
 
 /// Mounts a file system of a held pool on a folder, which is made if need be, and is removed again if
-/// it cannot be mounted there; what is in it is hidden meanwhile. The kernel checks permissions.
+/// it cannot be mounted there; what is in it is hidden meanwhile. The kernel checks permissions, unless the
+/// file system has NFSv4 ACLs, of which the kernel knows nothing.
 ///
 /// `door` is the mount among the doors into the file system. Unmount it before the file system is destroyed, or the
 /// pool is exported. [`RollbackHandle`] rolls it back to a snapshot.
@@ -120,7 +121,11 @@ pub fn mount_filesystem(
     let shown = || dir.display().to_string();
     let folders =
         NewFolders::create(dir).map_err(|why| Error::DirectoryAccess { dir: shown(), why })?;
-    let how = kernel_options(&files.dataset(), options);
+    let kernel_checks = !files.has_nfs4_acls();
+    let how = KernelMountOptions {
+        default_permissions: kernel_checks,
+        ..kernel_options(&files.dataset(), options)
+    };
     let sync_waits = how.sends_syncfs && fusedev::forwards_sync();
     let server = Arc::new(FileSystemServer::new(files.clone(), door, sync_waits));
     let started = start_session(&|| Arc::clone(&server), dir, &how, !options.no_io_uring);

@@ -131,7 +131,7 @@ impl RequestHandler for TreeServer {
                 Ok(Reply::open(listing.keep_cache().cache_dir()))
             }
             Request::Lseek { handle, offset, whence } => self.lseek(node, handle, (offset, whence)),
-            Request::Release { handle } => {
+            Request::Release { handle, .. } => {
                 self.open_files.remove(handle);
                 Ok(Reply::empty())
             }
@@ -170,7 +170,7 @@ impl TreeServer {
             }
             Request::Readlink => Ok(Reply::bytes(self.report_error(node, tree.read_link(node))?)),
             Request::Access { mask } if mask & W_OK != 0 => Err(Errno::ROFS),
-            Request::Access { .. } | Request::Flush => Ok(Reply::empty()),
+            Request::Access { .. } | Request::Flush { .. } => Ok(Reply::empty()),
             Request::Statfs => self.statfs(node),
             Request::Getxattr { name, size } => {
                 xattr_reply(self.report_error(node, tree.xattr(node, name))?, size)

@@ -41,6 +41,8 @@ macro_rules! init_flags {
 init_flags! {
     /// Several reads of one file at a time.
     ASYNC_READ = 0;
+    /// Locks of bytes (fcntl) are asked for here.
+    POSIX_LOCKS = 1;
     /// Nodes are looked up by number, as `.` and `..`, when somebody comes back to one that the kernel
     /// has forgotten (NFS, open_by_handle_at(2)).
     EXPORT_SUPPORT = 4;
@@ -48,6 +50,8 @@ init_flags! {
     BIG_WRITES = 5;
     /// The umask is applied here.
     DONT_MASK = 6;
+    /// Locks of whole files (flock) are asked for here.
+    FLOCK_LOCKS = 10;
     /// ioctl(2) of directories.
     IOCTL_DIR = 11;
     /// Listings with attributes.

@@ -30,6 +30,7 @@
 mod device;
 mod init;
 mod kick;
+mod lock_request;
 mod loop_device;
 mod mount;
 mod notifier;
@@ -44,6 +45,7 @@ mod session;
 mod wire;
 
 pub use init::{InitFlags, MAX_REQUEST_BYTES};
+pub use lock_request::{LockRequest, LockType};
 pub use mount::{KernelMountOptions, forwards_sync, mount, remount};
 pub use notifier::Notifier;
 pub use own_thread::without_descriptors;

@@ -172,13 +172,13 @@ impl Readers {
                 request.answer(&message);
             }
             Ok(Received::Message(message)) if session.has_rings() => {
-                session.handle_forget(&message);
+                session.handle_notice(&message);
                 self.state.lock().deferred.push_back((Instant::now() + GATHER, token));
             }
             Ok(Received::Message(message)) => {
                 // what has to be freed may take its time
                 let _request = DeviceRequest::begin(self, &session);
-                session.handle_forget(&message);
+                session.handle_notice(&message);
             }
             Ok(Received::Nothing) => self.poll(&session),
             Ok(Received::Ended) | Err(_) => self.remove(&session),

@@ -170,7 +170,7 @@ impl Reply {
         Self(ReplyBody::Bytes(message.0))
     }
 
-    fn build(fill: impl FnOnce(&mut MessageBuilder)) -> Self {
+    pub(crate) fn build(fill: impl FnOnce(&mut MessageBuilder)) -> Self {
         let mut message = MessageBuilder::default();
         fill(&mut message);
         Self::from_message(message)

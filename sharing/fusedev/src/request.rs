@@ -17,6 +17,7 @@
 //! Learnt from: Linux's `include/uapi/linux/fuse.h` (protocol 7.45).
 
 use crate::init::InitFlags;
+use crate::lock_request::LockRequest;
 use crate::wire::FieldReader;
 
 /// Bytes of a message's head.
@@ -64,6 +65,8 @@ pub struct SetattrRequest {
     pub size: Option<u64>,
     pub atime: Option<SetTime>,
     pub mtime: Option<SetTime>,
+    /// The open file by which the caller asks (ftruncate).
+    pub handle: Option<u64>,
 }
 
 /// A question. Handles are those that were given when something was opened; names have no
@@ -125,8 +128,10 @@ pub enum Request<'a> {
         open_flags: i32,
     },
     Statfs,
+    /// `flock_owner` loses its lock of the whole file.
     Release {
         handle: u64,
+        flock_owner: Option<u64>,
     },
     Fsync,
     Setxattr {
@@ -146,7 +151,17 @@ pub enum Request<'a> {
     Removexattr {
         name: &'a [u8],
     },
-    Flush,
+    /// A program closes a descriptor, and `lock_owner` loses its locks of the file.
+    Flush {
+        lock_owner: u64,
+    },
+    /// The lock that is in the way of another, if any.
+    Getlk(LockRequest),
+    Setlk {
+        lock: LockRequest,
+        /// The program waits until the lock can be had.
+        waits: bool,
+    },
     Opendir,
     Readdir {
         handle: u64,
@@ -206,6 +221,8 @@ pub enum Request<'a> {
     Syncfs,
 }
 
+const RELEASE_FLOCK_UNLOCK: u32 = 2;
+
 mod opcode {
     pub(super) const LOOKUP: u32 = 1;
     pub(super) const FORGET: u32 = 2;
@@ -235,6 +252,9 @@ mod opcode {
     pub(super) const READDIR: u32 = 28;
     pub(super) const RELEASEDIR: u32 = 29;
     pub(super) const FSYNCDIR: u32 = 30;
+    pub(super) const GETLK: u32 = 31;
+    pub(super) const SETLK: u32 = 32;
+    pub(super) const SETLKW: u32 = 33;
     pub(super) const ACCESS: u32 = 34;
     pub(super) const CREATE: u32 = 35;
     pub(super) const INTERRUPT: u32 = 36;
@@ -260,6 +280,11 @@ pub(crate) const STATFS: u32 = opcode::STATFS;
 /// signal has reached.
 pub(crate) fn has_no_reply(code: u32) -> bool {
     [opcode::FORGET, opcode::BATCH_FORGET, opcode::INTERRUPT].contains(&code)
+}
+
+/// The number of the request whose program a signal has reached, if the message tells of one (8 bytes).
+pub(crate) fn interrupted_request(code: u32, rest: &[u8]) -> Option<u64> {
+    FieldReader(if code == opcode::INTERRUPT { rest } else { &[] }).u64()
 }
 
 /// A node that the kernel has dropped from its inode cache.
@@ -314,6 +339,7 @@ pub(crate) fn body_size(code: u32, agreed: InitFlags) -> usize {
         opcode::RELEASE | opcode::RELEASEDIR | opcode::FLUSH | opcode::LSEEK | opcode::STATX => 24,
         opcode::IOCTL | opcode::FALLOCATE => 32,
         opcode::READ | opcode::WRITE | opcode::READDIR | opcode::READDIRPLUS => 40,
+        opcode::GETLK | opcode::SETLK | opcode::SETLKW => 48,
         opcode::COPY_FILE_RANGE | opcode::COPY_FILE_RANGE_64 => 56,
         opcode::SETATTR => 88,
         _ => 0,
@@ -394,9 +420,23 @@ impl<'a> Request<'a> {
                 let data = rest.bytes(usize::try_from(size).ok()?)?;
                 Self::Write { handle, offset, data, write_flags: how, open_flags: body.i32()? }
             }
-            opcode::RELEASE => Self::Release { handle: body.u64()? },
+            opcode::RELEASE => {
+                let handle = body.u64()?;
+                body.skip(4)?;
+                let (flags, owner) = (body.u32()?, body.u64()?);
+                let has_flock = flags & RELEASE_FLOCK_UNLOCK != 0;
+                Self::Release { handle, flock_owner: has_flock.then_some(owner) }
+            }
             opcode::RELEASEDIR => Self::Releasedir { handle: body.u64()? },
-            opcode::FLUSH => Self::Flush,
+            opcode::FLUSH => {
+                body.skip(16)?;
+                Self::Flush { lock_owner: body.u64()? }
+            }
+            opcode::GETLK => Self::Getlk(LockRequest::parse(body)?),
+            opcode::SETLK | opcode::SETLKW => {
+                let waits = code == opcode::SETLKW;
+                Self::Setlk { lock: LockRequest::parse(body)?, waits }
+            }
             opcode::FSYNC => Self::Fsync,
             opcode::FSYNCDIR => Self::Fsyncdir,
             opcode::FALLOCATE => {
@@ -466,7 +506,7 @@ impl<'a> Request<'a> {
 
 /// ```text
 /// offset  size  field
-///      0     4  which are set: 1 mode, 2 user, 4 group, 8 size, 16 atime, 32 mtime,
+///      0     4  which are set: 1 mode, 2 user, 4 group, 8 size, 16 atime, 32 mtime, 64 handle,
 ///               128 atime as it is now, 256 mtime as it is now
 ///      8     8  handle
 ///     16     8  size
@@ -477,8 +517,8 @@ impl<'a> Request<'a> {
 /// ```
 fn parse_setattr(mut body: FieldReader<'_>) -> Option<SetattrRequest> {
     let bits = body.u32()?;
-    body.skip(12)?;
-    let size = body.u64()?;
+    body.skip(4)?;
+    let (handle, size) = (body.u64()?, body.u64()?);
     body.skip(8)?;
     let seconds = [body.u64()?, body.u64()?, body.u64()?].map(u64::cast_signed);
     let parts = [body.u32()?, body.u32()?, body.u32()?];
@@ -497,5 +537,6 @@ fn parse_setattr(mut body: FieldReader<'_>) -> Option<SetattrRequest> {
         size: (bits & 8 != 0).then_some(size),
         atime: time(16, 128, 0),
         mtime: time(32, 256, 1),
+        handle: (bits & 64 != 0).then_some(handle),
     })
 }

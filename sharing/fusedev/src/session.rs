@@ -47,6 +47,10 @@ pub trait RequestHandler: Send + Sync + 'static {
     /// again.
     fn forget(&self, _node: ForgottenNode) {}
 
+    /// A signal has reached the program of a request, which is to be answered soon. The request may be answered
+    /// already, or not have come yet.
+    fn interrupt(&self, _unique: u64) {}
+
     /// Nobody will ask any more.
     fn destroy(&self) {}
 }
@@ -69,6 +73,10 @@ impl<T: RequestHandler> RequestHandler for Arc<T> {
         T::forget(self, node);
     }
 
+    fn interrupt(&self, unique: u64) {
+        T::interrupt(self, unique);
+    }
+
     fn destroy(&self) {
         T::destroy(self);
     }
@@ -76,6 +84,8 @@ impl<T: RequestHandler> RequestHandler for Arc<T> {
 
 /// Who asks, and of which node.
 pub struct RequestContext<'a> {
+    /// The number of the request, which no other of this mount has.
+    pub unique: u64,
     /// The node; 1 is the root.
     pub nodeid: u64,
     /// Who asks.
@@ -360,8 +370,11 @@ impl Session {
         self.underway.lock().count += 1;
     }
 
-    /// Tells the answers of the nodes that the kernel no longer knows.
-    pub(crate) fn handle_forget(&self, message: &RequestMessage<'_>) {
+    /// Handles a message that waits for no answer: nodes that the kernel no longer knows, or an interrupt.
+    pub(crate) fn handle_notice(&self, message: &RequestMessage<'_>) {
+        if let Some(unique) = request::interrupted_request(message.header.opcode, message.payload) {
+            return self.handler.interrupt(unique);
+        }
         let nodes = request::forgotten_nodes(&message.header, message.payload);
         nodes.for_each(|node| self.handler.forget(node));
     }
@@ -374,10 +387,10 @@ impl Session {
         (body, rest): (&[u8], &[u8]),
         out: &mut ReplyData<'_>,
     ) -> Result<Reply, Errno> {
-        let RequestHeader { nodeid: node, uid, gid, pid, .. } = *head;
+        let RequestHeader { unique, nodeid, uid, gid, pid, .. } = *head;
         let ask = Request::parse(head.opcode, body, rest).ok_or(Errno::NOSYS);
-        let asker =
-            RequestContext { nodeid: node, uid, gid, pid, lane, is_unmounted: &self.is_unmounted };
+        let is_unmounted = &self.is_unmounted;
+        let asker = RequestContext { unique, nodeid, uid, gid, pid, lane, is_unmounted };
         ask.and_then(|ask| self.handler.handle(&asker, ask, out))
     }
 }

@@ -19,7 +19,7 @@ use std::ops::Range;
 use parking_lot::Mutex;
 use posix::Ino;
 
-use crate::ClientId;
+use crate::{ClientId, DoorId};
 
 /// An owner of locks: opaque to the table.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -97,6 +97,17 @@ pub struct LockTable(Mutex<Tables>);
 struct Tables {
     files: HashMap<Ino, FileLocks>,
     next_wait: u64,
+    independent: Independent,
+}
+
+/// Pairs of doors whose locks do not conflict.
+#[derive(Default)]
+struct Independent(HashSet<(DoorId, DoorId)>);
+
+impl Independent {
+    fn contains(&self, one: DoorId, other: DoorId) -> bool {
+        !self.0.is_empty() && self.0.contains(&(one.min(other), one.max(other)))
+    }
 }
 
 /// The locks of one file.
@@ -190,8 +201,15 @@ impl LockTable {
     }
 
     /// Unlocks everything of a door that is closed, and ends its waits.
-    pub fn release_door(&self, door: crate::DoorId) {
+    pub fn release_door(&self, door: DoorId) {
         self.release_where(|owner| owner.client.door == door);
+        self.0.lock().independent.0.retain(|(one, other)| *one != door && *other != door);
+    }
+
+    /// From now on locks of these two doors do not conflict with each other: the byte locks and the flock locks of
+    /// one mount.
+    pub fn set_independent(&self, one: DoorId, other: DoorId) {
+        self.0.lock().independent.0.insert((one.min(other), one.max(other)));
     }
 
     /// A lock of another owner that a request would conflict with.
@@ -236,9 +254,10 @@ impl LockTable {
             let inos: Vec<Ino> = ino.map_or_else(all, |ino| vec![ino]);
             let mut ended = EndedWaits::new();
             for ino in inos {
-                let Some(file) = tables.files.get_mut(&ino) else { continue };
+                let Tables { files, independent, .. } = &mut *tables;
+                let Some(file) = files.get_mut(&ino) else { continue };
                 file.held.iter_mut().for_each(|(owner, locks)| work(*owner, locks));
-                ended.extend(file.grant_waiting());
+                ended.extend(file.grant_waiting(independent));
                 tables.remove_if_empty(ino);
             }
             ended
@@ -259,14 +278,14 @@ fn run_callbacks(ended: EndedWaits) {
 
 impl Tables {
     fn find_conflict(&self, ino: Ino, lock: &ByteLock) -> Option<ByteLock> {
-        self.files.get(&ino)?.conflicts(lock).next()
+        self.files.get(&ino)?.conflicts(lock, &self.independent).next()
     }
 
     /// Gives an owner a lock that conflicts with none. A lock that became shared may let others in.
     fn grant(&mut self, ino: Ino, lock: &ByteLock) -> EndedWaits {
         let file = self.files.entry(ino).or_default();
         file.held.entry(lock.owner).or_default().insert(&lock.range, lock.kind);
-        file.grant_waiting()
+        file.grant_waiting(&self.independent)
     }
 
     fn queue(
@@ -288,7 +307,8 @@ impl Tables {
     /// Whether an owner in the way of a request waits, directly or over others, for the requester.
     fn would_deadlock(&self, ino: Ino, lock: &ByteLock) -> bool {
         let blockers = |ino: Ino, lock: &ByteLock| -> Vec<LockOwner> {
-            let conflicts = self.files.get(&ino).into_iter().flat_map(|file| file.conflicts(lock));
+            let file = self.files.get(&ino).into_iter();
+            let conflicts = file.flat_map(|file| file.conflicts(lock, &self.independent));
             conflicts.map(|conflict| conflict.owner).collect()
         };
         let mut waits: HashMap<LockOwner, Vec<(Ino, &ByteLock)>> = HashMap::new();
@@ -322,9 +342,15 @@ impl Tables {
 
 impl FileLocks {
     /// The locks of other owners that a request conflicts with.
-    fn conflicts(&self, lock: &ByteLock) -> impl Iterator<Item = ByteLock> {
+    fn conflicts(
+        &self,
+        lock: &ByteLock,
+        independent: &Independent,
+    ) -> impl Iterator<Item = ByteLock> {
         let ByteLock { owner, range, kind } = lock.clone();
-        let others = self.held.iter().filter(move |(other, _)| **other != owner);
+        let others = self.held.iter().filter(move |(other, _)| {
+            **other != owner && !independent.contains(other.client.door, owner.client.door)
+        });
         others.flat_map(move |(other, locks)| {
             let (other, found) = (*other, locks.overlapping(&range));
             let found = found.filter(move |(_, held)| {
@@ -335,10 +361,10 @@ impl FileLocks {
     }
 
     /// Grants the waiting requests that conflict with nothing any more.
-    fn grant_waiting(&mut self) -> EndedWaits {
+    fn grant_waiting(&mut self, independent: &Independent) -> EndedWaits {
         let (mut ended, mut at) = (EndedWaits::new(), 0);
         while let Some(waiter) = self.waiting.get(at) {
-            if self.conflicts(&waiter.lock).next().is_some() {
+            if self.conflicts(&waiter.lock, independent).next().is_some() {
                 at += 1;
                 continue;
             }

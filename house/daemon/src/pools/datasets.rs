@@ -140,12 +140,7 @@ impl Pools {
                     value: Some(value.clone()),
                 };
                 let coming: Vec<_> = call.properties.iter().map(set).collect();
-                let work = || {
-                    let set = |(property, value): &(String, String)| {
-                        Ok(pool.handle.set_property(name, property, value)?)
-                    };
-                    call.properties.iter().try_for_each(set)
-                };
+                let work = || Ok(pool.handle.set_properties(name, &call.properties)?);
                 Ok(self.change(&coming, &options, work)?.1)
             })
         })

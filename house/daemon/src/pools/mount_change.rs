@@ -80,7 +80,8 @@ impl<'a> MountChange<'a> {
 fn property_effect(property: &str, value: Option<&str>) -> MountEffect {
     match (property, value) {
         ("mountpoint", _) => MountEffect::RemountAll,
-        ("canmount", Some("off")) => MountEffect::Remount,
+        // the kernel is told at the mount which ACLs there are, and who checks permissions
+        ("canmount", Some("off")) | ("acltype", _) => MountEffect::Remount,
         ("readonly" | "exec" | "setuid" | "devices" | "atime", _) => MountEffect::Reconfigure,
         _ => MountEffect::None,
     }

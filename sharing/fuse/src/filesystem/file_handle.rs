@@ -60,6 +60,8 @@ impl Drop for MappableHandle {
 pub(super) struct FileHandle {
     pub(super) file: OpenFile,
     _mappable: Option<MappableHandle>,
+    /// The owners that set byte locks by this handle.
+    lock_owners: Mutex<Vec<u64>>,
 }
 
 impl FileHandle {
@@ -67,7 +69,21 @@ impl FileHandle {
     pub(super) fn new(file: OpenFile, flags: i32, files: &Arc<MappableFiles>) -> Self {
         let is_mappable = flags & O_ACCMODE == O_RDWR;
         let node = file.ino().ok().filter(|_| is_mappable).map(Ino::get);
-        Self { _mappable: node.map(|node| files.add(node)), file }
+        let mappable = node.map(|node| files.add(node));
+        Self { file, _mappable: mappable, lock_owners: Mutex::default() }
+    }
+
+    /// An owner sets a byte lock by this handle.
+    pub(super) fn add_lock_owner(&self, owner: u64) {
+        let mut owners = self.lock_owners.lock();
+        if !owners.contains(&owner) {
+            owners.push(owner);
+        }
+    }
+
+    /// The owners that set byte locks by this handle. It has none afterwards.
+    pub(super) fn take_lock_owners(&self) -> Vec<u64> {
+        std::mem::take(&mut *self.lock_owners.lock())
     }
 }
 

@@ -4,9 +4,12 @@
 //! is told of at once (`invalidation`). The space that a file takes changes when its txg is written, so attributes of
 //! files that changed lately are cached for a second. Files of a snapshot never change.
 
+mod acl_xattrs;
 mod file_handle;
+mod file_locks;
 mod invalidation;
 mod known_inodes;
+mod process;
 mod read_requests;
 mod request_waiter;
 mod restored_dirs;
@@ -17,7 +20,7 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use fusedev::{CacheTimeouts, Notifier, OpenReply, Reply};
+use fusedev::{CacheTimeouts, Notifier, OpenReply, Reply, RequestContext};
 use parking_lot::{Mutex, RwLock};
 use posix::access::OpenMode;
 use posix::{Attributes, FileType, Ino};
@@ -27,8 +30,10 @@ use crate::ROOT_NODEID;
 use crate::convert::to_attr;
 use crate::handle_table::HandleTable;
 use file_handle::{FileHandle, MappableFiles};
+use file_locks::FileLocks;
 use invalidation::Invalidator;
 use known_inodes::KnownInodes;
+use request_waiter::Caller;
 use restored_dirs::RestoredDirs;
 pub use rollback::{RollbackHandle, RollbackOutcome};
 
@@ -57,6 +62,9 @@ pub(crate) struct FileSystemServer {
     can_expire_names: AtomicBool,
     /// Keeps inodes without names until the kernel has forgotten all.
     unlinked_keeper: Mutex<Option<UnlinkedKeeper>>,
+    locks: FileLocks,
+    /// Permissions are checked here, as the kernel knows nothing of NFSv4 ACLs.
+    checks_access: bool,
 }
 
 /// Changes by other doors are sent to the kernel at once (`invalidation`).
@@ -72,13 +80,18 @@ const O_RDWR: i32 = 2;
 const O_TRUNC: i32 = 0o1000;
 const O_APPEND: i32 = 0o2000;
 const O_NOATIME: i32 = 0o1_000_000;
+/// The kernel opens a program to execute it.
+const FMODE_EXEC: i32 = 0o40;
 const SETID_BITS: u32 = 0o6000;
 
 impl FileSystemServer {
     pub(crate) fn new(fs: PoolFileSystem, door: DoorId, sync_waits: bool) -> Self {
         let unlinked_keeper = Mutex::new(Some(fs.keep_unlinked()));
         // in a file system that ignores case, a new name may change the file of another
-        let entry_timeout = if fs.has_exact_names() { LONG_TIMEOUT } else { Duration::ZERO };
+        let checks_access = fs.has_nfs4_acls();
+        // a kernel that does not check permissions must ask for each name: its directory may not let everybody search
+        let keeps_names = fs.has_exact_names() && !checks_access;
+        let entry_timeout = if keeps_names { LONG_TIMEOUT } else { Duration::ZERO };
         let (open_files, open_dirs) = (HandleTable::new(), HandleTable::new());
         let restored_dirs = RestoredDirs::default();
         let (has_direct_io_mmap, mappable) = (AtomicBool::new(false), Arc::default());
@@ -101,7 +114,23 @@ impl FileSystemServer {
             known,
             can_expire_names,
             unlinked_keeper,
+            locks: FileLocks::new(),
+            checks_access,
         }
+    }
+
+    /// The caller of a request about a name or an inode.
+    fn caller<'a>(&self, request: &'a RequestContext<'a>) -> Caller<'a> {
+        if self.checks_access {
+            Caller::with_own_credentials(request, self.door)
+        } else {
+            Caller::checked_by_kernel(request, self.door)
+        }
+    }
+
+    /// The caller of a request about an open file. The kernel knows for what it is open.
+    fn handle_caller<'a>(&self, request: &'a RequestContext<'a>) -> Caller<'a> {
+        Caller::checked_by_kernel(request, self.door)
     }
 
     /// The kernel calls the root 1, whatever its number is.
@@ -208,7 +237,9 @@ impl FileSystemServer {
     /// memory on its way; whoever reads the file elsewhere keeps what was read there.
     fn open_reply(&self, file: OpenFile, flags: i32) -> OpenReply {
         let file = FileHandle::new(file, flags, &self.mappable);
-        let file = OpenReply::new(self.open_files.insert(file.into())).no_flush();
+        let file = OpenReply::new(self.open_files.insert(file.into()));
+        // FLUSH releases locks, and takes a third of the time of an open and a close
+        let file = if flags & O_ACCMODE == O_RDONLY { file.no_flush() } else { file };
         let only_written = flags & O_ACCMODE == O_WRONLY;
         if only_written && self.has_direct_io_mmap.load(Relaxed) { file.direct_io() } else { file }
     }
@@ -216,12 +247,13 @@ impl FileSystemServer {
 
 /// The mode of open(2)'s flags.
 fn open_mode(flags: i32) -> OpenMode {
+    let execute = flags & FMODE_EXEC != 0;
     OpenMode {
-        read: matches!(flags & O_ACCMODE, O_RDONLY | O_RDWR),
+        read: matches!(flags & O_ACCMODE, O_RDONLY | O_RDWR) && !execute,
         write: matches!(flags & O_ACCMODE, O_WRONLY | O_RDWR),
         append: flags & O_APPEND != 0,
         truncate: flags & O_TRUNC != 0,
         no_atime: flags & O_NOATIME != 0,
-        execute: false,
+        execute,
     }
 }

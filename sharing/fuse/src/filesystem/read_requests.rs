@@ -7,14 +7,19 @@ use fusedev::{
     CacheTimeouts, DirentBuffer, ForgottenNode, InitFlags, MAX_REQUEST_BYTES, OpenReply, Reply,
     ReplyData, Request, RequestContext, RequestHandler, Statfs,
 };
+use posix::Ino;
+use posix::acl::nfs4::mask;
 use rustix::io::Errno;
 use vfs::{DatasetSpace, Error, FileOffset, FileSystem};
 
-use super::request_waiter::Caller;
 use super::{FileSystemServer, SHORT_TIMEOUT};
 use crate::convert::{file_type_bits, map_errno, to_attr};
 use crate::ioctl;
 use crate::tree_server::{SEEK_DATA, SEEK_HOLE, encode_xattr_names, xattr_reply};
+
+const R_OK: u32 = 4;
+const W_OK: u32 = 2;
+const X_OK: u32 = 1;
 
 impl RequestHandler for FileSystemServer {
     fn wanted_flags(&self, offered: InitFlags) -> InitFlags {
@@ -25,6 +30,8 @@ impl RequestHandler for FileSystemServer {
         let mut wishes = InitFlags::union_all(&[
             InitFlags::DONT_MASK,
             InitFlags::EXPORT_SUPPORT,
+            InitFlags::POSIX_LOCKS,
+            InitFlags::FLOCK_LOCKS,
             InitFlags::READDIRPLUS,
             InitFlags::READDIRPLUS_AUTO,
             InitFlags::PARALLEL_DIROPS,
@@ -47,6 +54,10 @@ impl RequestHandler for FileSystemServer {
         ask: Request<'_>,
         out: &mut ReplyData<'_>,
     ) -> Result<Reply, Errno> {
+        if let Request::Setlk { lock, waits } = ask {
+            // it may wait for long, and a rollback must not wait for it
+            return self.set_lock(asker, self.to_ino(asker.nodeid), &lock, waits);
+        }
         let _open = self.rollback_gate.read();
         match self.dispatch(asker, ask, out) {
             // the kernel may have had its number from a name that is another's by now: told so, it
@@ -63,8 +74,13 @@ impl RequestHandler for FileSystemServer {
         self.fs.forget(ino);
     }
 
+    fn interrupt(&self, unique: u64) {
+        self.locks.interrupt(unique);
+    }
+
     fn destroy(&self) {
         self.end_invalidation();
+        self.end_locks();
         // while the pool is still there to free them
         drop(self.unlinked_keeper.lock().take());
     }
@@ -103,13 +119,22 @@ impl FileSystemServer {
             Request::Lseek { handle, offset, whence } => self.lseek(handle, offset, whence),
             Request::Syncfs => self.sync(asker),
             Request::Getxattr { name, size } => {
-                let value = self.fs.xattr(&Caller::new(asker, self.door).context(), ino, name);
-                xattr_reply(map_errno(value)?, size)
+                let caller = self.caller(asker);
+                let value = if self.is_acl_xattr(name) {
+                    Some(self.acl_xattr(&caller.context(), ino, name)?)
+                } else {
+                    map_errno(self.fs.xattr(&caller.context(), ino, name))?
+                };
+                xattr_reply(value, size)
             }
             Request::Listxattr { size } => {
-                let names = self.fs.xattr_names(&Caller::new(asker, self.door).context(), ino);
-                xattr_reply(Some(encode_xattr_names(&map_errno(names)?, asker.uid)), size)
+                let caller = self.caller(asker);
+                let mut names = map_errno(self.fs.xattr_names(&caller.context(), ino))?;
+                names.extend(self.listed_acl_xattr(&caller.context(), ino));
+                xattr_reply(Some(encode_xattr_names(&names, asker.uid)), size)
             }
+            Request::Access { mask } => self.access(asker, ino, mask),
+            Request::Getlk(lock) => self.get_lock(ino, &lock),
             _ => match map_errno(self.handle_read_request(asker, ask))? {
                 Some(answer) => Ok(answer),
                 None => self.handle_write_request(asker, node, ask),
@@ -123,7 +148,7 @@ impl FileSystemServer {
         asker: &RequestContext<'_>,
         ask: Request<'_>,
     ) -> Result<Option<Reply>, Error> {
-        let caller = Caller::new(asker, self.door);
+        let caller = self.caller(asker);
         let (context, ino) = (&caller.context(), self.to_ino(asker.nodeid));
         Ok(Some(match ask {
             Request::Lookup { name } => self.lookup(context, ino, name)?,
@@ -134,8 +159,12 @@ impl FileSystemServer {
             }
             Request::Readlink => Reply::bytes(self.fs.read_link(context, ino)?),
             Request::Open { flags } => Reply::open(self.open_file(context, ino, flags)?),
-            Request::Flush => Reply::empty(),
-            Request::Release { handle } => {
+            Request::Flush { lock_owner } => {
+                self.flush_locks(ino, lock_owner);
+                Reply::empty()
+            }
+            Request::Release { handle, flock_owner } => {
+                self.release_locks(ino, handle, flock_owner);
                 self.open_files.remove(handle);
                 Reply::empty()
             }
@@ -160,9 +189,21 @@ impl FileSystemServer {
     /// and it waits for all file systems of the machine: so a suspended pool gives an error at once, whatever
     /// its failmode is.
     fn sync(&self, asker: &RequestContext<'_>) -> Result<Reply, Errno> {
-        let caller = Caller::new(asker, self.door);
+        let caller = self.handle_caller(asker);
         let synced = asker.run_blocking(|| self.fs.sync(&caller.context()));
         map_errno(synced).map(|()| Reply::empty())
+    }
+
+    /// Whether a program may use a file so, as access(2) asks.
+    fn access(&self, asker: &RequestContext<'_>, ino: Ino, mask: u32) -> Result<Reply, Errno> {
+        if !self.checks_access {
+            return Err(Errno::NOSYS);
+        }
+        let caller = self.caller(asker).with_real_user();
+        let rows = [(R_OK, mask::READ_DATA), (W_OK, mask::WRITE_DATA), (X_OK, mask::EXECUTE)];
+        let wanted = rows.iter().filter(|row| mask & row.0 != 0).map(|row| row.1).sum();
+        let granted = map_errno(self.fs.access(&caller.context(), ino, wanted))?;
+        if granted == wanted { Ok(Reply::empty()) } else { Err(Errno::ACCESS) }
     }
 
     fn statfs(&self, room: &DatasetSpace) -> Reply {
@@ -189,7 +230,7 @@ impl FileSystemServer {
     ) -> Result<Reply, Errno> {
         let file = self.open_files.get(handle).ok_or(Errno::BADF)?;
         let length = usize::try_from(size.min(MAX_REQUEST_BYTES)).unwrap_or(0);
-        let (caller, file) = (Caller::new(asker, self.door), &file.file);
+        let (caller, file) = (self.handle_caller(asker), &file.file);
         let context = caller.context();
         let read = |into: &mut [u8]| self.fs.read(&context, FileOffset { file, offset }, into);
         map_errno(out.fill_with(length, read))

@@ -7,9 +7,11 @@
 use std::time::Duration;
 
 use fusedev::RequestContext;
-use vfs::{Context, DoorId, Waiter};
+use vfs::{AccessChecks, Context, DoorId, Waiter};
 
 use posix::{Capability, Credentials};
+
+use super::process;
 
 /// The longest time for which the kernel's write-out of mapped pages waits, where sync(2) waits for it: that
 /// call cannot be killed, and waits for all file systems of the machine. After that the pages are lost, as
@@ -23,19 +25,38 @@ pub(super) struct Caller<'a> {
     pub(super) credentials: Credentials,
     request: &'a RequestContext<'a>,
     door: DoorId,
+    checks: AccessChecks,
     /// Whether the request waits although its caller was killed: the kernel itself is the caller.
     is_uncancellable: bool,
 }
 
 impl<'a> Caller<'a> {
     /// The caller of a request. The kernel has checked permissions, and set-ID bits of new files.
-    pub(super) fn new(request: &'a RequestContext<'a>, door: DoorId) -> Self {
+    pub(super) fn checked_by_kernel(request: &'a RequestContext<'a>, door: DoorId) -> Self {
         let credentials = if request.uid == 0 {
             Credentials::new(0, request.gid).with_all_capabilities()
         } else {
             Credentials::new(request.uid, request.gid).with_capability(Capability::FileSetId)
         };
-        Self { credentials, request, door, is_uncancellable: false }
+        let checks = AccessChecks::DoneByDoor;
+        Self { credentials, request, door, checks, is_uncancellable: false }
+    }
+
+    /// The caller of a request whose permissions the file system checks.
+    pub(super) fn with_own_credentials(request: &'a RequestContext<'a>, door: DoorId) -> Self {
+        let credentials = process::credentials(request.pid, request.uid, request.gid);
+        let checks = AccessChecks::Enforced;
+        Self { credentials, request, door, checks, is_uncancellable: false }
+    }
+
+    /// The same caller as access(2) sees it: a user that is not root has no capabilities.
+    pub(super) fn with_real_user(self) -> Self {
+        if self.request.uid == 0 {
+            return self;
+        }
+        let Credentials { uid, gid, .. } = self.credentials;
+        let credentials = Credentials::new(uid, gid).with_groups(self.credentials.groups());
+        Self { credentials, ..self }
     }
 
     /// The same caller, whose change keeps set-ID bits only if `keeps`.
@@ -60,8 +81,8 @@ impl<'a> Caller<'a> {
 
     /// The circumstances of the request.
     pub(super) fn context(&self) -> Context<'_> {
-        let context = Context::new(&self.credentials, self.door).checked_by_door();
-        Context { waiter: Some(self), ..context }
+        let context = Context::new(&self.credentials, self.door);
+        Context { waiter: Some(self), checks: self.checks, ..context }
     }
 }
 

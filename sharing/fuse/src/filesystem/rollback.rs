@@ -39,6 +39,7 @@ impl RollbackHandle {
         // the server is new, and so is the way
         let _ = server.notifier.set(notices);
         server.subscribe_to_changes();
+        server.start_locks();
         Self { server }
     }
 

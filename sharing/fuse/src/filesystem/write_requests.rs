@@ -10,7 +10,7 @@ use posix::{
 use rustix::io::Errno;
 use vfs::{AllocateMode, Context, CreateMode, FileOffset, FileSystem};
 
-use super::request_waiter::{Caller, WRITE_OUT_LIMIT};
+use super::request_waiter::WRITE_OUT_LIMIT;
 use super::{FileSystemServer, open_mode};
 use crate::convert::map_errno;
 use crate::ioctl;
@@ -39,7 +39,7 @@ impl FileSystemServer {
         ask: Request<'_>,
     ) -> Result<Reply, Errno> {
         let (fs, ino) = (&self.fs, self.to_ino(node));
-        let caller = Caller::new(request, self.door);
+        let caller = self.caller(request);
         let context = &caller.context();
         match ask {
             Request::Setattr(wish) => self.setattr(request, node, &wish),
@@ -122,7 +122,12 @@ impl FileSystemServer {
             mtime: wish.mtime.map(time),
             ..SetAttributes::default()
         };
-        let caller = Caller::new(request, self.door).dropping_setid();
+        // ftruncate(2) needs no permission but that of the open file
+        let only_size =
+            SetAttributes { size: set.size, mtime: set.mtime, ..SetAttributes::default() };
+        let by_handle = wish.handle.is_some() && set == only_size;
+        let caller = if by_handle { self.handle_caller(request) } else { self.caller(request) };
+        let caller = caller.dropping_setid();
         let found = self.fs.set_attributes(&caller.context(), self.to_ino(node), &set);
         Ok(self.attr_reply(&map_errno(found)?))
     }
@@ -134,7 +139,7 @@ impl FileSystemServer {
         node: u64,
         (command, given): (u32, &[u8]),
     ) -> Result<Reply, Errno> {
-        let caller = Caller::new(request, self.door);
+        let caller = self.caller(request);
         let (context, ino) = (caller.context(), self.to_ino(node));
         let found = map_errno(self.fs.attributes(&context, ino))?;
         if let Some(set) = ioctl::parse_set_ioctl(&caller.credentials, &found, command, given)? {
@@ -157,7 +162,7 @@ impl FileSystemServer {
         };
         let file = self.open_files.get(handle).ok_or(Errno::BADF)?;
         let keeps_setid = write_flags & FUSE_WRITE_KILL_SUIDGID == 0;
-        let mut caller = Caller::new(request, self.door).keeping_setid(keeps_setid);
+        let mut caller = self.handle_caller(request).keeping_setid(keeps_setid);
         let is_write_out = write_flags & FUSE_WRITE_CACHE != 0;
         let mut deadline = None;
         if is_write_out && self.sync_waits {
@@ -184,7 +189,7 @@ impl FileSystemServer {
         let range = offset..offset.checked_add(length).ok_or(Errno::FBIG)?;
         let keeps_size = mode & FALLOC_FL_KEEP_SIZE != 0;
         let size = if keeps_size { AllocateMode::KeepSize } else { AllocateMode::Extend };
-        let caller = Caller::new(request, self.door).dropping_setid();
+        let caller = self.handle_caller(request).dropping_setid();
         let context = caller.context();
         if mode & (FALLOC_FL_PUNCH_HOLE | FALLOC_FL_ZERO_RANGE) != 0 {
             map_done(self.fs.punch_hole(&context, &file.file, range, size))
@@ -211,7 +216,11 @@ impl FileSystemServer {
             XATTR_REPLACE => XattrMode::Replace,
             _ => XattrMode::Any,
         };
-        let caller = Caller::new(request, self.door).keeping_setid(!kill_sgid);
+        let caller = self.caller(request).keeping_setid(!kill_sgid);
+        if self.is_acl_xattr(name) {
+            let (context, ino) = (caller.context(), self.to_ino(node));
+            return self.set_acl_xattr(&context, ino, name, value, mode).map(|()| Reply::empty());
+        }
         map_done(self.fs.set_xattr(&caller.context(), self.to_ino(node), name, value, mode))
     }
 
@@ -233,7 +242,7 @@ impl FileSystemServer {
         };
         let source = self.open_files.get(handle).ok_or(Errno::BADF)?;
         let target = self.open_files.get(out_handle).ok_or(Errno::BADF)?;
-        let caller = Caller::new(request, self.door).dropping_setid();
+        let caller = self.handle_caller(request).dropping_setid();
         // the caller continues where this request ends
         let length = length.min(MAX_COPY);
         let from = FileOffset { file: &source.file, offset };

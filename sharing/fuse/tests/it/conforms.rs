@@ -24,20 +24,32 @@ fn checks_of_a_mount() {
     // the client holds a descriptor of each inode
     let many = Some(1 << 14);
     setrlimit(Resource::Nofile, Rlimit { current: many, maximum: many }).unwrap();
-    conformance::run_all(&MountClient::open(Path::new(&words[0])));
+    conformance::run_all(&MountClient::open(Path::new(&words[0]), words[1] == "posix"));
+}
+
+/// Runs the checks on a mounted pool with that property.
+fn check_mount(name: &str, acltype: &str) {
+    if !can_mount() || !rustix::process::geteuid().is_root() {
+        return;
+    }
+    let place = MountedPool::create_with(name, &[("acltype", acltype)]);
+    let mountpoint = place.mountpoint().to_str().unwrap().to_owned();
+    let words = [&mountpoint[..], acltype];
+    run_test("conforms::checks_of_a_mount", &words, LIMIT, &place.output());
+    let output = std::fs::read_to_string(place.output()).unwrap();
+    assert!(output.contains("conformance: directory cookies"), "the checks ran:\n{output}");
+    place.export_and_verify();
 }
 
 #[test]
 fn mount_conforms() {
-    if !can_mount() || !rustix::process::geteuid().is_root() {
-        return;
-    }
-    let place = MountedPool::create("conformance");
-    let mountpoint = place.mountpoint().to_str().unwrap().to_owned();
-    run_test("conforms::checks_of_a_mount", &[&mountpoint], LIMIT, &place.output());
-    let output = std::fs::read_to_string(place.output()).unwrap();
-    assert!(output.contains("conformance: directory cookies"), "the checks ran:\n{output}");
-    place.export_and_verify();
+    check_mount("conformance", "posix");
+}
+
+/// The kernel checks no permissions then.
+#[test]
+fn mount_with_nfs4_acls_conforms() {
+    check_mount("conformance-nfs4", "nfsv4");
 }
 
 /// The checks ask nothing that the kernel's own file systems do not do.
@@ -53,6 +65,6 @@ fn kernel_file_system_conforms() {
     if rustix::fs::setxattr(&tested, "user.known", b"value", flags).is_err() {
         return;
     }
-    let words = [tested.to_str().unwrap()];
+    let words = [tested.to_str().unwrap(), "posix"];
     run_test("conforms::checks_of_a_mount", &words, LIMIT, &output);
 }

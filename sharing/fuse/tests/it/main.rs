@@ -1,5 +1,6 @@
 //! Pools mounted, and looked at through the kernel.
 
+mod acls;
 mod client;
 mod coherence;
 mod coherence_step;
@@ -7,6 +8,7 @@ mod conforms;
 mod control_dir;
 mod filesystem;
 mod flags;
+mod locks;
 mod manifest;
 mod many;
 mod mapped;

@@ -35,6 +35,7 @@ use vfs::{
 /// A mounted directory.
 pub(crate) struct MountClient {
     root: Ino,
+    has_posix_acls: bool,
     inodes: Mutex<HashMap<Ino, Arc<OwnedFd>>>,
 }
 
@@ -134,9 +135,9 @@ fn stat(fd: &OwnedFd) -> rustix::io::Result<Attributes> {
 }
 
 impl MountClient {
-    pub(crate) fn open(mountpoint: &Path) -> Self {
+    pub(crate) fn open(mountpoint: &Path, has_posix_acls: bool) -> Self {
         let fd = fs::open(mountpoint, OFlags::PATH | OFlags::CLOEXEC, Mode::empty());
-        let client = Self { root: Ino::new(0), inodes: Mutex::default() };
+        let client = Self { root: Ino::new(0), has_posix_acls, inodes: Mutex::default() };
         let root = client.remember(fd.expect("a mount")).expect("a mount").ino;
         Self { root, ..client }
     }
@@ -215,7 +216,7 @@ impl FileSystem for MountClient {
         Limits {
             max_name_len: 255,
             has_exact_names: true,
-            has_posix_acls: true,
+            has_posix_acls: self.has_posix_acls,
             has_nfs4_acls: false,
             is_read_only: false,
         }

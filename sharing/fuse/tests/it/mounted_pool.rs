@@ -81,6 +81,11 @@ impl MountedPool {
     }
 
     pub(crate) fn create(name: &str) -> Self {
+        Self::create_with(name, &[("acltype", "posix")])
+    }
+
+    /// A pool whose topmost file system has these properties.
+    pub(crate) fn create_with(name: &str, properties: &[(&str, &str)]) -> Self {
         let folder = fixtures::scratch_dir(&format!("live-{name}"));
         let drives: Vec<PathBuf> =
             (0..3).map(|index| folder.join("drives").join(format!("d{index}.img"))).collect();
@@ -93,7 +98,7 @@ impl MountedPool {
             name: "tank".to_owned(),
             vdevs: vec![NewVdev { layout: VdevLayout::Raidz(1), drives, role: VdevRole::Data }],
             ashift: None,
-            properties: vec![("acltype".to_owned(), "posix".to_owned())],
+            properties: properties.iter().map(|row| (row.0.to_owned(), row.1.to_owned())).collect(),
             force: false,
         };
         let held = engine::pool::create(&new, &environment()).expect("a pool");

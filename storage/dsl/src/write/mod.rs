@@ -29,6 +29,7 @@ mod receive;
 mod remap_deadlist;
 mod rename;
 mod rollback;
+mod set_properties;
 mod set_property;
 mod snapshot;
 mod space;
@@ -56,6 +57,7 @@ pub use receive::{
 };
 pub use rename::{rename, rename_snapshot};
 pub use rollback::rollback;
+pub use set_properties::set_properties;
 pub use set_property::{SetSource, effective_value, inherit_property, set_property};
 pub use snapshot::create_snapshots;
 pub use space::SpaceDelta;

@@ -38,13 +38,22 @@ pub fn set_property(
     (property, value): (&str, &PropertyValue),
     by: SetSource,
 ) -> Result<()> {
-    is_settable(property, kind)?;
-    check_features(change, property, value)?;
+    check_settable(change, kind, (property, value))?;
     let entry = match by {
         SetSource::Local => PropertyChange::Local(value),
         SetSource::Received => PropertyChange::Received(value),
     };
     apply_change(change, name, property, &entry)
+}
+
+/// Whether a dataset of that kind may have the value, as far as that does not depend on other properties.
+pub(super) fn check_settable(
+    change: &SyncTaskContext<'_>,
+    kind: DatasetKind,
+    (property, value): (&str, &PropertyValue),
+) -> Result<()> {
+    is_settable(property, kind)?;
+    check_features(change, property, value)
 }
 
 /// Leaves a property to what is above, or to its default. With `received` the value that came with
@@ -108,8 +117,7 @@ fn apply_change(
     let head = change.find_head(name)?;
     let table = change.dir_phys(head.dir)?.properties;
     let after = value_after(change, table, property, entry)?;
-    let before = limits::head_limits(change, head.dir)?.refreservation;
-    apply_limits(change, head, property, before, after)?;
+    apply_limits(change, head, property, after)?;
     activate_zstd_feature(change, head, property, entry)?;
     write_entries(change, table, property, entry)
 }
@@ -181,13 +189,13 @@ fn value_after(
 }
 
 /// What setting a quota or reservation changes besides the entry.
-fn apply_limits(
+pub(super) fn apply_limits(
     change: &SyncTaskContext<'_>,
     head: HeadIds,
     property: &str,
-    before: u64,
     after: u64,
 ) -> Result<()> {
+    let before = limits::head_limits(change, head.dir)?.refreservation;
     match property {
         "quota" => limits::set_quota(change, head.dir, after),
         "reservation" => limits::set_reservation(change, head.dir, after),

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use dmu::Objset;
-use dsl::write;
+use dsl::{PropertyValue, write};
 use ondisk::objset::Kind;
 use transform::crypt::WrappingKey;
 use units::ObjsetId;
@@ -15,6 +15,7 @@ use super::encryption::{
 use super::history::{dataset_id, format_assignment, record_dataset_event, record_event_with_id};
 use super::name_rules::NameRules;
 use super::owner_quotas::OwnerQuotas;
+use super::refreservation::is_volume_property;
 use super::volumes::check_volume_size;
 use super::{Pool, filesystems, owner_quotas};
 use crate::dataset::{Dataset, DatasetQuery};
@@ -293,20 +294,51 @@ impl Pool {
 
     /// Sets a property.
     pub fn set_property(&self, name: &str, property: &str, value: &str) -> Result<()> {
-        if let Some(done) = self.set_owner_quota(name, property, value) {
-            return done;
-        }
-        if let Some(done) = self.set_volume_property(name, property, value) {
-            return done;
-        }
-        if property == "keylocation" {
-            self.check_key_location(name, value)?;
-        }
+        self.set_properties(name, &[(property.to_owned(), value.to_owned())])
+    }
+
+    /// Sets properties in one txg: all of them, or none. The size of a volume, a reservation that follows it, and
+    /// the quotas of owners are no entries of the dataset's table: these are set after the others, one by one.
+    pub fn set_properties(&self, name: &str, properties: &[(String, String)]) -> Result<()> {
         let kind = self.dataset_kind(name)?;
-        let (name, property, value) = (name.to_owned(), property.to_owned(), value.to_owned());
+        let is_separate = |(property, value): &&(String, String)| {
+            owner_quotas::is_owner_quota(property) || is_volume_property(property, value)
+        };
+        let (separate, entries): (Vec<_>, Vec<_>) = properties.iter().partition(is_separate);
+        let mut settings = Vec::new();
+        for (property, value) in entries {
+            if property == "keylocation" {
+                self.check_key_location(name, value)?;
+            }
+            let setting = dsl::property::parse_value(property, kind, value);
+            let setting = setting.map_err(|error| Error::from_dsl_error(name, &error))?;
+            settings.push((property.clone(), setting));
+        }
+        if !settings.is_empty() {
+            self.set_entries(name, kind, settings)?;
+        }
+        for (property, value) in separate {
+            let quota = self.set_owner_quota(name, property, value);
+            quota.or_else(|| self.set_volume_property(name, property, value)).transpose()?;
+        }
+        Ok(())
+    }
+
+    fn set_entries(
+        &self,
+        name: &str,
+        kind: dsl::DatasetKind,
+        settings: Vec<(String, PropertyValue)>,
+    ) -> Result<()> {
+        let name = name.to_owned();
         self.run_sync_task(move |active, change| {
-            set_property(active, change, (&name, kind), (&property, &value))
-                .map_err(|error| Error::from_dsl_error(&name, &error))
+            write::set_properties(change, &name, kind, &settings)
+                .map_err(|error| Error::from_dsl_error(&name, &error))?;
+            for (property, setting) in &settings {
+                let what = format_assignment(property, setting);
+                record_dataset_event(active, change, "set", &name, &what);
+            }
+            Ok(())
         })?;
         self.refresh_properties();
         Ok(())

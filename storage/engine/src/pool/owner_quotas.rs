@@ -27,6 +27,11 @@ fn parse_quota(property: &str, value: &str) -> Option<Result<(QuotaOwner, QuotaL
     Some(Ok((fact.owner, limit)))
 }
 
+/// Whether a property is of a user, a group or a project.
+pub(super) fn is_owner_quota(property: &str) -> bool {
+    owner_properties::parse(property).is_some()
+}
+
 /// Takes out of the properties of a file system that is to be what owners may use in it.
 pub(super) fn extract_quotas(new: &mut NewDataset) -> Result<OwnerQuotas> {
     let mut limits = Vec::new();

@@ -86,10 +86,10 @@ impl Pool {
         property: &str,
         value: &str,
     ) -> Option<Result<()>> {
-        match (property, value) {
-            ("volsize", _) => Some(self.resize_volume(name, value)),
-            ("refreservation", "auto") => Some(self.set_auto_refreservation(name)),
-            _ => None,
+        match property {
+            _ if !is_volume_property(property, value) => None,
+            "volsize" => Some(self.resize_volume(name, value)),
+            _ => Some(self.set_auto_refreservation(name)),
         }
     }
 
@@ -140,6 +140,11 @@ impl Pool {
         }
         self.sync()
     }
+}
+
+/// Whether setting the property changes a volume, or follows from its size.
+pub(super) fn is_volume_property(property: &str, value: &str) -> bool {
+    property == "volsize" || (property, value) == ("refreservation", "auto")
 }
 
 #[cfg(test)]

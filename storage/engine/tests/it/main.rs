@@ -3,6 +3,7 @@
 mod auxiliary;
 mod block_cloning;
 mod concurrency;
+mod dataset_properties;
 mod destroying;
 mod disabled_features;
 mod duplicate_drives;

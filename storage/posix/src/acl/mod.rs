@@ -4,6 +4,7 @@ pub mod nfs4;
 mod policy;
 pub mod posix1e;
 mod trivial;
+pub mod xattr;
 
 pub use policy::{AclInherit, AclMode, AclPolicy};
 
