@@ -122,7 +122,8 @@ impl Pool {
             && !options.force
         {
             return Err(mismatch(&format!(
-                "the pool has vdevs with ashift={other}, and the new vdev would have ashift={shift}"
+                "adding devices with different physical sector sizes is not allowed: the pool has vdevs \
+                 with ashift={other}, and the new vdev would have ashift={shift}"
             )));
         }
         Ok(ashift)

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use device::{Device, File};
-use ondisk::label::PoolState;
+use ondisk::label::{PoolState, VdevConfig};
 use spa::auxiliary::{AuxiliaryDevice, AuxiliaryEntry};
 use spa::vdev_layout::{DeviceSpec, DraidLayout, VdevLayout, VdevRole};
 use spa::{ActivePool, Candidate};
@@ -487,7 +487,20 @@ fn check_vdevs_in_service(candidate: &Candidate, pool: &spa::Pool) -> Result<()>
     }
     let devices = candidate.devices.iter().filter(|device| !away.contains(&device.guid()));
     let in_service = Candidate { devices: devices.cloned().collect(), ..candidate.clone() };
-    check_vdevs_present(&in_service, pool)
+    check_vdevs_present(&in_service, pool).map_err(|error| {
+        let Error::MissingVdevs { pool: name, mut vdevs } = error else { return error };
+        let leaves = root.into_iter().flat_map(VdevConfig::leaves);
+        let offline: Vec<&String> = leaves
+            .filter(|leaf| away.contains(&leaf.guid))
+            .filter_map(|leaf| leaf.path.as_ref())
+            .collect();
+        for path in vdevs.iter_mut().flat_map(|vdev| &mut vdev.missing) {
+            if offline.iter().any(|known| *known == path) {
+                path.push_str(": offline");
+            }
+        }
+        Error::MissingVdevs { pool: name, vdevs }
+    })
 }
 
 /// The drives of a pool, and which it is.

@@ -4,8 +4,8 @@
 use std::path::PathBuf;
 
 use engine::pool::{
-    DraidLayout, NewPool, NewVdev, OfflineOptions, Pool, ScanProgress, VdevLayout, VdevRole,
-    VdevStatus,
+    DraidLayout, ImportOptions, NewPool, NewVdev, OfflineOptions, Pool, ScanProgress, VdevLayout,
+    VdevRole, VdevStatus,
 };
 use sim::DiskArray;
 
@@ -106,6 +106,28 @@ fn offline_drive_gets_missed_writes_after_online() {
         }
         pool.export().unwrap();
     }
+}
+
+#[test]
+fn import_names_the_offline_drive_that_it_needs() {
+    let folder = TempDir::new("offline-needed", 3, DRIVE_SIZE);
+    let pool = create(&folder, VdevLayout::Raidz(1), 3);
+    write_synced(&pool, "before", 1);
+    pool.offline_drive("d0.img", OFFLINE).unwrap();
+    write_synced(&pool, "while", 2);
+    pool.export().unwrap();
+    drop(pool);
+    // another drive fails while this one is offline
+    std::fs::remove_file(&folder.drives(3)[1]).unwrap();
+    let place = [folder.path().to_owned()];
+    let found = engine::pool::import(&place, "tank", false, &environment());
+    let why = found.err().map(|error| error.to_string()).unwrap_or_default();
+    assert!(why.contains("d0.img: offline") && why.contains("d1.img"), "{why}");
+    // what was written before is read from it
+    let options = ImportOptions { read_only: true, ..ImportOptions::default() };
+    let pool = engine::pool::import_with(&place, "tank", &options, &environment()).unwrap();
+    assert!(read_file(&pool, "tank", "before") == noise_bytes(1, 3 << 20));
+    pool.export().unwrap();
 }
 
 #[test]
