@@ -165,7 +165,7 @@ mod tests {
             ("[web\n", "line 1: "),
             ("\n[nfs]\nlisten = 2049\n", "line 2: [nfs]: this version has no NFS service"),
             ("[[share]]\nname = \"a\"\n", "line 1: [share]: this version has no share service"),
-            ("[wab]\n", "line 1: [wab]: there is no such section; known are [health]"),
+            ("[wab]\n", "line 1: [wab]: there is no such section; known are "),
             ("listen = 80\n", "line 1: [listen]: there is no such section"),
         ] {
             let found = problems(text);

@@ -4,6 +4,7 @@
 //! pools and datasets.
 
 mod alerts;
+mod bays;
 mod config;
 mod daemon;
 mod datasets;
@@ -69,14 +70,14 @@ pub(crate) trait Service: Send + Sync {
 
 /// A service that the daemon has.
 struct Registration {
-    /// Its sections of the configuration.
-    sections: [Option<Section>; 2],
+    /// Its section of the configuration.
+    section: Option<Section>,
     new: fn(&Arc<Context>) -> Arc<dyn Service>,
 }
 
 impl Registration {
     const fn new(new: fn(&Arc<Context>) -> Arc<dyn Service>) -> Self {
-        Self { sections: [None; 2], new }
+        Self { section: None, new }
     }
 
     /// A service with the section `name`, whose fields are those of `T`.
@@ -84,14 +85,7 @@ impl Registration {
         name: &'static str,
         new: fn(&Arc<Context>) -> Arc<dyn Service>,
     ) -> Self {
-        let section = Section { name, check: check_section::<T> };
-        Self { sections: [Some(section), None], new }
-    }
-
-    /// The same service with another section.
-    const fn and_section<T: DeserializeOwned>(mut self, name: &'static str) -> Self {
-        self.sections[1] = Some(Section { name, check: check_section::<T> });
-        self
+        Self { section: Some(Section { name, check: check_section::<T> }), new }
     }
 }
 
@@ -107,8 +101,10 @@ const SERVICES: &[Registration] = &[
     Registration::new(|context| Arc::new(config::ConfigService::new(context))),
     Registration::with_section::<HealthConfig>("health", |context| {
         Arc::new(health::HealthService::new(context))
-    })
-    .and_section::<BayMap>("bays"),
+    }),
+    Registration::with_section::<BayMap>("bays", |context| {
+        Arc::new(bays::BayService::new(context))
+    }),
     Registration::with_section::<AlertsConfig>("alerts", |context| {
         Arc::new(alerts::AlertService::new(context))
     }),
@@ -124,5 +120,5 @@ pub(crate) fn all(context: &Arc<Context>) -> Vec<Arc<dyn Service>> {
 
 /// The sections of the configuration.
 pub(crate) fn sections() -> impl Iterator<Item = &'static Section> {
-    SERVICES.iter().flat_map(|service| service.sections.iter().flatten())
+    SERVICES.iter().filter_map(|service| service.section.as_ref())
 }
