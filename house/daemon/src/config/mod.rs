@@ -29,13 +29,7 @@ pub(crate) use store::{ConfigStore, parse_value};
 use crate::services;
 
 /// Sections that have a meaning in other versions, and their services.
-const RESERVED: [(&str, &str); 5] = [
-    ("nfs", "NFS"),
-    ("smb", "SMB"),
-    ("iscsi", "iSCSI"),
-    ("nvme", "NVMe"),
-    ("nbd", "NBD"),
-];
+const RESERVED: [(&str, &str); 1] = [("nvme", "NVMe")];
 
 /// A section that a service owns.
 #[derive(Clone, Copy)]
@@ -183,7 +177,7 @@ mod tests {
             ("[web]\nlisten = 70000\n", "line 2: 70000 is not a port"),
             ("[web]\nlisten = true\n", "line 2: "),
             ("[web\n", "line 1: "),
-            ("\n[nfs]\nlisten = 2049\n", "line 2: [nfs]: this version has no NFS service"),
+            ("\n[nvme]\nlisten = 4420\n", "line 2: [nvme]: this version has no NVMe service"),
             ("[[share]]\nname = \"a\"\n", "line 1: [[share]] needs the field protocol"),
             ("[share]\n", "line 1: [share]: write [[share]] above each share"),
             ("[wab]\n", "line 1: [wab]: there is no such section; known are "),

@@ -88,15 +88,19 @@ impl DriveMonitor {
         Self { host, store, hung, log, state, changed: Condvar::new() }
     }
 
-    /// Takes over the configuration, and looks at all drives if it names others.
-    pub(crate) fn configure(&self, config: HealthConfig, bays: BayMap) {
+    /// Takes over the configuration, and looks at all drives if it changed.
+    pub(crate) fn configure(&self, config: HealthConfig) {
         let mut state = self.state.lock();
         if state.config != config {
             state.config = config;
             state.requested += 1;
+            self.changed.notify_all();
         }
-        state.bays = bays;
-        self.changed.notify_all();
+    }
+
+    /// Takes over the map of bays.
+    pub(crate) fn set_bays(&self, bays: BayMap) {
+        self.state.lock().bays = bays;
     }
 
     /// Looks at the drives until [`Self::stop`].

@@ -1,10 +1,9 @@
-//! The service of drives: their health, their bays and their histories.
+//! The service of drives: their health and their histories.
 
 use std::sync::Arc;
 use std::thread::Builder;
 
 use api::{CheckDrives, GetDrive, ListDrives, NoteDrive, TestDrive};
-use health::BayMap;
 
 use super::Service;
 use crate::config::Config;
@@ -59,12 +58,8 @@ impl Service for HealthService {
     }
 
     fn configure(&self, config: &Config) -> Result<()> {
-        let bays: BayMap = config.section("bays");
-        let duplicate = bays.duplicate().map(|serial| {
-            Error::refused_error(format!("[bays]: the drive {serial} is in two bays"))
-        });
-        self.context.drives.configure(config.section::<HealthConfig>("health"), bays);
-        duplicate.map_or(Ok(()), Err)
+        self.context.drives.configure(config.section::<HealthConfig>("health"));
+        Ok(())
     }
 
     fn stop(&self) {

@@ -5,6 +5,7 @@
 
 mod alerts;
 mod backups;
+mod bays;
 mod config;
 mod daemon;
 mod datasets;
@@ -85,14 +86,14 @@ pub(crate) trait Service: Send + Sync {
 
 /// A service that the daemon has.
 struct Registration {
-    /// Its sections of the configuration.
-    sections: [Option<Section>; 2],
+    /// Its section of the configuration.
+    section: Option<Section>,
     new: fn(&Arc<Context>) -> Arc<dyn Service>,
 }
 
 impl Registration {
     const fn new(new: fn(&Arc<Context>) -> Arc<dyn Service>) -> Self {
-        Self { sections: [None; 2], new }
+        Self { section: None, new }
     }
 
     /// A service with the section `name`, whose fields are those of `T`.
@@ -100,14 +101,7 @@ impl Registration {
         name: &'static str,
         new: fn(&Arc<Context>) -> Arc<dyn Service>,
     ) -> Self {
-        let section = Section { name, check: check_section::<T> };
-        Self { sections: [Some(section), None], new }
-    }
-
-    /// The same service with another section.
-    const fn and_section<T: DeserializeOwned>(mut self, name: &'static str) -> Self {
-        self.sections[1] = Some(Section { name, check: check_section::<T> });
-        self
+        Self { section: Some(Section { name, check: check_section::<T> }), new }
     }
 }
 
@@ -130,8 +124,10 @@ const SERVICES: &[Registration] = &[
     Registration::new(|context| Arc::new(config::ConfigService::new(context))),
     Registration::with_section::<HealthConfig>("health", |context| {
         Arc::new(health::HealthService::new(context))
-    })
-    .and_section::<BayMap>("bays"),
+    }),
+    Registration::with_section::<BayMap>("bays", |context| {
+        Arc::new(bays::BayService::new(context))
+    }),
     Registration::with_section::<AlertsConfig>("alerts", |context| {
         Arc::new(alerts::AlertService::new(context))
     }),
@@ -152,7 +148,7 @@ const SERVICES: &[Registration] = &[
     }),
     // after the services of all protocols
     Registration {
-        sections: [Some(Section { name: entry::SECTION, check: entry::check }), None],
+        section: Some(Section { name: entry::SECTION, check: entry::check }),
         new: |context| Arc::new(shares::ShareService::new(context)),
     },
 ];
@@ -164,5 +160,5 @@ pub(crate) fn all(context: &Arc<Context>) -> Vec<Arc<dyn Service>> {
 
 /// The sections of the configuration.
 pub(crate) fn sections() -> impl Iterator<Item = &'static Section> {
-    SERVICES.iter().flat_map(|service| service.sections.iter().flatten())
+    SERVICES.iter().filter_map(|service| service.section.as_ref())
 }
