@@ -98,6 +98,11 @@ impl S3Store {
         let usage = |what: String| engine::Error::Usage { what };
         let rest = location.strip_prefix("s3://").unwrap_or(location);
         let (name, folder) = rest.split_once('/').unwrap_or((rest, ""));
+        if name.is_empty() {
+            return Err(usage(format!(
+                "'{location}' names no bucket; s3://BUCKET/FOLDER is expected"
+            )));
+        }
         let folder = folder.trim_matches('/');
         let prefix = if folder.is_empty() { String::new() } else { format!("{folder}/") };
         let aws = || format!("https://s3.{}.amazonaws.com", access.region);

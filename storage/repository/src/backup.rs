@@ -12,6 +12,7 @@ use ondisk::blkptr::Regular;
 use units::{Txg, Zbookmark};
 use zio::Random;
 
+use crate::blocks::RepositoryBlocks;
 use crate::head::PACKS;
 use crate::index::MAX_ENTRIES;
 use crate::key::{BlockKey, trim_zeros};
@@ -19,7 +20,7 @@ use crate::live::walk_blocks;
 use crate::pack::PackBuilder;
 use crate::{
     BlockLocation, Error, Head, IndexObject, IndexSummary, Manifest, ObjectId, PackKind,
-    Repository, RepositoryBlocks, Result, SnapshotSummary,
+    Repository, Result, SnapshotSummary,
 };
 
 /// Blocks that are read together.

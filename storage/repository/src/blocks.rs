@@ -17,7 +17,7 @@ use crate::{
 const MAX_LOADED: usize = 48;
 
 /// The blocks of a pool in a repository.
-pub struct RepositoryBlocks {
+pub(crate) struct RepositoryBlocks {
     repository: Repository,
     pool: u64,
     index: Mutex<Arc<PoolIndex>>,
@@ -155,12 +155,12 @@ impl RepositoryBlocks {
     }
 
     /// The place of a block; none: it is not stored.
-    pub fn find(&self, key: &BlockKey) -> Result<Option<BlockLocation>> {
+    pub(crate) fn find(&self, key: &BlockKey) -> Result<Option<BlockLocation>> {
         Ok(self.index().find(key)?.map(|(_, _, location)| location))
     }
 
     /// The stored bytes of a block. If a prune moved it meanwhile, the newest head says where.
-    pub fn fetch_block(&self, key: &BlockKey) -> Result<Vec<u8>> {
+    fn fetch_block(&self, key: &BlockKey) -> Result<Vec<u8>> {
         let index = self.index();
         let why = match index.fetch(key) {
             Err(why) if may_have_moved(&why) => why,

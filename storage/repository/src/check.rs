@@ -6,10 +6,9 @@ use job::Job;
 
 use crate::blocks::PoolIndex;
 use crate::head::PACKS;
+use crate::live::SnapshotWalk;
 use crate::mark::walk_start;
-use crate::{
-    BlockKey, Error, Head, Manifest, ObjectId, Repository, Result, SnapshotSummary, SnapshotWalk,
-};
+use crate::{BlockKey, Error, Head, Manifest, ObjectId, Repository, Result, SnapshotSummary};
 
 /// What a check is to do.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -47,13 +47,11 @@ mod sealed;
 mod store;
 
 pub use backup::{Backup, BackupCounts, BackupSource, ReadResult};
-pub use blocks::RepositoryBlocks;
 pub use check::{CheckOptions, CheckReport, Damage};
 pub use error::Error;
 pub use head::{Generation, Head, IndexSummary, ObjectId, SnapshotSummary};
 pub use index::{BlockLocation, IndexObject};
 pub use key::{BlockKey, StoredBlock};
-pub use live::SnapshotWalk;
 pub use manifest::{Manifest, ManifestKey, ManifestProperty};
 pub use pack::{PackFooter, PackKind};
 pub use prune::{PruneOptions, PruneReport};

@@ -6,7 +6,7 @@ use dmu::{BlockVisit, Objset, WalkControl, WalkOptions};
 use ondisk::Blkptr;
 use ondisk::blkptr::Regular;
 use units::{ObjsetId, Txg, Zbookmark};
-use zio::{Key, Source, StoredReader};
+use zio::{Source, StoredReader};
 
 use crate::{Error, Manifest, Repository, Result};
 
@@ -38,7 +38,7 @@ pub(crate) fn walk_blocks(
 }
 
 /// A snapshot in a repository, to be walked block by block. Encrypted ones need no key.
-pub struct SnapshotWalk {
+pub(crate) struct SnapshotWalk {
     name: String,
     objset: Objset,
     reader: Arc<StoredReader>,
@@ -46,11 +46,11 @@ pub struct SnapshotWalk {
 
 impl SnapshotWalk {
     /// Opens a snapshot.
-    pub fn open(repository: &Repository, manifest: &Manifest) -> Result<Self> {
+    pub(crate) fn open(repository: &Repository, manifest: &Manifest) -> Result<Self> {
         let name = manifest.name();
         let reader = Arc::new(stored_reader(repository, manifest)?.with_raw_dnodes());
         let source: Arc<dyn Source> = Arc::clone(&reader) as _;
-        let objset = open_objset(repository, manifest, source, None)?;
+        let objset = open_objset(repository, manifest, source)?;
         Ok(Self { name, objset, reader })
     }
 
@@ -60,7 +60,7 @@ impl SnapshotWalk {
     }
 
     /// Shows every block born after `since` to `visit`. The first block that cannot be read ends the walk.
-    pub fn walk(
+    pub(crate) fn walk(
         &self,
         since: Txg,
         visit: &mut dyn FnMut(&Regular, Zbookmark) -> Result<()>,
@@ -82,21 +82,20 @@ impl SnapshotWalk {
 }
 
 /// Reads the blocks of a snapshot.
-pub(crate) fn stored_reader(repository: &Repository, manifest: &Manifest) -> Result<StoredReader> {
+fn stored_reader(repository: &Repository, manifest: &Manifest) -> Result<StoredReader> {
     let salt = manifest.salt().map_err(|why| damaged_manifest(repository, manifest, why))?;
     Ok(StoredReader::new(repository.blocks(manifest.pool), salt))
 }
 
-/// Opens the object set of a snapshot over a source of its blocks.
-pub(crate) fn open_objset(
+/// Opens the object set of a snapshot over a source of its blocks that needs no key.
+fn open_objset(
     repository: &Repository,
     manifest: &Manifest,
     source: Arc<dyn Source>,
-    key: Option<Key>,
 ) -> Result<Objset> {
     let root = manifest.root_pointer();
     let root = root.map_err(|why| damaged_manifest(repository, manifest, why))?;
-    Objset::open(source, ObjsetId::new(manifest.objset), &root, key)
+    Objset::open(source, ObjsetId::new(manifest.objset), &root, None)
         .map_err(|why| Error::Block { snapshot: manifest.name(), why })
 }
 
@@ -105,12 +104,6 @@ fn damaged_manifest(repository: &Repository, manifest: &Manifest, why: String) -
 }
 
 impl Repository {
-    /// Opens the object set of a snapshot, to be read. The key is needed if its dataset is encrypted.
-    pub fn open_snapshot(&self, manifest: &Manifest, key: Option<Key>) -> Result<Objset> {
-        let source: Arc<dyn Source> = Arc::new(stored_reader(self, manifest)?);
-        open_objset(self, manifest, source, key)
-    }
-
     /// The blocks of a snapshot as a source, under which the caller may open it, with a cache between.
     pub fn snapshot_source(&self, manifest: &Manifest) -> Result<Arc<dyn Source>> {
         Ok(Arc::new(stored_reader(self, manifest)?))

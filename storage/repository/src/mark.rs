@@ -10,7 +10,8 @@ use job::Job;
 use units::Txg;
 
 use crate::blocks::PoolIndex;
-use crate::{BlockKey, Error, Head, Repository, Result, SnapshotSummary, SnapshotWalk};
+use crate::live::SnapshotWalk;
+use crate::{BlockKey, Error, Head, Repository, Result, SnapshotSummary};
 
 /// Marks on the records of a pool's index.
 pub(crate) struct Marks {

@@ -122,7 +122,7 @@ impl Repository {
     }
 
     /// The blocks of a pool, as the newest head has them.
-    pub fn blocks(&self, pool: u64) -> Arc<RepositoryBlocks> {
+    pub(crate) fn blocks(&self, pool: u64) -> Arc<RepositoryBlocks> {
         Arc::new(RepositoryBlocks::new(self.clone(), pool))
     }
 

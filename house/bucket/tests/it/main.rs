@@ -82,6 +82,16 @@ fn bucket_stores_reads_lists_and_deletes_objects() {
     check_store(&*server.store());
 }
 
+/// Another program's service: `AWS_ENDPOINT_URL=http://127.0.0.1:5000 AWS_ACCESS_KEY_ID=… `, with an empty
+/// bucket named `bucket`.
+#[test]
+#[ignore = "needs a running service, as moto or versitygw"]
+fn other_services_keep_the_promises_of_a_store() {
+    let access = S3Access::from_variables(&|name| std::env::var(name).ok()).unwrap();
+    let location = format!("s3://bucket/{}", std::process::id());
+    check_store(&*bucket::open(&location, true, Some(&access)).unwrap());
+}
+
 #[test]
 fn requests_to_buckets_are_repeated() {
     let server = Server::start();
