@@ -77,9 +77,9 @@ fn the_daemon_follows_its_configuration_file() {
     assert_eq!(nas.run_ok("config show"), good);
 
     // a file with mistakes changes nothing
-    std::fs::write(&file, format!("{good}\n[nfs]\nlisten = 2049\n")).unwrap();
+    std::fs::write(&file, format!("{good}\n[nvme]\nlisten = 4420\n")).unwrap();
     let why = nas.run_failing("config check", 1);
-    assert!(why.contains(&format!("{path}: line 5: [nfs]: this version has no NFS")), "{why}");
+    assert!(why.contains(&format!("{path}: line 5: [nvme]: this version has no NVMe")), "{why}");
     nas.wait_until(|| nas.run("config show").stderr.contains("does not take effect: line 5"));
     assert_eq!(nas.run_ok("config show"), good);
     assert_eq!(http(port, "GET /api/v1/pools", None).unwrap().0, 401);
