@@ -64,7 +64,9 @@ impl Pools {
             }
         }
         // a dataset has one snapshot a txg at most, so that each kind has a txg of its own
-        by_period.into_iter().for_each(|(_, names)| self.take_together(names, run));
+        for (_, names) in by_period {
+            self.take_together(names, run);
+        }
         Ok(())
     }
 
