@@ -77,7 +77,7 @@ mkdir "$work/drives"; mv "$work"/sent/d0.img "$work/drives/"
 "$poolhouse" zfs send -R tank@three >"$share/ours/tree"
 "$poolhouse" zfs send -R -I @one tank@three >"$share/ours/increments"
 "$poolhouse" zfs send -p -i @one tank/from@two >"$share/ours/properties"
-"$poolhouse" zfs send tank/from@one | head -c 300000 >"$share/ours/cut"
+{ "$poolhouse" zfs send tank/from@one 2>/dev/null || true; } | head -c 300000 >"$share/ours/cut"
 "$poolhouse" zpool export tank
 cp --sparse=always "$work/drives/d0.img" "$share/tank.img"
 "$vm" run --share "$share" --mem 4G --timeout 300 -- "$work/first"

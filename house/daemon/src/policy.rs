@@ -184,7 +184,7 @@ mod tests {
 
     #[test]
     fn periods_begin_where_the_calendar_says() {
-        let zone = TimeZone::get("Europe/Berlin").unwrap();
+        let zone = TimeZone::fixed(jiff::tz::offset(1));
         let start = |period: Period| {
             let start = period.start(NOW, &zone).unwrap();
             snapshot_name(period, start, &zone).unwrap()

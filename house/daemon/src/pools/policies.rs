@@ -47,27 +47,38 @@ impl Pools {
         (now, zone): (u64, &TimeZone),
         run: &mut PolicyRun,
     ) -> Result<()> {
-        let mut names = Vec::new();
+        let mut by_period: Vec<(Period, Vec<String>)> = Vec::new();
         for head in list_head_names(&pool.handle, pool.handle.name())? {
             let Some(policy) = policy_of(policies, &head) else { continue };
             if pool.handle.incomplete_kind(&head)?.is_some() {
                 continue;
             }
             let snapshots = pool.handle.snapshots(&head)?;
-            let due = policy.due(&snapshots, now, zone).into_iter();
-            let new = due.filter_map(|period| snapshot_name(period, now, zone));
-            names.extend(new.map(|part| format!("{head}@{part}")));
+            for period in policy.due(&snapshots, now, zone) {
+                let Some(part) = snapshot_name(period, now, zone) else { continue };
+                let name = format!("{head}@{part}");
+                match by_period.iter_mut().find(|(known, _)| *known == period) {
+                    Some((_, names)) => names.push(name),
+                    None => by_period.push((period, vec![name])),
+                }
+            }
         }
-        if names.is_empty() {
-            return Ok(());
+        // a dataset has one snapshot a txg at most, so that each kind has a txg of its own
+        for (_, names) in by_period {
+            self.take_together(names, run);
         }
+        Ok(())
+    }
+
+    /// Takes snapshots in one txg.
+    fn take_together(&self, names: Vec<String>, run: &mut PolicyRun) {
         let create = |names: Vec<String>| {
             let call = CreateSnapshots { names, recursive: false, properties: Vec::new() };
             self.create_snapshots(&call)
         };
         if create(names.clone()).is_ok() {
             run.taken.extend(names);
-            return Ok(());
+            return;
         }
         // one that cannot be taken must not keep the others from it
         for name in names {
@@ -76,7 +87,6 @@ impl Pools {
                 Err(why) => run.failed.push(why.to_string()),
             }
         }
-        Ok(())
     }
 
     fn prune(

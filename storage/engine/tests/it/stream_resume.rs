@@ -217,7 +217,7 @@ impl std::io::Read for CutAt<'_> {
 fn power_cut_leaves_a_receive_that_resumes() {
     let (sender, _sent) = import_sent("cutsend");
     let whole = recorded("full.zstream");
-    for part in 1..5 {
+    for part in [2, 4] {
         let folder = TempDir::new("cutreceive", 1, 128 << 20);
         let pool = pool::create(&new_pool(&folder, VdevLayout::Single, 1), &environment()).unwrap();
         let left = whole.len() / 5 * part;
