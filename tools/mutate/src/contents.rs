@@ -236,7 +236,7 @@ impl ContentsReader<'_> {
         }
         if let Some(phys) = dataset.phys() {
             let deadlist = phys.deadlist;
-            let _ = dsl::block_lists::deadlist_bytes(mos, deadlist);
+            let _ = dsl::block_lists::deadlist_space(mos, deadlist);
             let next =
                 &mut |_: dsl::block_lists::ListEntry<'_>| std::ops::ControlFlow::Continue(());
             let _ = dsl::block_lists::walk_deadlist(mos, deadlist, next);
