@@ -21,8 +21,8 @@ mod call;
 mod config;
 mod daemon;
 mod dataset;
-mod drive;
 mod diff;
+mod drive;
 mod event;
 mod hold;
 mod job;
@@ -31,8 +31,8 @@ mod mount;
 mod overview;
 mod policy;
 mod pool;
-mod share;
 mod replica;
+mod share;
 mod snapshot;
 mod stream;
 mod user;
@@ -49,11 +49,11 @@ pub use dataset::{
     CreateFilesystem, CreateVolume, DestroyDatasets, DestroyedDatasets, InheritProperty,
     ListDatasets, ListOwnerSpace, OwnerKind, PromoteClone, RenameDataset, SetProperties,
 };
+pub use diff::{FileChange, ListFileChanges};
 pub use drive::{
     CheckDrives, Drive, DriveDetails, DriveList, DrivePlace, GetDrive, ListDrives, NoteDrive,
     TestDrive,
 };
-pub use diff::{FileChange, ListFileChanges};
 pub use event::{Event, EventPage, EventRecord, ListEvents};
 pub use hold::{Hold, ListHolds, PlaceHold, ReleaseHold};
 pub use job::{CancelJob, Job, JobProgress, JobState, ListJobs};
@@ -66,12 +66,12 @@ pub use pool::{
     GetPoolHistory, GetPoolProperties, GetRewindProgress, ImportPools, ImportResult,
     ImportablePool, ListPools, PoolReport, ScrubPool, SetPoolProperty, StopRewindProbe, SyncPools,
 };
+pub use replica::{
+    CopyStatus, GetReplicaStatus, ReplicaStatus, Replicate, ReplicatedDataset, RunReplicas,
+};
 pub use share::{
     AddShare, GetShares, Protocol, RemoveShare, ShareClient, ShareFilesystems, ShareState,
     ShareStatus, UnshareFilesystems,
-};
-pub use replica::{
-    CopyStatus, GetReplicaStatus, ReplicaStatus, Replicate, ReplicatedDataset, RunReplicas,
 };
 pub use snapshot::{CloneSnapshot, CreateBookmark, CreateSnapshots, RollbackDataset};
 pub use stream::{

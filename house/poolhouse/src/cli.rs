@@ -7,8 +7,8 @@ use clap::{CommandFactory, FromArgMatches};
 
 use crate::outcome::CommandResult;
 use crate::{
-    alerts, backup, bench, config, daemon, drives, events, generate, inspect, jobs, plan, policy, replicate, rescue,
-    share, stream, user, web, zfs, zpool,
+    alerts, backup, bench, config, daemon, drives, events, generate, inspect, jobs, plan, policy,
+    replicate, rescue, share, stream, user, web, zfs, zpool,
 };
 
 /// A NAS in one program: real OpenZFS pools, in user space.

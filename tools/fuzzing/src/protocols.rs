@@ -30,6 +30,9 @@ pub fn nbd(data: &[u8]) {
 }
 
 /// Headers and texts of iSCSI.
+///
+/// # Panics
+/// If a text that was parsed and encoded is parsed as another.
 pub fn iscsi(data: &[u8]) {
     if let Some((header, rest)) = data.split_first_chunk() {
         let header = Header(*header);

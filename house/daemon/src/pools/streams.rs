@@ -5,7 +5,7 @@ use std::io::{BufWriter, Write};
 use api::{AbortReceive, PlanSend, PlannedSend, SendStream};
 use engine::pool::SendRequest;
 
-use super::{ManagedPool, Pools};
+use super::Pools;
 use crate::auth::Caller;
 use crate::descriptor::{CancellableFile, fetch};
 use crate::{Error, Result};

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use api::{
     AbortReceive, CloneSnapshot, CreateBookmark, CreateFilesystem, CreateSnapshots, CreateVolume,
     DestroyDatasets, InheritProperty, ListDatasets, ListFileChanges, ListHolds, ListOwnerSpace,
-    PlaceHold, PlanSend, PromoteClone, ReceiveStream, ReleaseHold, RenameDataset, Reply, RollbackDataset,
-    SendStream, SetProperties,
+    PlaceHold, PlanSend, PromoteClone, ReceiveStream, ReleaseHold, RenameDataset, Reply,
+    RollbackDataset, SendStream, SetProperties,
 };
 
 use super::Service;

@@ -19,9 +19,9 @@ mod nbd;
 mod nfs;
 mod policies;
 mod pools;
+mod replicas;
 mod shares;
 mod smb;
-mod replicas;
 mod web;
 
 use std::sync::Arc;

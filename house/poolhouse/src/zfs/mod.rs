@@ -12,8 +12,8 @@ mod mount;
 mod owner_property;
 mod receive;
 mod select;
-mod share;
 mod send;
+mod share;
 mod sort_keys;
 mod space;
 

@@ -316,7 +316,7 @@ fn diff_reports_what_openzfs_reports() {
 
 #[test]
 fn mounted_file_system_follows_what_is_received() {
-    if crate::test_nas::cannot_mount() {
+    if cannot_mount() {
         return;
     }
     let nas = import_sent("inuse");

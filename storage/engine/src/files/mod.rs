@@ -6,8 +6,8 @@
 //! ([`Content::extents`]), and the rest goes on.
 
 mod acl;
-mod changes;
 mod catalog;
+mod changes;
 mod content;
 mod dataset_details;
 mod diff;
@@ -21,8 +21,8 @@ use dsl::Dataset;
 use units::{ObjectId, Txg};
 use zil::LogReader;
 
-pub use changes::{FileChange, FileChangeKind};
 pub use catalog::DatasetCatalog;
+pub use changes::{FileChange, FileChangeKind};
 pub use content::{Bytes, Content, ContentChunk};
 pub use dataset_details::{DatasetContents, DatasetDetails, IncompleteKind, OwnerSpace};
 pub use diff::{ChangedObject, ObjectKind};

@@ -1,7 +1,7 @@
 //! Serves the file systems of a pool in memory over NFS, for clients to try.
 //!
 //! ```text
-//! cargo run -p nfs --example serve -- 127.0.0.1:12049
+//! cargo run -p nfs --example serve_pool -- 127.0.0.1:12049
 //! mount -t nfs -o vers=4.2,port=12049 127.0.0.1:/tank /mnt
 //! mount -t nfs -o vers=3,nolock,proto=tcp,port=12049,mountproto=tcp,mountport=12049 127.0.0.1:/tank /mnt
 //! ```

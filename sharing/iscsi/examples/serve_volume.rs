@@ -1,6 +1,6 @@
 //! Serves the volumes of a new pool on files, to try initiators and to measure them.
 //!
-//! `cargo run -p iscsi --example serve -- FOLDER ADDRESS MEGABYTES BLOCK [USER SECRET [USER SECRET]]` makes a pool on a
+//! `cargo run -p iscsi --example serve_volume -- FOLDER ADDRESS MEGABYTES BLOCK [USER SECRET [USER SECRET]]` makes a pool on a
 //! file in the folder, and serves volumes of it as LUN 0 and 1 of two targets until it is killed. BLOCK is the size of a
 //! logical block: 512, with 16 KiB in the pool, or 4096, with 4 KiB. With a user and a secret initiators of the second
 //! target prove who they are; with another user and secret, the target does too.
