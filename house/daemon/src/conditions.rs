@@ -101,7 +101,7 @@ fn space_used(pool: &PoolStatus, first_step: u64) -> Option<Condition> {
     })
 }
 
-/// Adds a condition for each device that is not in use, and for each one with errors.
+/// Adds a condition for each device that does not work, and for each one with errors.
 fn add_devices(pool: &PoolStatus, vdev: &VdevStatus, all: &mut Vec<Condition>) {
     for child in &vdev.children {
         add_devices(pool, child, all);
@@ -110,7 +110,7 @@ fn add_devices(pool: &PoolStatus, vdev: &VdevStatus, all: &mut Vec<Condition>) {
         return;
     }
     let (name, device, state) = (&pool.name, &vdev.name, &vdev.state);
-    if !matches!(state.as_str(), "ONLINE" | "AVAIL") {
+    if !matches!(state.as_str(), "ONLINE" | "AVAIL" | "INUSE") {
         let is_planned = state == "OFFLINE";
         all.push(Condition {
             key: format!("pool/{name}/device/{}/state", vdev.guid),

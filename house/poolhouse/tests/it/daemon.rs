@@ -39,7 +39,7 @@ fn a_pool_outlasts_its_daemon() {
     assert_eq!(nas.run_ok("zfs get -Ho value origin tank/media"), "tank/heir@one\n");
     nas.run_ok("zfs inherit -r atime tank");
     assert_eq!(nas.run_ok("zfs get -Ho value,source atime tank/media"), "on\tdefault\n");
-    assert!(nas.run_failing("zfs destroy tank/heir", 1).contains("use -r"));
+    assert!(nas.run_failing("zfs destroy tank/heir", 1).contains("use '-r' to destroy"));
     assert!(nas.run_ok("zfs destroy -Rnv tank/heir").contains("would destroy tank/media\n"));
     nas.run_ok("zfs rename tank/media/films tank/films");
     nas.run_ok("zfs destroy -R tank/heir");

@@ -35,9 +35,9 @@ fn golden_package() {
     assert_eq!((package.from_snapshot.as_deref(), &*package.to_snapshot), (Some("one"), "three"));
     assert!(package.is_recursive && !package.is_raw);
     let names: Vec<&str> = package.datasets.iter().map(|it| it.name.as_str()).collect();
-    assert_eq!(names, ["tank", "tank/volume", "tank/from", "tank/clone"]);
-    let from = &package.datasets[2];
-    assert_eq!(package.datasets[3].origin, Some(from.snapshots[0].1));
+    assert_eq!(names, ["tank", "tank/clone", "tank/volume", "tank/from"]);
+    let from = &package.datasets[3];
+    assert_eq!(package.datasets[1].origin, Some(from.snapshots[0].1));
     let recordsize = ("recordsize".to_owned(), PackagedValue::Number(1 << 20));
     assert!(from.properties.contains(&recordsize));
     assert!(package.encode() == PAYLOAD);
