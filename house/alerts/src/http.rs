@@ -1,19 +1,12 @@
 //! A POST request. Certificates are checked with those of the system; redirects are not followed.
 
-use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::path::Path;
 use std::time::Duration;
-
-use ureq::tls::{Certificate, PemItem, RootCerts, TlsConfig, parse_pem};
 
 use crate::DeliveryError;
 
 /// The time for a whole request.
 const TIME_LIMIT: Duration = Duration::from_secs(30);
-/// The files in which Linux distributions keep the certificates that they trust.
-const SYSTEM_CERTIFICATES: [&str; 3] =
-    ["/etc/ssl/certs/ca-certificates.crt", "/etc/pki/tls/certs/ca-bundle.crt", "/etc/ssl/cert.pem"];
-
 /// A request.
 pub(crate) struct Post<'a> {
     pub(crate) url: &'a str,
@@ -33,7 +26,8 @@ pub(crate) fn post(post: &Post<'_>) -> Result<(), DeliveryError> {
         .http_status_as_error(false)
         .user_agent("poolhouse");
     if post.url.starts_with("https://") {
-        config = config.tls_config(tls(post.ca_file)?);
+        let tls = tls::client_config(post.ca_file).map_err(certificates_error)?;
+        config = config.tls_config(tls);
     }
     let mut request = ureq::Agent::new_with_config(config.build()).post(post.url);
     for (name, value) in post.headers {
@@ -46,26 +40,9 @@ pub(crate) fn post(post: &Post<'_>) -> Result<(), DeliveryError> {
     }
 }
 
-fn tls(ca_file: Option<&Path>) -> Result<TlsConfig, DeliveryError> {
-    let system = || SYSTEM_CERTIFICATES.map(PathBuf::from).into_iter().find(|path| path.exists());
-    let path = ca_file.map(Path::to_owned).or_else(system);
-    let path = path.unwrap_or_else(|| PathBuf::from(SYSTEM_CERTIFICATES[0]));
-    let failed = |why: String| DeliveryError::Certificates { path: path.clone(), why };
-    let pem = std::fs::read(&path).map_err(|why| failed(why.to_string()))?;
-    let certificates: Vec<Certificate<'static>> = parse_pem(&pem)
-        .filter_map(|item| match item {
-            Ok(PemItem::Certificate(certificate)) => Some(certificate),
-            _ => None,
-        })
-        .collect();
-    if certificates.is_empty() {
-        return Err(failed("there is none".to_owned()));
-    }
-    let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
-    Ok(TlsConfig::builder()
-        .root_certs(RootCerts::new_with_certs(&certificates))
-        .unversioned_rustls_crypto_provider(provider)
-        .build())
+fn certificates_error(error: tls::CertificateError) -> DeliveryError {
+    let why = error.why.map_or_else(|| "there is none".to_owned(), |why| why.to_string());
+    DeliveryError::Certificates { path: error.path, why }
 }
 
 /// The host of a URL, without user, password and path.

@@ -49,7 +49,7 @@ pub struct Condition {
     pub level: u64,
     /// The fact, for the subject of a mail.
     pub title: String,
-    /// What it means for the data.
+    /// The consequence for the data, as a sentence.
     pub sentence: String,
     /// The next step.
     pub action: String,
@@ -76,7 +76,7 @@ pub struct Alert {
     pub level: u64,
     /// The fact.
     pub title: String,
-    /// What it means for the data.
+    /// The consequence for the data, as a sentence.
     pub sentence: String,
     /// The next step.
     pub action: String,
@@ -100,7 +100,7 @@ pub struct Message {
     pub severity: Severity,
     /// The fact.
     pub title: String,
-    /// What it means, and the next step.
+    /// The consequence and the next step.
     pub text: String,
     /// When it was written, in seconds since 1970.
     pub time: u64,

@@ -1,6 +1,6 @@
 //! File systems and volumes, and the properties of all datasets.
 
-use engine::dataset::{Dataset, DatasetQuery, OwnerSpace};
+use engine::dataset::{Dataset, DatasetQuery, OwnerUsage};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
@@ -72,17 +72,17 @@ impl From<OwnerKind> for engine::dataset::OwnerKind {
 
 /// Lists the space and the quotas of all owners of a kind in a file system or snapshot.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-pub struct ListOwnerSpace {
+pub struct ListOwnerUsage {
     /// The file system or snapshot.
     pub dataset: String,
     /// The kind of owners.
     pub kind: OwnerKind,
 }
 
-impl Call for ListOwnerSpace {
-    type Answer = Vec<OwnerSpace>;
+impl Call for ListOwnerUsage {
+    type Answer = Vec<OwnerUsage>;
     const METHOD: Method = Method::Get;
-    const PATH: &'static str = "/owner-space";
+    const PATH: &'static str = "/owner-usage";
     const CHANGES: bool = false;
 }
 

@@ -47,7 +47,7 @@ pub use config::{ConfigReport, GetConfig, SetConfig};
 pub use daemon::{DaemonInfo, GetDaemon, StopDaemon};
 pub use dataset::{
     CreateFilesystem, CreateVolume, DestroyDatasets, DestroyedDatasets, InheritProperty,
-    ListDatasets, ListOwnerSpace, OwnerKind, PromoteClone, RenameDataset, SetProperties,
+    ListDatasets, ListOwnerUsage, OwnerKind, PromoteClone, RenameDataset, SetProperties,
 };
 pub use diff::{FileChange, ListFileChanges};
 pub use drive::{

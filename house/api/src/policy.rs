@@ -28,7 +28,7 @@ impl Call for RunPolicies {
     }
 }
 
-/// What a run of the policies did.
+/// The result of a run of the policies.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PolicyRun {
     /// The snapshots that it took.

@@ -107,7 +107,7 @@ pub struct ReceiveStream {
     /// Only the stream's header is checked.
     #[serde(default)]
     pub dry_run: bool,
-    /// What a stream that is cut has brought is kept, so that it can be resumed.
+    /// Keep the records of an interrupted stream, so that the receive can be resumed.
     #[serde(default)]
     pub resumable: bool,
     /// Properties to set.

@@ -22,7 +22,7 @@ use engine::backup::{ObjectInfo, ObjectStore, StoreError};
 use rustix::fs::{AtFlags, CWD, RenameFlags};
 use rustix::io::Errno;
 
-/// What the names of files begin with that are being written.
+/// The prefix of the names of files that are being written.
 const PART: &str = ".part-";
 /// A file that is being written is not older: a request takes seconds.
 const PART_AGE: Duration = Duration::from_hours(24);

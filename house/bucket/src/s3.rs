@@ -6,21 +6,19 @@
 
 use std::fmt;
 use std::ops::Range;
-use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use engine::backup::{ObjectInfo, ObjectStore, StoreError};
 use rusty_s3::actions::ListObjectsV2;
 use rusty_s3::{Bucket, Credentials, S3Action, UrlStyle};
 use ureq::http::Response;
-use ureq::tls::{Certificate, PemItem, RootCerts, TlsConfig, parse_pem};
 use ureq::{Agent, Body};
 
 /// How long a signed request is valid.
 const SIGNATURE_TIME: Duration = Duration::from_hours(1);
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(20);
-/// A transfer that stands still for so long has failed.
+/// A transfer without progress for this time has failed.
 const STALL_TIMEOUT: Duration = Duration::from_mins(1);
 /// The pauses before a request is repeated.
 const PAUSES: [Duration; 5] = [
@@ -32,9 +30,6 @@ const PAUSES: [Duration; 5] = [
 ];
 /// The longest answers to lists and errors, bytes.
 const MAX_ANSWER: u64 = 16 << 20;
-/// The files in which Linux distributions keep the certificates that they trust.
-const SYSTEM_CERTIFICATES: [&str; 3] =
-    ["/etc/ssl/certs/ca-certificates.crt", "/etc/pki/tls/certs/ca-bundle.crt", "/etc/ssl/cert.pem"];
 
 /// How a bucket is reached.
 #[derive(Clone)]
@@ -85,7 +80,7 @@ pub struct S3Store {
     agent: Agent,
     bucket: Bucket,
     credentials: Credentials,
-    /// What the names of objects begin with: empty, or `FOLDER/`.
+    /// The prefix of the names of objects: empty, or `FOLDER/`.
     prefix: String,
     location: String,
 }
@@ -127,7 +122,8 @@ impl S3Store {
             .http_status_as_error(false)
             .user_agent("poolhouse");
         if endpoint.starts_with("https://") {
-            config = config.tls_config(tls(access.ca_file.as_deref())?);
+            let tls = tls::client_config(access.ca_file.as_deref()).map_err(certificates_error)?;
+            config = config.tls_config(tls);
         }
         let agent = Agent::new_with_config(config.build());
         Ok(Self { agent, bucket, credentials, prefix, location: location.to_owned() })
@@ -312,29 +308,12 @@ fn parse_time(text: &str) -> Option<u64> {
     u64::try_from(time.as_second()).ok()
 }
 
-fn tls(ca_file: Option<&Path>) -> engine::Result<TlsConfig> {
-    let system = || SYSTEM_CERTIFICATES.map(PathBuf::from).into_iter().find(|path| path.exists());
-    let path = ca_file.map(Path::to_owned).or_else(system);
-    let path = path.unwrap_or_else(|| PathBuf::from(SYSTEM_CERTIFICATES[0]));
-    let failed = |reason: String| {
-        let path = path.display().to_string();
-        engine::Error::UnusablePath { path, reason }
-    };
-    let pem = std::fs::read(&path).map_err(|why| failed(engine::error::io_error_text(&why)))?;
-    let certificates: Vec<Certificate<'static>> = parse_pem(&pem)
-        .filter_map(|item| match item {
-            Ok(PemItem::Certificate(certificate)) => Some(certificate),
-            _ => None,
-        })
-        .collect();
-    if certificates.is_empty() {
-        return Err(failed("it holds no certificate".to_owned()));
-    }
-    let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
-    Ok(TlsConfig::builder()
-        .root_certs(RootCerts::new_with_certs(&certificates))
-        .unversioned_rustls_crypto_provider(provider)
-        .build())
+fn certificates_error(error: tls::CertificateError) -> engine::Error {
+    let reason = error.why.map_or_else(
+        || "it holds no certificate".to_owned(),
+        |why| engine::error::io_error_text(&why),
+    );
+    engine::Error::UnusablePath { path: error.path.display().to_string(), reason }
 }
 
 #[cfg(test)]

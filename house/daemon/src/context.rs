@@ -26,7 +26,7 @@ pub(crate) struct Context {
     pub(crate) drives: DriveMonitor,
     pub(crate) overview: OverviewCache,
     pub(crate) log: Arc<Log>,
-    /// What the replicas have.
+    /// The newest copies that the replicas hold.
     pub(crate) replicas: ReplicaStates,
     /// Held while a configured replica is brought up to date.
     pub(crate) replica_lock: Mutex<()>,

@@ -75,7 +75,7 @@ impl StateDir {
         if !is_in_use && UnixStream::connect(system.socket()).is_ok() { system } else { self }
     }
 
-    /// Those of root's usual daemon.
+    /// The directories of root's usual daemon.
     pub(crate) fn system_dirs() -> Self {
         let [run, keep] = SYSTEM_DIRS.map(PathBuf::from);
         Self { runtime_dir: run, persistent_dir: keep, is_named: false }
@@ -158,7 +158,7 @@ impl StateDir {
         self.persistent_dir.join("web-password")
     }
 
-    /// What the replicas have.
+    /// The newest copies that the replicas hold.
     pub(crate) fn replicas(&self) -> PathBuf {
         self.persistent_dir.join("replicas.json")
     }

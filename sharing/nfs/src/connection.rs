@@ -5,12 +5,12 @@ use std::net::{Shutdown, SocketAddr, TcpStream};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering::SeqCst};
 use std::thread::Scope;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
+use tcp::{ConnectionShare, Reserved};
 use vfs::Waiter;
 
-use crate::budget::{ConnectionShare, Reserved};
 use crate::dispatch::{self, Answer, Origin};
 use crate::request::ExportUsage;
 use crate::server::Shared;
@@ -79,7 +79,7 @@ impl Connection {
 /// A request to a suspended pool waits until its connection ends.
 impl Waiter for Connection {
     fn is_cancelled(&self) -> bool {
-        self.is_ended.load(SeqCst) || socket::is_hung_up(&self.stream)
+        self.is_ended.load(SeqCst) || tcp::wait_for_hangup(&self.stream, Duration::ZERO)
     }
 
     fn run_blocking(&self, work: &mut dyn FnMut()) {
@@ -90,7 +90,7 @@ impl Waiter for Connection {
 /// Serves a client until its connection ends.
 pub(crate) fn serve(shared: &Shared, connection: &Connection) {
     let options = &shared.core.options;
-    if socket::configure(&connection.stream, options.stall_timeout).is_ok() {
+    if tcp::configure(&connection.stream, options.stall_timeout).is_ok() {
         let stream = Arc::clone(&connection.stream);
         let incoming = Incoming::new(stream, options.max_record_bytes(), options.stall_timeout);
         let service = Service {

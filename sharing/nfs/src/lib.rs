@@ -28,7 +28,6 @@
 #![forbid(unsafe_code)]
 
 mod attributes;
-mod budget;
 mod clock;
 mod connection;
 mod core;

@@ -1,15 +1,14 @@
 //! The server: listeners, the table of exports, the table of connections.
 
-use std::collections::BTreeMap;
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::net::{SocketAddr, TcpStream};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::SeqCst;
 use std::thread::JoinHandle;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use parking_lot::{Condvar, Mutex};
+use tcp::{ConnectionTable, Listener, ListenerError, MemoryBudget};
 
-use crate::budget::MemoryBudget;
 use crate::connection::{self, Connection};
 use crate::core::Core;
 use crate::export::{Export, ExportTable};
@@ -25,34 +24,18 @@ pub struct Server {
     housekeeper: Mutex<Option<JoinHandle<()>>>,
 }
 
-struct Listener {
-    address: SocketAddr,
-    socket: Arc<TcpListener>,
-    thread: Mutex<Option<JoinHandle<()>>>,
-}
-
 /// The state that the threads of a server share.
 pub(crate) struct Shared {
     pub(crate) core: Core,
     pub(crate) v4: StateTable,
     pub(crate) replays: ReplayCache,
     pub(crate) budget: MemoryBudget,
-    connections: Mutex<ConnectionTable>,
-    connection_ended: Condvar,
+    connections: Arc<ConnectionTable<Connection>>,
     /// Wakes the housekeeper when the server stops.
     stopped: Condvar,
     stop_lock: Mutex<()>,
 }
 
-/// The open connections, by numbers in the order of their arrival.
-#[derive(Default)]
-struct ConnectionTable {
-    by_number: BTreeMap<u64, Arc<Connection>>,
-    next: u64,
-}
-
-/// The pause after a connection could not be accepted, as when the process has no file descriptors left.
-const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 /// How often idle files are closed and silent clients are looked for.
 const HOUSEKEEPING_INTERVAL: Duration = Duration::from_secs(1);
 
@@ -66,8 +49,7 @@ impl Server {
             core,
             replays: ReplayCache::default(),
             budget: MemoryBudget::new(options.max_buffered_bytes),
-            connections: Mutex::default(),
-            connection_ended: Condvar::new(),
+            connections: Arc::new(ConnectionTable::new(options.max_connections)),
             stopped: Condvar::new(),
             stop_lock: Mutex::default(),
         });
@@ -92,19 +74,20 @@ impl Server {
     }
 
     fn listen(&mut self, address: SocketAddr) -> Result<()> {
-        let failed = |why| Error::Listen { address, why };
-        let socket = Arc::new(TcpListener::bind(address).map_err(failed)?);
-        let address = socket.local_addr().map_err(failed)?;
-        let accepting = Arc::clone(&socket);
-        let thread =
-            self.spawn("nfs-listen", move |shared| accept_connections(shared, &accepting))?;
-        self.listeners.push(Listener { address, socket, thread: Mutex::new(Some(thread)) });
+        let shared = Arc::clone(&self.shared);
+        let on_connect = move |peer, stream| start_connection(&shared, peer, stream);
+        let listener =
+            Listener::start(address, "nfs-listen", on_connect).map_err(|error| match error {
+                ListenerError::Listen(why) => Error::Listen { address, why },
+                ListenerError::Thread(why) => Error::Thread { why },
+            })?;
+        self.listeners.push(listener);
         Ok(())
     }
 
     /// The addresses that the server listens on, with the ports that the system chose.
     pub fn addresses(&self) -> Vec<SocketAddr> {
-        self.listeners.iter().map(|listener| listener.address).collect()
+        self.listeners.iter().map(Listener::address).collect()
     }
 
     /// Replaces the exports. Opens and locks in file systems that are exported by the same door as before stay; those
@@ -127,7 +110,7 @@ impl Server {
         ServerStatus {
             listening: self.addresses(),
             exports: table.exports().map(|export| v4.export_status(export)).collect(),
-            connections: connections.lock().by_number.values().map(|each| each.status()).collect(),
+            connections: connections.list().iter().map(|each| each.status()).collect(),
             clients,
             grace,
             log_wait: core.log_wait.status(),
@@ -142,19 +125,16 @@ impl Server {
         self.shared.core.is_stopping.store(true, SeqCst);
         drop(self.shared.stop_lock.lock());
         self.shared.stopped.notify_all();
-        for listener in &self.listeners {
-            // wakes the thread that waits for a connection
-            let _ = rustix::net::shutdown(&*listener.socket, rustix::net::Shutdown::Both);
-            let thread = listener.thread.lock().take();
-            // a thread that panicked has printed why
-            let _ = thread.map(JoinHandle::join);
-        }
+        let (connections, timeout) =
+            (&self.shared.connections, self.shared.core.options.stop_timeout);
+        connections.close();
+        self.listeners.iter().for_each(Listener::stop);
         let _ = self.housekeeper.lock().take().map(JoinHandle::join);
-        self.shared.for_each_connection(Connection::end);
-        if self.shared.wait_for_connections() > 0 {
-            self.shared.for_each_connection(Connection::abort);
+        connections.list().iter().for_each(|connection| connection.end());
+        if connections.wait_until_empty(timeout) > 0 {
+            connections.list().iter().for_each(|connection| connection.abort());
         }
-        let left = self.shared.wait_for_connections();
+        let left = connections.wait_until_empty(timeout);
         self.shared.core.opens.close_all();
         self.shared.v4.release_all();
         left
@@ -168,35 +148,6 @@ impl Drop for Server {
 }
 
 impl Shared {
-    fn for_each_connection(&self, work: impl Fn(&Connection)) {
-        self.connections.lock().by_number.values().for_each(|connection| work(connection));
-    }
-
-    /// Waits until all connections ended, for the time of the options. Returns how many are there.
-    fn wait_for_connections(&self) -> usize {
-        let deadline = Instant::now() + self.core.options.stop_timeout;
-        let mut connections = self.connections.lock();
-        while !connections.by_number.is_empty() {
-            if self.connection_ended.wait_until(&mut connections, deadline).timed_out() {
-                break;
-            }
-        }
-        connections.by_number.len()
-    }
-
-    /// Adds a connection, if there is room for it and the server is not stopping.
-    fn add_connection(self: &Arc<Self>, connection: Arc<Connection>) -> Option<Membership> {
-        let mut connections = self.connections.lock();
-        let limit = self.core.options.max_connections;
-        if connections.by_number.len() >= limit || self.core.is_stopping() {
-            return None;
-        }
-        let number = connections.next;
-        connections.next += 1;
-        connections.by_number.insert(number, connection);
-        Some(Membership { shared: Arc::clone(self), number })
-    }
-
     /// Closes idle files and frees the state of silent clients, until the server stops.
     fn keep_house(&self) {
         let mut lock = self.stop_lock.lock();
@@ -208,37 +159,15 @@ impl Shared {
     }
 }
 
-/// A connection's row in the table of connections, which is removed when this is dropped.
-struct Membership {
-    shared: Arc<Shared>,
-    number: u64,
-}
-
-impl Drop for Membership {
-    fn drop(&mut self) {
-        self.shared.connections.lock().by_number.remove(&self.number);
-        self.shared.connection_ended.notify_all();
-    }
-}
-
-fn accept_connections(shared: &Arc<Shared>, socket: &TcpListener) {
-    while !shared.core.is_stopping() {
-        match socket.accept() {
-            Ok((stream, address)) => start_connection(shared, address, stream),
-            Err(_) if shared.core.is_stopping() => return,
-            Err(_) => std::thread::sleep(ACCEPT_PAUSE),
-        }
-    }
-}
-
 /// Starts the thread of a connection. The connection is closed if that is not possible.
 fn start_connection(shared: &Arc<Shared>, address: SocketAddr, stream: TcpStream) {
     let connection = Arc::new(Connection::new(address, stream));
-    let Some(membership) = shared.add_connection(Arc::clone(&connection)) else { return };
+    let Some(membership) = shared.connections.add(Arc::clone(&connection)) else { return };
+    let shared = Arc::clone(shared);
     let thread = std::thread::Builder::new().name("nfs".to_owned());
     // the closure, and the membership in it, is dropped if there is no thread
     let _ = thread.spawn(move || {
-        connection::serve(&membership.shared, &connection);
+        connection::serve(&shared, &connection);
         drop(membership);
     });
 }

@@ -1,6 +1,6 @@
 //! TCP connections of servers, bounded in time, memory and number.
 //!
-//! The servers of block protocols share this: a [`Listener`] accepts connections, a [`ConnectionTable`] limits their
+//! The servers of NFS, NBD and iSCSI share this: a [`Listener`] accepts connections, a [`ConnectionTable`] limits their
 //! number and waits for their end, [`Incoming`] and [`send`] limit the time of each message, and a [`MemoryBudget`]
 //! limits the data in memory.
 #![forbid(unsafe_code)]

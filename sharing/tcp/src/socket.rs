@@ -79,7 +79,11 @@ impl Incoming {
 
     /// Fills a buffer within a time.
     pub fn read_exact(&mut self, into: &mut [u8], time: Duration) -> io::Result<()> {
-        let deadline = Instant::now() + time;
+        self.read_exact_until(into, Instant::now() + time)
+    }
+
+    /// Fills a buffer until a deadline. Parts of one message share theirs.
+    pub fn read_exact_until(&mut self, into: &mut [u8], deadline: Instant) -> io::Result<()> {
         let mut filled = 0;
         while filled < into.len() {
             let count = self.read_some(&mut into[filled..], Some(deadline))?;
@@ -112,8 +116,7 @@ impl Incoming {
         let (mut left, mut piece) = (count, [0; 16 << 10]);
         while left > 0 {
             let next = left.min(piece.len());
-            let rest = deadline.saturating_duration_since(Instant::now());
-            self.read_exact(&mut piece[..next], rest)?;
+            self.read_exact_until(&mut piece[..next], deadline)?;
             left -= next;
         }
         Ok(())

@@ -2,7 +2,7 @@
 
 use dsl::DatasetKind;
 
-pub use crate::owner_properties::{OwnerKind, OwnerSpace};
+pub use crate::owner_properties::{OwnerKind, OwnerUsage};
 
 use crate::keys::{KeyState, key_state};
 use crate::{Error, Event, RescuePool, Result, owner_properties};

@@ -2,7 +2,6 @@
 //! `groupobjquota@100`. Owners go by their numbers here.
 
 use dsl::DatasetKind;
-pub use zpl::OwnerKind;
 use zpl::QuotaOwner;
 
 use crate::dataset::Property;
@@ -18,19 +17,46 @@ pub(crate) struct OwnerProperty {
     pub(crate) is_quota: bool,
 }
 
-/// The space of one owner of files in a file system.
+/// The kinds of owners of files.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OwnerKind {
+    /// Users.
+    User,
+    /// Groups.
+    Group,
+    /// Projects.
+    Project,
+}
+
+/// The space and the quotas of one owner of files in a file system.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
-pub struct OwnerSpace {
-    /// The number of the user, group or project.
-    pub id: u64,
-    /// Bytes of the owner's files.
+pub struct OwnerUsage {
+    /// Its type in the words of zfs-userspace(8): "POSIX User".
+    #[serde(rename = "type")]
+    pub kind: String,
+    /// Its number; of a Windows identity the domain and the number.
+    pub name: String,
+    /// Bytes of its files.
     pub used: Option<u64>,
-    /// Bytes that the owner may use.
+    /// Bytes that it may use; 0: there is no quota.
     pub quota: Option<u64>,
-    /// Objects of the owner; none: the file system does not count them.
+    /// Its objects; none: the file system does not count them.
     pub objects_used: Option<u64>,
-    /// Objects that the owner may have.
+    /// Objects that it may have; 0: there is no quota.
     pub object_quota: Option<u64>,
+}
+
+impl From<dsl::OwnerUsage> for OwnerUsage {
+    fn from(usage: dsl::OwnerUsage) -> Self {
+        Self {
+            kind: usage.kind.name().to_owned(),
+            name: usage.name,
+            used: usage.used,
+            quota: usage.quota,
+            objects_used: usage.objects,
+            object_quota: usage.object_quota,
+        }
+    }
 }
 
 /// What a property of that name tells; `None`: it is no such property.
@@ -82,23 +108,19 @@ fn open_files(dataset: &dsl::Dataset) -> Result<Option<dmu::Objset>> {
 }
 
 /// Lists the space of all owners of a kind, as of the last txg that was synced.
-pub(crate) fn list_owner_space(dataset: &dsl::Dataset, kind: OwnerKind) -> Result<Vec<OwnerSpace>> {
+pub(crate) fn list_owner_usage(dataset: &dsl::Dataset, kind: OwnerKind) -> Result<Vec<OwnerUsage>> {
     let name = dataset.name();
-    let objset = open_files(dataset)?.ok_or_else(|| Error::Refused {
-        what: format!(
-            "cannot get used/quota for {name}: it is no file system, or its key is not loaded"
-        ),
-    })?;
-    let owners = zpl::list_owner_space(&objset, kind)
-        .map_err(|why| Error::Unreadable { subject: format!("'{name}'"), why: why.to_string() })?;
-    let space = |(id, space): (u64, zpl::OwnerSpace)| OwnerSpace {
-        id,
-        used: space.used,
-        quota: space.quota,
-        objects_used: space.objects_used,
-        object_quota: space.object_quota,
+    if open_files(dataset)?.is_none() {
+        let why = "it is no file system, or its key is not loaded";
+        return Err(Error::Refused { what: format!("cannot get used/quota for {name}: {why}") });
+    }
+    let owners = dataset.space_by_owner().map_err(|error| Error::from_dsl_error(&name, &error))?;
+    let owners = match kind {
+        OwnerKind::User => owners.users,
+        OwnerKind::Group => owners.groups,
+        OwnerKind::Project => owners.projects,
     };
-    Ok(owners.into_iter().map(space).collect())
+    Ok(owners.into_iter().map(OwnerUsage::from).collect())
 }
 
 #[cfg(test)]

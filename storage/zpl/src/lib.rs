@@ -24,7 +24,6 @@ mod locks;
 mod log_overlay;
 mod master_node;
 mod new_znode;
-mod owner_space;
 mod quota;
 mod replay;
 mod sa_layouts;
@@ -44,10 +43,9 @@ pub use error::Error;
 pub use fs::{Fs, FsOptions};
 pub use inode::Inode;
 pub use master_node::{CaseSensitivity, MasterNode};
-pub use owner_space::{OwnerSpace, list_owner_space};
 pub use quota::{
-    OwnerKind, QuotaLimit, QuotaOwner, has_quotas, has_unlinked_files, is_over_quota, read_quota,
-    read_usage, set_quota,
+    QuotaLimit, QuotaOwner, has_quotas, has_unlinked_files, is_over_quota, read_quota, read_usage,
+    set_quota,
 };
 pub use replay::ReplaySummary;
 pub use transactions::{LogRecord, SpaceNeed, Transactions};

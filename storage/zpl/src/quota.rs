@@ -25,17 +25,6 @@ pub enum QuotaOwner {
     Project(u64),
 }
 
-/// The kinds of owners.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum OwnerKind {
-    /// Users.
-    User,
-    /// Groups.
-    Group,
-    /// Projects.
-    Project,
-}
-
 /// What an owner may use.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum QuotaLimit {
@@ -53,23 +42,14 @@ const QUOTA_TABLES: [(&str, &str, SpecialObject); 3] = [
     ("projectquota@", "projectobjquota@", SpecialObject::ProjectUsed),
 ];
 
-/// The tables in the master node with the byte and object quotas of a kind, and its accounting object.
-pub(crate) const fn quota_tables(kind: OwnerKind) -> (&'static str, &'static str, SpecialObject) {
-    let [users, groups, projects] = QUOTA_TABLES;
-    match kind {
-        OwnerKind::User => users,
-        OwnerKind::Group => groups,
-        OwnerKind::Project => projects,
-    }
-}
-
 impl QuotaOwner {
     /// Where its limits stand and what it uses is told, and its number.
     fn quota_tables(self) -> ((&'static str, &'static str, SpecialObject), u64) {
+        let [users, groups, projects] = QUOTA_TABLES;
         match self {
-            Self::User(id) => (quota_tables(OwnerKind::User), id),
-            Self::Group(id) => (quota_tables(OwnerKind::Group), id),
-            Self::Project(id) => (quota_tables(OwnerKind::Project), id),
+            Self::User(id) => (users, id),
+            Self::Group(id) => (groups, id),
+            Self::Project(id) => (projects, id),
         }
     }
 }

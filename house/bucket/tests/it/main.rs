@@ -1,4 +1,4 @@
-//! What a store promises, tried on a folder and on a service with the protocol of S3.
+//! The promises of a store, tested on a folder and on a service with the protocol of S3.
 
 mod server;
 

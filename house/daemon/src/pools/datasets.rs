@@ -2,10 +2,10 @@
 
 use api::{
     CloneSnapshot, CreateBookmark, CreateFilesystem, CreateSnapshots, CreateVolume, Event,
-    InheritProperty, ListDatasets, ListOwnerSpace, Mounting, RenameDataset, Reply, SetProperties,
+    InheritProperty, ListDatasets, ListOwnerUsage, Mounting, RenameDataset, Reply, SetProperties,
     pool_of,
 };
-use engine::dataset::{Dataset, DatasetQuery, OwnerSpace, is_settable};
+use engine::dataset::{Dataset, DatasetQuery, OwnerUsage, is_settable};
 use engine::files::IncompleteKind;
 use engine::pool::{NewDataset, Pool};
 
@@ -48,9 +48,9 @@ impl Pools {
         Ok(Reply { value: found, warnings })
     }
 
-    pub(crate) fn list_owner_space(&self, call: &ListOwnerSpace) -> Result<Vec<OwnerSpace>> {
+    pub(crate) fn list_owner_usage(&self, call: &ListOwnerUsage) -> Result<Vec<OwnerUsage>> {
         let pool = self.pool_of_dataset(&call.dataset)?;
-        Ok(pool.handle.list_owner_space(&call.dataset, call.kind.into())?)
+        Ok(pool.handle.list_owner_usage(&call.dataset, call.kind.into())?)
     }
 
     pub(crate) fn create_filesystem(&self, call: &CreateFilesystem) -> Result<Mounting> {

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use api::{
     AbortReceive, CloneSnapshot, CreateBookmark, CreateFilesystem, CreateSnapshots, CreateVolume,
-    DestroyDatasets, InheritProperty, ListDatasets, ListFileChanges, ListHolds, ListOwnerSpace,
+    DestroyDatasets, InheritProperty, ListDatasets, ListFileChanges, ListHolds, ListOwnerUsage,
     PlaceHold, PlanSend, PromoteClone, ReceiveStream, ReleaseHold, RenameDataset, Reply,
     RollbackDataset, SendStream, SetProperties,
 };
@@ -69,7 +69,7 @@ impl Service for DatasetService {
         let pools = Arc::clone(&self.pools);
         router.add(move |call: &ListDatasets, _| pools.list_datasets(call));
         let pools = Arc::clone(&self.pools);
-        router.add(move |call: &ListOwnerSpace, _| pools.list_owner_space(call));
+        router.add(move |call: &ListOwnerUsage, _| pools.list_owner_usage(call));
         let pools = Arc::clone(&self.pools);
         router.add(move |call: &DestroyDatasets, caller| pools.destroy(call, caller));
         let pools = Arc::clone(&self.pools);

@@ -3,9 +3,8 @@
 use std::cmp::Ordering;
 use std::io::{self, Write};
 
-use api::{ListMounts, ListOwnerSpace, OwnerKind};
-use engine::dataset::OwnerSpace;
-use serde::Serialize;
+use api::{ListMounts, ListOwnerUsage, OwnerKind};
+use engine::dataset::OwnerUsage;
 use units::human_bytes;
 
 use super::sort_keys::SortKeys;
@@ -16,15 +15,16 @@ use crate::table::{Align, Table};
 
 /// The columns, in their usual order.
 const FIELDS: [&str; 6] = ["type", "name", "used", "quota", "objused", "objquota"];
-/// The types of zfs-userspace(8) that a pool of this program can have: identities of Windows have no
-/// entries of their own.
-const TYPES: [(&str, &[OwnerKind]); 5] = [
-    ("all", &[OwnerKind::User, OwnerKind::Group]),
-    ("posixuser", &[OwnerKind::User]),
-    ("posixgroup", &[OwnerKind::Group]),
-    ("smbuser", &[]),
-    ("smbgroup", &[]),
+/// The types of zfs-userspace(8): each one's name in answers, and the kind of owners that has it.
+const TYPES: [(&str, &str, OwnerKind); 4] = [
+    ("posixuser", POSIX_USER, OwnerKind::User),
+    ("smbuser", "SMB User", OwnerKind::User),
+    ("posixgroup", POSIX_GROUP, OwnerKind::Group),
+    ("smbgroup", "SMB Group", OwnerKind::Group),
 ];
+/// Types whose names are numbers of the system.
+const POSIX_USER: &str = "POSIX User";
+const POSIX_GROUP: &str = "POSIX Group";
 
 /// Show the space and quotas of each owner of files in a file system or snapshot
 #[derive(clap::Args, Debug)]
@@ -60,7 +60,7 @@ pub(super) struct NamedSpaceArgs {
     /// Numbers in place of the names of users and groups
     #[arg(short = 'n')]
     numeric: bool,
-    /// Take for identities of Windows what they are mapped to; there are none here
+    /// Take for identities of Windows what they are mapped to; no mapping is known here
     #[arg(short = 'i')]
     translate: bool,
     /// Only these types: all, posixuser, smbuser, posixgroup, smbgroup
@@ -68,54 +68,48 @@ pub(super) struct NamedSpaceArgs {
     types: Vec<String>,
 }
 
-/// One line of the table.
-#[derive(Debug, Serialize)]
-struct Row {
-    #[serde(rename = "type")]
-    kind: &'static str,
-    name: String,
-    #[serde(flatten)]
-    space: OwnerSpace,
-}
-
 impl NamedSpaceArgs {
     /// Lists the space of the types that were asked for, and of `usual` if none was.
     pub(super) fn run(&self, usual: OwnerKind, asking: &DaemonArgs) -> CommandResult {
-        let mut kinds = Vec::new();
-        for name in &self.types {
-            let found = TYPES.iter().find(|(known, _)| known == name);
-            let (_, more) =
-                found.ok_or_else(|| Failure::usage(format!("-t {name}: there is no such type")))?;
-            kinds.extend(
-                more.iter().filter(|kind| !kinds.contains(*kind)).copied().collect::<Vec<_>>(),
-            );
+        let is_known =
+            |name: &String| name == "all" || TYPES.iter().any(|(known, ..)| known == name);
+        if let Some(name) = self.types.iter().find(|name| !is_known(name)) {
+            return Err(Failure::usage(format!("-t {name}: there is no such type")));
         }
-        if self.types.is_empty() {
-            kinds.push(usual);
+        let is_wanted = |(name, _, kind): &&(&str, &str, OwnerKind)| match &self.types[..] {
+            [] => *kind == usual,
+            types => types.iter().any(|wanted| wanted == "all" || wanted == name),
+        };
+        let wanted: Vec<_> = TYPES.iter().filter(is_wanted).collect();
+        let mut owners = Vec::new();
+        for kind in [OwnerKind::User, OwnerKind::Group] {
+            if wanted.iter().any(|(_, _, of)| *of == kind) {
+                owners.extend(self.space.request(kind, asking)?);
+            }
         }
-        self.space.print(&kinds, self.numeric, asking)
+        owners.retain(|owner| wanted.iter().any(|(_, shown, _)| *shown == owner.kind));
+        if !self.numeric {
+            owners.iter_mut().for_each(resolve_name);
+        }
+        self.space.print(owners, asking)
     }
 }
 
 impl SpaceArgs {
     /// Lists the space of projects.
     pub(super) fn run_for_projects(&self, asking: &DaemonArgs) -> CommandResult {
-        self.print(&[OwnerKind::Project], true, asking)
+        self.print(self.request(OwnerKind::Project, asking)?, asking)
     }
 
-    fn print(&self, kinds: &[OwnerKind], numeric: bool, asking: &DaemonArgs) -> CommandResult {
+    fn request(&self, kind: OwnerKind, asking: &DaemonArgs) -> Result<Vec<OwnerUsage>, Failure> {
+        asking.request(&ListOwnerUsage { dataset: dataset_of(&self.target, asking)?, kind })
+    }
+
+    fn print(&self, mut owners: Vec<OwnerUsage>, asking: &DaemonArgs) -> CommandResult {
         let fields = self.check_fields()?;
-        let dataset = dataset_of(&self.target, asking)?;
-        let mut rows = Vec::new();
-        for kind in kinds {
-            let call = ListOwnerSpace { dataset: dataset.clone(), kind: *kind };
-            rows.extend(
-                asking.request(&call)?.into_iter().map(|space| Row::new(*kind, space, numeric)),
-            );
-        }
-        rows.sort_by(|one, other| self.compare(one, other));
+        owners.sort_by(|one, other| self.compare(one, other));
         if asking.json {
-            print::json(&rows)?;
+            print::json(&owners)?;
             return Ok(Outcome::Complete);
         }
         let right = |field: &&str| {
@@ -125,8 +119,8 @@ impl SpaceArgs {
         if !self.scripted {
             table.add_row(fields.iter().map(|field| field.to_uppercase()));
         }
-        for row in &rows {
-            table.add_row(fields.iter().map(|field| row.cell(field, self.parsable)));
+        for owner in &owners {
+            table.add_row(fields.iter().map(|field| format_field(owner, field, self.parsable)));
         }
         let mut out = io::BufWriter::new(io::stdout().lock());
         if self.scripted {
@@ -154,63 +148,62 @@ impl SpaceArgs {
         self.fields.iter().map(|name| find(name)).collect()
     }
 
-    /// The order of rows: by the sort keys, then by type and name.
-    fn compare(&self, one: &Row, other: &Row) -> Ordering {
+    /// The order of owners: by the sort keys, then by type and name.
+    fn compare(&self, one: &OwnerUsage, other: &OwnerUsage) -> Ordering {
         let mut order = Ordering::Equal;
         for key in &self.sort_keys.0 {
-            let next = one.compare_field(other, &key.property);
+            let next = compare_field(one, other, &key.property);
             order = order.then(if key.descending { next.reverse() } else { next });
         }
         order
-            .then_with(|| one.compare_field(other, "type"))
-            .then_with(|| one.compare_field(other, "name"))
+            .then_with(|| compare_field(one, other, "type"))
+            .then_with(|| compare_field(one, other, "name"))
     }
 }
 
-impl Row {
-    fn new(kind: OwnerKind, space: OwnerSpace, numeric: bool) -> Self {
-        let id = u32::try_from(space.id).ok().filter(|_| !numeric);
-        let (kind, name) = match kind {
-            OwnerKind::User => ("POSIX User", id.and_then(user_name)),
-            OwnerKind::Group => ("POSIX Group", id.and_then(group_name)),
-            OwnerKind::Project => ("Project", None),
-        };
-        Self { kind, name: name.unwrap_or_else(|| space.id.to_string()), space }
+fn number(owner: &OwnerUsage, field: &str) -> Option<u64> {
+    match field {
+        "used" => owner.used,
+        "quota" => owner.quota,
+        "objused" => owner.objects_used,
+        _ => owner.object_quota,
     }
+}
 
-    fn number(&self, field: &str) -> Option<u64> {
-        match field {
-            "used" => self.space.used,
-            "quota" => self.space.quota,
-            "objused" => self.space.objects_used,
-            _ => self.space.object_quota,
-        }
+fn format_field(owner: &OwnerUsage, field: &str, parsable: bool) -> String {
+    match (field, number(owner, field)) {
+        ("type", _) => owner.kind.clone(),
+        ("name", _) => owner.name.clone(),
+        ("quota" | "objquota", None | Some(0)) => "none".to_owned(),
+        (_, None) => "-".to_owned(),
+        ("used" | "quota", Some(bytes)) if !parsable => human_bytes(bytes),
+        (_, Some(number)) => number.to_string(),
     }
+}
 
-    fn cell(&self, field: &str, parsable: bool) -> String {
-        match (field, self.number(field)) {
-            ("type", _) => self.kind.to_owned(),
-            ("name", _) => self.name.clone(),
-            ("quota" | "objquota", None | Some(0)) => "none".to_owned(),
-            (_, None) => "-".to_owned(),
-            ("used" | "quota", Some(bytes)) if !parsable => human_bytes(bytes),
-            (_, Some(number)) => number.to_string(),
-        }
+fn compare_field(one: &OwnerUsage, other: &OwnerUsage, field: &str) -> Ordering {
+    match field {
+        "type" => one.kind.cmp(&other.kind),
+        // numbers come in their order, before names
+        "name" => match (one.name.parse::<u64>(), other.name.parse::<u64>()) {
+            (Ok(one), Ok(other)) => one.cmp(&other),
+            (Ok(_), Err(_)) => Ordering::Less,
+            (Err(_), Ok(_)) => Ordering::Greater,
+            (Err(_), Err(_)) => one.name.cmp(&other.name),
+        },
+        field => number(one, field).cmp(&number(other, field)),
     }
+}
 
-    fn compare_field(&self, other: &Self, field: &str) -> Ordering {
-        match field {
-            "type" => self.kind.cmp(other.kind),
-            // numbers come in their order, before names
-            "name" => match (self.name.parse::<u64>(), other.name.parse::<u64>()) {
-                (Ok(one), Ok(other)) => one.cmp(&other),
-                (Ok(_), Err(_)) => Ordering::Less,
-                (Err(_), Ok(_)) => Ordering::Greater,
-                (Err(_), Err(_)) => self.name.cmp(&other.name),
-            },
-            field => self.number(field).cmp(&other.number(field)),
-        }
-    }
+/// Replaces the number of a user or group by the name that the system has for it.
+fn resolve_name(owner: &mut OwnerUsage) {
+    let id = owner.name.parse().ok();
+    let name = match owner.kind.as_str() {
+        POSIX_USER => id.and_then(user_name),
+        POSIX_GROUP => id.and_then(group_name),
+        _ => None,
+    };
+    owner.name = name.unwrap_or_else(|| std::mem::take(&mut owner.name));
 }
 
 fn user_name(id: u32) -> Option<String> {

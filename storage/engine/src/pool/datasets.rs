@@ -18,7 +18,7 @@ use super::owner_quotas::OwnerQuotas;
 use super::refreservation::is_volume_property;
 use super::volumes::check_volume_size;
 use super::{Pool, filesystems, owner_quotas};
-use crate::dataset::{Dataset, DatasetQuery, OwnerKind, OwnerSpace};
+use crate::dataset::{Dataset, DatasetQuery, OwnerKind, OwnerUsage};
 use crate::{Error, Event, Result};
 
 /// A dataset that is to be made.
@@ -395,9 +395,9 @@ impl Pool {
 
     /// Lists the space of all users, groups or projects in a file system or snapshot, as of the last txg
     /// that was synced.
-    pub fn list_owner_space(&self, name: &str, kind: OwnerKind) -> Result<Vec<OwnerSpace>> {
+    pub fn list_owner_usage(&self, name: &str, kind: OwnerKind) -> Result<Vec<OwnerUsage>> {
         let _pin = self.pin();
-        crate::owner_properties::list_owner_space(&self.find_dataset(name)?, kind)
+        crate::owner_properties::list_owner_usage(&self.find_dataset(name)?, kind)
     }
 }
 

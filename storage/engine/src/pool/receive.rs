@@ -45,7 +45,7 @@ pub struct ReceiveRequest {
     pub force: bool,
     /// Nothing is received: only the stream's header is checked (-n).
     pub dry_run: bool,
-    /// What a stream that is cut has brought is kept, so that it can be resumed (-s).
+    /// An interrupted receive keeps its records, so that it can be resumed (-s).
     pub resumable: bool,
     /// Properties of the target.
     pub properties: ReceiveProperties,
