@@ -59,6 +59,10 @@ fn reload_keeps_sessions_and_tells_of_units() {
 fn status_counts_sessions_and_bytes() {
     let served = ServedPool::start();
     let mut initiator = served.initiator();
+    // a command is counted after its answer: TEST UNIT READY was answered twice, by the attention and by GOOD
+    wait_until("the count of the first commands", || {
+        served.server.status().sessions[0].counters.commands == 2
+    });
     let before = served.server.status();
     assert_eq!((&before.targets[..], before.sessions.len()), (&[TARGET.to_owned()][..], 1));
     let session = &before.sessions[0];
@@ -71,7 +75,6 @@ fn status_counts_sessions_and_bytes() {
     initiator.read(&read10(0, 1), 512).good();
     initiator.read(&[0xff; 16], 0).check();
     let expected = Counters { commands: 3, errors: 1, read_bytes: 512, written_bytes: 1024 };
-    // a command is counted after its answer
     wait_until("the count", || {
         let after = served.server.status().sessions[0].counters;
         after.since(&session.counters) == Some(expected)
