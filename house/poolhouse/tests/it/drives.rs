@@ -104,6 +104,9 @@ fn vdevs_are_added_and_logs_removed_by_commands() {
     nas.run_ok(&format!("zpool add tank mirror {one} {two} log {log}"));
     let text = nas.run_ok("zpool status tank");
     assert!(text.contains("mirror-1") && text.contains("logs"), "{text}");
+    // cache drives and spares have no ashift that could differ
+    nas.run_ok("zpool set ashift=13 tank");
+    nas.run_ok(&format!("zpool add -n tank cache {last}"));
     nas.run_ok("zfs create -V 8M tank/volume");
     nas.run_failing("zpool remove tank mirror-1", 2);
     nas.run_ok(&format!("zpool remove tank {log}"));

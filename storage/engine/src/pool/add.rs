@@ -72,7 +72,8 @@ impl Pool {
                 vdev_mismatch::check_vdev(vdev, devices)?;
             }
         }
-        let ashift = self.ashift_of_new(options)?;
+        let has_tops = opened.iter().any(|(vdev, _)| vdev.role.auxiliary_role().is_none());
+        let ashift = self.ashift_of_new(options, has_tops)?;
         let (mut tops, mut auxiliary) = (Vec::new(), Vec::new());
         for (vdev, devices) in opened {
             self.check_role(vdev)?;
@@ -107,23 +108,24 @@ impl Pool {
         self.record_event("vdev add", words.join(" "))
     }
 
-    /// The ashift of new vdevs: a named one, that of the pool's property, or that of its vdevs.
-    fn ashift_of_new(&self, options: AddOptions) -> Result<Ashift> {
+    /// The ashift of new vdevs: a named one, that of the pool's property, or that of its vdevs. A new
+    /// top-level vdev must have the ashift that all vdevs for data have; spares and cache devices have none.
+    fn ashift_of_new(&self, options: AddOptions, has_tops: bool) -> Result<Ashift> {
         let config = self.0.spa.config();
         let tops = config.tree.iter().flat_map(|root| &root.children);
+        let for_data = |top: &&VdevConfig| !top.is_log && top.bias.is_none();
         // holes have none
-        let known: Vec<u64> =
-            tops.filter_map(|top| top.ashift).filter(|ashift| *ashift > 0).collect();
-        let most = known.iter().copied().max().unwrap_or(0);
+        let known = |top: &VdevConfig| top.ashift.filter(|ashift| *ashift > 0);
+        let of_data: Vec<u64> = tops.filter(for_data).filter_map(known).collect();
+        let most = of_data.iter().copied().max().unwrap_or(0);
         let shift = options.ashift.or(self.default_ashift()?).unwrap_or(most);
         let bad = || Error::Usage { what: format!("ashift={shift}: it must be 9 to 16") };
         let ashift = Ashift::new(shift).ok_or_else(bad)?;
-        if let Some(other) = known.into_iter().find(|other| *other != shift)
-            && !options.force
-        {
+        let is_uniform = of_data.iter().all(|other| *other == most);
+        if has_tops && is_uniform && most != shift && !options.force {
             return Err(mismatch(&format!(
                 "adding devices with different physical sector sizes is not allowed: the pool has vdevs \
-                 with ashift={other}, and the new vdev would have ashift={shift}"
+                 with ashift={most}, and the new vdev would have ashift={shift}"
             )));
         }
         Ok(ashift)
