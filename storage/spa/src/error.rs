@@ -137,6 +137,15 @@ pub enum Error {
     /// Drives failed to keep what they had taken: the group cannot be finished (Unavailable).
     #[error("drives did not keep what they had taken, so that the last changes may be lost")]
     WritesLost,
+    /// Our own sums do not agree: nothing more is written.
+    #[error(
+        "an internal check failed ({what}), so that nothing more is written to the pool. All that was \
+         synced is intact. `zpool clear` imports the pool as it was then; please report this"
+    )]
+    AssertionFailed {
+        /// The message of the assertion.
+        what: String,
+    },
     /// The pool is no longer held.
     #[error("the pool is closed")]
     Closed,

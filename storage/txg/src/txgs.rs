@@ -17,12 +17,17 @@ pub struct Txgs(Arc<TxgsInner>);
 /// Has the open group written.
 type InlineSync = Box<dyn Fn() + Send + Sync>;
 
+/// Has the pool suspended.
+type PanicHook = Box<dyn Fn() + Send + Sync>;
+
 struct TxgsInner {
     limits: TxgLimits,
     /// Bytes that a block takes at least.
     sector_size: AtomicU64,
     /// Writes the open group, on the thread of who waits for that.
     inline_sync: OnceLock<InlineSync>,
+    /// Runs when a thread panics that holds a transaction.
+    panic_hook: OnceLock<PanicHook>,
     state: Mutex<TxgState>,
     /// Something in `state` changed that somebody may wait for.
     changed: Condvar,
@@ -144,6 +149,11 @@ impl Drop for SyncThreadGuard {
 impl Drop for Tx {
     fn drop(&mut self) {
         let Some(group) = &self.txgs else { return };
+        if std::thread::panicking() {
+            // The txg has half a change: the hook runs before the hold ends, so that nobody writes it.
+            group.stop();
+            group.0.panic_hook.get().inspect(|hook| hook());
+        }
         let mut state = group.0.state.lock();
         if let Some(holds) = state.holds.get_mut(&self.txg) {
             *holds = holds.saturating_sub(1);
@@ -175,7 +185,14 @@ impl Txgs {
         };
         let (state, changed, driver) = (Mutex::new(state), Condvar::new(), OnceLock::new());
         let sector_size = AtomicU64::new(limits.sector_size);
-        Self(Arc::new(TxgsInner { limits, sector_size, inline_sync: driver, state, changed }))
+        let panic_hook = OnceLock::new();
+        let inline_sync = driver;
+        Self(Arc::new(TxgsInner { limits, sector_size, inline_sync, panic_hook, state, changed }))
+    }
+
+    /// Sets what runs when a thread panics that holds a transaction. The txgs are stopped by then.
+    pub fn set_panic_hook(&self, hook: impl Fn() + Send + Sync + 'static) {
+        let _ = self.0.panic_hook.set(Box::new(hook));
     }
 
     /// Tells how the open group is written by whoever cannot wait for another to do it.
@@ -526,6 +543,27 @@ mod tests {
         drop(duty);
         assert!(groups.wait_synced());
         assert_eq!(driven.load(Ordering::Relaxed), 1);
+    }
+
+    #[test]
+    fn panic_within_a_transaction_stops_the_txgs() {
+        let txgs = Txgs::new(Txg::new(1), TxgLimits::default());
+        let (calls, seen) = (Arc::new(AtomicUsize::new(0)), txgs.clone());
+        let count = Arc::clone(&calls);
+        txgs.set_panic_hook(move || {
+            assert!(seen.is_stopped());
+            count.fetch_add(1, Ordering::Relaxed);
+        });
+        drop(txgs.begin_tx());
+        assert_eq!(calls.load(Ordering::Relaxed), 0);
+        let changing = txgs.clone();
+        let done = thread::spawn(move || {
+            let _tx = changing.begin_tx().unwrap();
+            panic!("an assertion of a test");
+        });
+        assert!(done.join().is_err());
+        assert_eq!(calls.load(Ordering::Relaxed), 1);
+        assert!(txgs.begin_tx().is_none() && !txgs.wait_synced());
     }
 
     #[test]

@@ -181,6 +181,7 @@ impl Pool {
                 drop(active.sync());
             }
         });
+        active.stop_on_panics();
         let goes_on = AtomicBool::new(false);
         let keys = keys.map(|known| known.0).unwrap_or_default();
         let scans = scan::ScanControl::default();

@@ -87,9 +87,7 @@ impl ActivePool {
 
     /// Writes nothing any more: another host may have the pool.
     pub fn stop_writes(&self) {
-        *self.fatal_error.write() = Some(Error::HeartbeatLost);
-        self.tree.retire();
-        self.abort_txgs();
+        self.stop_writes_for(&Error::HeartbeatLost);
     }
 
     /// Gives a sign of life; the next comes after `interval`. False: signs are not wanted. An error

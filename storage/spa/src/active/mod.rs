@@ -5,6 +5,7 @@
 //! ([`ActivePool::sync`]), by the tasks that were handed in for it and by the writing itself.
 
 mod add;
+mod assertions;
 mod attach;
 mod auxiliary;
 mod block_refs;

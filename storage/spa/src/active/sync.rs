@@ -1,6 +1,7 @@
 //! Writing a transaction group: datasets, tasks, the pool's own objects until they are still, and
 //! then the uberblock.
 
+use std::panic::{self, AssertUnwindSafe};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -53,7 +54,7 @@ impl ActivePool {
             return Ok(());
         }
         let txg = self.txgs.quiesce();
-        match zio::while_syncing(true, || self.write_txg(txg)) {
+        match zio::while_syncing(true, || self.write_txg_or_fail(txg)) {
             Ok(()) => {
                 self.txgs.finish_sync(txg);
                 Ok(())
@@ -68,7 +69,16 @@ impl ActivePool {
         }
     }
 
+    /// Writes a txg. A failed assertion ends the pool, as what it would write may be wrong.
+    fn write_txg_or_fail(&self, txg: Txg) -> Result<(), Error> {
+        let written = panic::catch_unwind(AssertUnwindSafe(|| self.write_txg(txg)));
+        written.unwrap_or_else(|panic| Err(self.stop_after_panic(&*panic)))
+    }
+
     fn write_txg(&self, txg: Txg) -> Result<(), Error> {
+        if let Some(trouble) = &*self.fatal_error.read() {
+            return Err(trouble.clone());
+        }
         self.commit_rewind()?;
         let tx = Tx::syncing(txg);
         let now = (self.environment.now)();

@@ -1,5 +1,6 @@
 //! The pool as a whole: what is committed is what is found; what is written stays sound.
 
+mod assertions;
 mod clones;
 mod commit;
 mod concurrent;
