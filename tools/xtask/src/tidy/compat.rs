@@ -1,4 +1,4 @@
-//! COMPAT.md promises nothing that no test proves: each test it names exists.
+//! Tables that promise something name the tests that prove it, and the files that keep it: these exist.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -6,27 +6,44 @@ use std::path::Path;
 use super::SourceFile;
 use crate::Violation;
 
-const FILE: &str = "COMPAT.md";
+/// The documents with such tables.
+const DOCUMENTS: [&str; 3] = ["COMPAT.md", "docs/crash.md", "docs/threads-and-locks.md"];
 
-/// A test is named in backticks by its path, as `fixtures::mirror_2` or `blkptr::golden`.
+/// A test is named in backticks by its path, as `fixtures::mirror_2` or `blkptr::golden`; a file by its own,
+/// as `storage/spa/src/commit.rs`.
 pub(crate) fn check(root: &Path, files: &[SourceFile]) -> Vec<Violation> {
-    let Ok(text) = std::fs::read_to_string(root.join(FILE)) else {
-        return vec![Violation::new(FILE, "is not there")];
-    };
     let known: BTreeSet<&str> = files.iter().flat_map(|file| test_names(file)).collect();
     let mut violations = Vec::new();
-    for (index, line) in text.lines().enumerate().filter(|(_, line)| line.starts_with('|')) {
-        for name in cited_tests(line).filter(|name| !known.contains(name)) {
-            let place = format!("{FILE}:{}", index + 1);
-            violations.push(Violation::new(place, format!("there is no test `{name}`")));
+    for document in DOCUMENTS {
+        let Ok(text) = std::fs::read_to_string(root.join(document)) else {
+            violations.push(Violation::new(document, "is not there"));
+            continue;
+        };
+        for (index, line) in text.lines().enumerate().filter(|(_, line)| line.starts_with('|')) {
+            let place = format!("{document}:{}", index + 1);
+            for name in cited_tests(line).filter(|name| !known.contains(name)) {
+                violations.push(Violation::new(&place, format!("there is no test `{name}`")));
+            }
+            for path in cited_files(line).filter(|path| !root.join(path).exists()) {
+                violations.push(Violation::new(&place, format!("there is no file `{path}`")));
+            }
         }
     }
     violations
 }
 
+/// The words in backticks.
+fn quoted(line: &str) -> impl Iterator<Item = &str> {
+    line.split('`').skip(1).step_by(2)
+}
+
+fn cited_files(line: &str) -> impl Iterator<Item = &str> {
+    quoted(line).filter(|path| path.contains('/') && path.ends_with(".rs"))
+}
+
 /// The last words of the paths in backticks.
 fn cited_tests(line: &str) -> impl Iterator<Item = &str> {
-    line.split('`').skip(1).step_by(2).filter_map(|path| path.rsplit_once("::")).map(|(_, n)| n)
+    quoted(line).filter_map(|path| path.rsplit_once("::")).map(|(_, name)| name)
 }
 
 /// Names of functions; in `fixtures.rs` of a test program, where a macro makes a test of each name,
@@ -48,6 +65,7 @@ mod tests {
     fn cited_tests_are_paths_in_backticks() {
         let line = "| `zstd` | reads | `fixtures::mirror_2`, `a::b::c` |";
         assert_eq!(cited_tests(line).collect::<Vec<_>>(), ["mirror_2", "c"]);
+        assert_eq!(cited_files("| `W1` | `a/b.rs`, `c.rs`, `d/e` |").collect::<Vec<_>>(), ["a/b.rs"]);
     }
 
     #[test]
