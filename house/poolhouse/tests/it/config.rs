@@ -49,6 +49,7 @@ fn the_api_on_tcp_needs_its_token() {
     let (_, body) = http(first, "GET /api/v1/openapi.json", Some(token.trim())).unwrap();
     let body: Value = serde_json::from_str(&body).unwrap();
     assert_eq!(body["paths"]["/api/v1/pools/{name}/scrub"]["post"]["operationId"], "ScrubPool");
+    crate::api_page::check(&body);
 
     // another port is added, and the first stays open; then the first goes
     nas.run_ok(&format!("config set web.listen [{first},{second}]"));

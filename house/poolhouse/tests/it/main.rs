@@ -1,5 +1,6 @@
 //! The command as users run it: on pools made by real OpenZFS, and on what is no pool.
 
+mod api_page;
 mod backup;
 mod bench;
 mod browser;

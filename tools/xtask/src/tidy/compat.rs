@@ -65,7 +65,10 @@ mod tests {
     fn cited_tests_are_paths_in_backticks() {
         let line = "| `zstd` | reads | `fixtures::mirror_2`, `a::b::c` |";
         assert_eq!(cited_tests(line).collect::<Vec<_>>(), ["mirror_2", "c"]);
-        assert_eq!(cited_files("| `W1` | `a/b.rs`, `c.rs`, `d/e` |").collect::<Vec<_>>(), ["a/b.rs"]);
+        assert_eq!(
+            cited_files("| `W1` | `a/b.rs`, `c.rs`, `d/e` |").collect::<Vec<_>>(),
+            ["a/b.rs"]
+        );
     }
 
     #[test]
