@@ -51,7 +51,7 @@ pub struct Conf {
 }
 
 /// Options that do not depend on anything. Every share has the module fruit: a Mac asks for its extensions once, at
-/// the first share.
+/// the first share. Previous Versions are the snapshots in `.zfs/shadow`, also of file systems mounted within a share.
 const FIXED: &str = "
   server role = standalone server
   server string = Poolhouse
@@ -85,6 +85,11 @@ const FIXED: &str = "
   fruit:veto_appledouble = no
   fruit:wipe_intentionally_left_blank_rfork = yes
   fruit:delete_empty_adfiles = yes
+  shadow:snapdir = .zfs/shadow
+  shadow:format = @GMT-%Y.%m.%d-%H.%M.%S
+  shadow:sort = desc
+  shadow:snapdirseverywhere = yes
+  shadow:crossmountpoints = yes
 ";
 
 impl Conf {
@@ -107,7 +112,7 @@ impl Conf {
         add(&mut text, "log file", &value(&folder.log())?);
         // security descriptors are in an attribute that only root may write
         let acls = if self.single_user.is_none() { " acl_xattr" } else { "" };
-        add(&mut text, "vfs objects", &format!("catia fruit streams_xattr{acls}"));
+        add(&mut text, "vfs objects", &format!("catia fruit streams_xattr{acls} shadow_copy2"));
         self.add_guests(&mut text)?;
         self.add_addresses(&mut text);
         for share in &self.shares {

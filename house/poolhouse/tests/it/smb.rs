@@ -215,3 +215,54 @@ fn smb_shares_follow_their_file_systems() {
     nas.run_ok("zpool export tank");
     assert_eq!(shares(nas), [] as [Value; 0]);
 }
+
+/// The names of the snapshots that a client sees of a file, oldest first.
+fn versions(smb: &SmbNas, file: &str) -> Vec<String> {
+    let said = smb.run_ok(&format!("allinfo {file}"));
+    let names = said.lines().filter(|line| line.starts_with("@GMT-"));
+    let mut names: Vec<_> = names.map(|name| name.trim().to_owned()).collect();
+    names.sort();
+    names
+}
+
+#[test]
+fn smb_clients_see_snapshots_as_previous_versions() {
+    if cannot_share() {
+        return;
+    }
+    let smb = SmbNas::start("smbversions");
+    let nas = &smb.nas;
+    let back = nas.0.join("back");
+    nas.run_ok("zfs create tank/photos/inner");
+    std::fs::create_dir(smb.dir().join("d")).unwrap();
+    let files = [smb.dir().join("d/letter"), smb.dir().join("inner/note")];
+    let mut seen = Vec::new();
+    for name in ["before the trip", "autosnap_2026-11-27_10:00:00_hourly"] {
+        files.iter().for_each(|file| std::fs::write(file, name).unwrap());
+        let snapshot = format!("tank/photos@{}", name.replace(' ', "_"));
+        nas.run_ok(&format!("zfs snapshot -r {snapshot}"));
+        seen.push(name);
+        // names of snapshots have whole seconds
+        std::thread::sleep(std::time::Duration::from_millis(1100));
+    }
+    files.iter().for_each(|file| std::fs::write(file, "now").unwrap());
+    for file in ["d\\letter", "inner\\note"] {
+        let versions = versions(&smb, file);
+        assert_eq!(versions.len(), 2, "{versions:?}");
+        for (version, content) in versions.iter().zip(&seen) {
+            smb.run_ok(&format!("get {version}\\{file} {}", path_arg(&back)));
+            assert_eq!(std::fs::read_to_string(&back).unwrap(), **content, "{version}");
+        }
+        smb.run_ok(&format!("get {file} {}", path_arg(&back)));
+        assert_eq!(std::fs::read_to_string(&back).unwrap(), "now");
+    }
+    let oldest = &versions(&smb, "d\\letter")[0];
+    let listed = smb.run_ok(&format!("ls {oldest}\\d\\*"));
+    assert!(listed.contains("letter"), "{listed}");
+    // a version cannot be changed
+    let (_, said) = smb.run(&format!("rm {oldest}\\d\\letter"));
+    assert!(said.contains("NT_STATUS"), "{said}");
+    nas.run_ok("zfs set snapdir=disabled tank/photos");
+    // the kernel keeps the name `.zfs` for a moment
+    nas.wait_until(|| versions(&smb, "d\\letter").is_empty());
+}
