@@ -35,6 +35,7 @@ mod replica;
 mod share;
 mod snapshot;
 mod stream;
+mod time_machine;
 mod user;
 mod vdev;
 mod web;
@@ -70,13 +71,17 @@ pub use replica::{
     CopyStatus, GetReplicaStatus, ReplicaStatus, Replicate, ReplicatedDataset, RunReplicas,
 };
 pub use share::{
-    AddShare, GetShares, Protocol, RemoveShare, ShareClient, ShareFilesystems, ShareState,
-    ShareStatus, UnshareFilesystems,
+    AddShare, GetShares, ImportShares, ImportedShare, ImportedShares, Protocol, RemoveShare,
+    ShareClient, ShareFileFormat, ShareFilesystems, ShareState, ShareStatus, SkippedShare,
+    UnshareFilesystems,
 };
 pub use snapshot::{CloneSnapshot, CreateBookmark, CreateSnapshots, RollbackDataset};
 pub use stream::{
     AbortReceive, PlanSend, PlannedSend, ReceiveNaming, ReceiveStream, ReceivedSnapshot,
     ReceivedStream, SendStream,
+};
+pub use time_machine::{
+    AddTimeMachine, ListTimeMachines, RollBackTimeMachine, TimeMachine, TimeMachineSnapshot,
 };
 pub use user::{AddUser, ListUsers, RemoveUser, SetUserPassword, ShareUser};
 pub use vdev::{

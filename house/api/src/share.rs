@@ -159,6 +159,78 @@ impl Call for AddShare {
     }
 }
 
+/// The format of a file with the shares of another server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum ShareFileFormat {
+    /// `/etc/exports` of the kernel's NFS server.
+    Exports,
+    /// `smb.conf` of Samba.
+    SmbConf,
+    /// `targets.conf` of tgt.
+    TargetsConf,
+    /// `scst.conf` of SCST.
+    Scst,
+    /// `saveconfig.json` of LIO.
+    Lio,
+}
+
+/// Takes over the shares of another server.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct ImportShares {
+    /// The format of its file.
+    pub format: ShareFileFormat,
+    /// The content of the file.
+    pub text: String,
+    /// Only tell what would be added.
+    #[serde(default)]
+    pub dry_run: bool,
+}
+
+impl Call for ImportShares {
+    type Answer = ImportedShares;
+    const METHOD: Method = Method::Post;
+    const PATH: &'static str = "/shares/import";
+    const CHANGES: bool = true;
+
+    fn action(&self) -> String {
+        "import shares".to_owned()
+    }
+}
+
+/// The shares of a file.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ImportedShares {
+    /// The shares that were added to the configuration file.
+    pub added: Vec<ImportedShare>,
+    /// The others.
+    pub skipped: Vec<SkippedShare>,
+}
+
+/// A share that was taken over.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ImportedShare {
+    /// Its place in the file.
+    pub origin: String,
+    /// Its protocol.
+    pub protocol: Protocol,
+    /// Its file system or volume.
+    pub dataset: String,
+    /// Fields of `[[share]]` and their values in TOML.
+    pub options: Vec<(String, String)>,
+    /// Options in the file that have no meaning here.
+    pub ignored: Vec<String>,
+}
+
+/// A share that was not taken over.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SkippedShare {
+    /// Its place in the file.
+    pub origin: String,
+    /// A sentence: the reason, and what to do.
+    pub reason: String,
+}
+
 /// Removes a share from the configuration file. Its clients are disconnected.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct RemoveShare {

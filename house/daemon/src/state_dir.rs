@@ -185,6 +185,11 @@ impl StateDir {
         self.persistent_dir.join("nfs-clients")
     }
 
+    /// The identifier of this computer in announcements.
+    pub(crate) fn announce_id(&self) -> PathBuf {
+        self.persistent_dir.join("announce-id")
+    }
+
     /// The folder of smbd's locks and sockets, through which other users may pass.
     pub(crate) fn samba_run(&self) -> PathBuf {
         self.runtime_dir.join("smb-run")

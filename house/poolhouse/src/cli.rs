@@ -8,7 +8,7 @@ use clap::{CommandFactory, FromArgMatches};
 use crate::outcome::CommandResult;
 use crate::{
     alerts, backup, bench, config, daemon, drives, events, generate, inspect, jobs, plan, policy,
-    replicate, rescue, share, stream, user, web, zfs, zpool,
+    replicate, rescue, share, stream, timemachine, user, web, zfs, zpool,
 };
 
 /// A NAS in one program: real OpenZFS pools, in user space.
@@ -42,6 +42,9 @@ enum Command {
     Share(share::Share),
     /// Manage the users of SMB shares and their passwords
     User(user::User),
+    /// Back up Macs by Time Machine, and roll their backups back
+    #[command(name = "timemachine")]
+    TimeMachine(timemachine::TimeMachineCommand),
     /// List the jobs of the daemon, or cancel one
     Jobs(jobs::Jobs),
     /// Take snapshots by the clock, and destroy surplus ones
@@ -108,6 +111,7 @@ impl Cli {
             Command::Config(config) => config.run(),
             Command::Share(share) => share.run(),
             Command::User(user) => user.run(),
+            Command::TimeMachine(timemachine) => timemachine.run(),
             Command::Jobs(jobs) => jobs.run(),
             Command::Policy(policy) => policy.run(),
             Command::Replicate(replicate) => replicate.run(),

@@ -36,6 +36,7 @@ mod share;
 mod stream;
 mod table;
 mod time;
+mod timemachine;
 mod user;
 mod web;
 mod zfs;

@@ -1,8 +1,12 @@
 //! `poolhouse share`: datasets that clients reach over the network.
 
 use std::io::{self, Write};
+use std::path::{Path, PathBuf};
 
-use api::{AddShare, GetShares, Protocol, RemoveShare, ShareClient, ShareState, ShareStatus};
+use api::{
+    AddShare, GetShares, ImportShares, ImportedShares, Protocol, RemoveShare, ShareClient,
+    ShareFileFormat, ShareState, ShareStatus,
+};
 
 use units::human_bytes;
 
@@ -47,6 +51,8 @@ enum Command {
     Add(AddArgs),
     /// Remove a share from the configuration file
     Remove(RemoveArgs),
+    /// Take over the shares of another server from its configuration files
+    Import(ImportArgs),
     /// Show the shares with their clients, and why one is not served
     Status(StatusArgs),
 }
@@ -61,7 +67,7 @@ struct ListArgs {}
 #[derive(clap::Args, Debug)]
 #[command(
     after_help = "Fields: networks and read_only for all; name for smb and nbd; path, read_only_networks, squash,
-anonuid, anongid and privileged_ports for nfs; users, hidden and guest for smb; target, lun, initiators,
+anonuid, anongid and privileged_ports for nfs; users, hidden, guest and time_machine for smb; target, lun, initiators,
 block_size, chap_user, chap_secret_file, mutual_user and mutual_secret_file for iscsi.
 
 Examples:
@@ -93,6 +99,66 @@ struct RemoveArgs {
     name: String,
 }
 
+/// Take over the shares of another server from its configuration files
+#[derive(clap::Args, Debug)]
+#[command(
+    after_help = "Files: exports of the kernel's NFS server, smb.conf of Samba, targets.conf of tgt, scst.conf,
+saveconfig.json of LIO.
+Directories must be mountpoints of imported pools, devices must be /dev/zvol/POOL/NAME. A share is taken over
+only if it admits no more clients and users than before; of each other one the reason is printed. Passwords
+are not copied: `poolhouse user add` gives a user one. End the other server before this one listens.
+
+Examples:
+  poolhouse share import -n /etc/exports /etc/samba/smb.conf
+  poolhouse share import /etc/exports /etc/samba/smb.conf"
+)]
+struct ImportArgs {
+    /// Only show what would be added
+    #[arg(short = 'n', long)]
+    dry_run: bool,
+    /// The format of the files; without it their names tell it
+    #[arg(long, value_parser = parse_format, value_name = "FORMAT")]
+    format: Option<ShareFileFormat>,
+    /// The files
+    #[arg(required = true)]
+    files: Vec<PathBuf>,
+}
+
+/// The words for formats.
+const FORMATS: [(&str, ShareFileFormat); 5] = [
+    ("exports", ShareFileFormat::Exports),
+    ("smb.conf", ShareFileFormat::SmbConf),
+    ("targets.conf", ShareFileFormat::TargetsConf),
+    ("scst.conf", ShareFileFormat::Scst),
+    ("saveconfig.json", ShareFileFormat::Lio),
+];
+
+fn parse_format(word: &str) -> Result<ShareFileFormat, String> {
+    let found = FORMATS.iter().find(|(known, _)| *known == word);
+    found.map(|(_, format)| *format).ok_or_else(|| {
+        "exports, smb.conf, targets.conf, scst.conf or saveconfig.json is wanted".to_owned()
+    })
+}
+
+/// The format of a file, by its name.
+fn format_of(file: &Path) -> Result<ShareFileFormat, Failure> {
+    let name = file.file_name().unwrap_or_default().to_string_lossy();
+    let by_folder = if file.parent().is_some_and(|dir| dir.ends_with("exports.d")) {
+        Some(ShareFileFormat::Exports)
+    } else if file.parent().is_some_and(|dir| dir.ends_with("tgt/conf.d")) {
+        Some(ShareFileFormat::TargetsConf)
+    } else {
+        None
+    };
+    by_folder.or_else(|| parse_format(&name).ok()).ok_or_else(|| {
+        Failure::usage(format!(
+            "'{}': its name does not tell its format: use --format, with one of exports, smb.conf, \
+             targets.conf, scst.conf and saveconfig.json",
+            file.display()
+        ))
+    })
+}
+
 /// Show the shares with their clients, and why one is not served
 #[derive(clap::Args, Debug)]
 #[command(after_help = "Examples:
@@ -114,6 +180,7 @@ impl Share {
                 let (protocol, name) = (args.protocol, args.name.clone());
                 self.daemon.execute(&RemoveShare { protocol, name })
             }
+            Command::Import(args) => self.import(args),
             Command::Status(StatusArgs {}) => self.status(),
         }
     }
@@ -146,6 +213,26 @@ impl Share {
         self.daemon.execute(&AddShare { protocol, dataset, options })
     }
 
+    fn import(&self, args: &ImportArgs) -> CommandResult {
+        let mut all = ImportedShares::default();
+        for file in &args.files {
+            let format = args.format.map_or_else(|| format_of(file), Ok)?;
+            let text = std::fs::read_to_string(file)
+                .map_err(|why| Failure::usage(format!("'{}': {why}", file.display())))?;
+            let dry_run = args.dry_run;
+            let done = self.daemon.request(&ImportShares { format, text, dry_run })?;
+            if !self.daemon.json {
+                print_import(&file.display().to_string(), &done, &mut io::stdout().lock())?;
+            }
+            all.added.extend(done.added);
+            all.skipped.extend(done.skipped);
+        }
+        if self.daemon.json {
+            print::json(&all)?;
+        }
+        Ok(Outcome::complete_unless(!all.skipped.is_empty()))
+    }
+
     fn status(&self) -> CommandResult {
         let status = self.daemon.request(&GetShares {})?;
         if self.daemon.json {
@@ -163,6 +250,27 @@ fn name_of(share: &ShareState) -> &str {
 
 fn access(share: &ShareState) -> &'static str {
     if share.read_only { "ro" } else { "rw" }
+}
+
+/// Prints the shares of a file: those that were taken over as the configuration has them.
+fn print_import(file: &str, done: &ImportedShares, out: &mut dyn Write) -> io::Result<()> {
+    for share in &done.added {
+        writeln!(out, "\n# {}: {}", escape_control(file), escape_control(&share.origin))?;
+        writeln!(out, "[[share]]\nprotocol = \"{}\"", share.protocol.as_str())?;
+        writeln!(out, "dataset = \"{}\"", share.dataset)?;
+        for (field, value) in &share.options {
+            writeln!(out, "{field} = {}", escape_control(value.trim()))?;
+        }
+        if !share.ignored.is_empty() {
+            let ignored = share.ignored.join(", ");
+            writeln!(out, "# without meaning here: {}", escape_control(&ignored))?;
+        }
+    }
+    for skipped in &done.skipped {
+        let (origin, reason) = (escape_control(&skipped.origin), escape_control(&skipped.reason));
+        writeln!(out, "\n# {}: {origin} is skipped: {reason}", escape_control(file))?;
+    }
+    Ok(())
 }
 
 /// Prints each share with its clients below it.

@@ -37,6 +37,17 @@ pub struct Share {
     pub hidden: bool,
     /// It can be used without a password.
     pub guest: bool,
+    /// Its file system has NFSv4 ACLs, to which those of Windows are mapped.
+    pub nfs4_acls: bool,
+    /// It is a destination of Time Machine; none: an ordinary share.
+    pub time_machine: Option<TimeMachine>,
+}
+
+/// How Macs may back up to a share.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TimeMachine {
+    /// The most bytes that a Mac may use; none: all space of the file system.
+    pub max_size: Option<u64>,
 }
 
 /// The configuration of an smbd.
@@ -51,7 +62,7 @@ pub struct Conf {
 }
 
 /// Options that do not depend on anything. Every share has the module fruit: a Mac asks for its extensions once, at
-/// the first share.
+/// the first share. Previous Versions are the snapshots in `.zfs/shadow`, also of file systems mounted within a share.
 const FIXED: &str = "
   server role = standalone server
   server string = Poolhouse
@@ -85,6 +96,15 @@ const FIXED: &str = "
   fruit:veto_appledouble = no
   fruit:wipe_intentionally_left_blank_rfork = yes
   fruit:delete_empty_adfiles = yes
+  shadow:snapdir = .zfs/shadow
+  shadow:format = @GMT-%Y.%m.%d-%H.%M.%S
+  shadow:sort = desc
+  shadow:snapdirseverywhere = yes
+  shadow:crossmountpoints = yes
+  nfs4acl_xattr:encoding = nfs
+  nfs4acl_xattr:version = 40
+  nfs4acl_xattr:nfs4_id_numeric = yes
+  nfs4:chown = yes
 ";
 
 impl Conf {
@@ -105,15 +125,26 @@ impl Conf {
         add(&mut text, "passdb backend", &format!("tdbsam:{passdb}"));
         add(&mut text, "username map", &value(&folder.users_map())?);
         add(&mut text, "log file", &value(&folder.log())?);
-        // security descriptors are in an attribute that only root may write
-        let acls = if self.single_user.is_none() { " acl_xattr" } else { "" };
-        add(&mut text, "vfs objects", &format!("catia fruit streams_xattr{acls}"));
         self.add_guests(&mut text)?;
         self.add_addresses(&mut text);
         for share in &self.shares {
             share.add(&mut text)?;
+            add(&mut text, "vfs objects", &self.modules(share));
         }
         Ok(text)
+    }
+
+    /// The modules of a share, from the client's side to the file system's.
+    fn modules(&self, share: &Share) -> String {
+        let acls = if share.nfs4_acls {
+            " nfs4acl_xattr"
+        } else if self.single_user.is_none() {
+            " acl_xattr"
+        } else {
+            // security descriptors are in an attribute that only root may write
+            ""
+        };
+        format!("catia fruit streams_xattr{acls} shadow_copy2")
     }
 
     fn add_guests(&self, text: &mut String) -> Result<()> {
@@ -148,6 +179,12 @@ impl Share {
         add(text, "read only", word(self.read_only));
         add(text, "browseable", word(!self.hidden));
         add(text, "guest ok", word(self.guest));
+        if let Some(TimeMachine { max_size }) = self.time_machine {
+            add(text, "fruit:time machine", "yes");
+            if let Some(bytes) = max_size {
+                add(text, "fruit:time machine max size", &bytes.to_string());
+            }
+        }
         if !self.users.is_empty() {
             let users = self.users.iter().map(|user| value(Path::new(user)));
             add(text, "valid users", &users.collect::<Result<Vec<_>>>()?.join(" "));
@@ -191,7 +228,7 @@ mod tests {
     use std::net::{IpAddr, Ipv4Addr};
     use std::path::{Path, PathBuf};
 
-    use super::{Conf, Listen, Share};
+    use super::{Conf, Listen, Share, TimeMachine};
     use crate::Folder;
 
     fn share(name: &str, directory: &str) -> Share {
@@ -203,6 +240,8 @@ mod tests {
             read_only: false,
             hidden: false,
             guest: false,
+            nfs4_acls: false,
+            time_machine: None,
         }
     }
 
@@ -222,6 +261,7 @@ mod tests {
             users: vec!["anna".to_owned(), "ben".to_owned()],
             networks: vec!["10.0.0.0/24".parse().unwrap()],
             read_only: true,
+            time_machine: Some(TimeMachine { max_size: Some(1 << 40) }),
             ..share("photos", "/tank/100% photos")
         };
         let text = text("sections", limited).unwrap();
@@ -235,6 +275,8 @@ mod tests {
             "read only = yes",
             "valid users = anna ben",
             "hosts allow = 10.0.0.0/24",
+            "fruit:time machine = yes",
+            "fruit:time machine max size = 1099511627776",
         ] {
             assert!(text.lines().any(|found| found.trim() == line), "{line}: {text}");
         }

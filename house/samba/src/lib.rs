@@ -24,7 +24,7 @@ mod status;
 mod users;
 mod version;
 
-pub use conf::{Conf, Listen, Share};
+pub use conf::{Conf, Listen, Share, TimeMachine};
 pub use error::{Error, Result};
 pub use folder::Folder;
 pub use programs::Programs;

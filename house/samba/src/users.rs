@@ -126,6 +126,14 @@ impl Users {
         Ok(found.map_or_else(|| name.to_owned(), |(system_user, _)| system_user))
     }
 
+    /// The numbers of the system user of a user, and of that user's group.
+    pub fn system_ids(&self, name: &UserName) -> Result<(u32, u32)> {
+        let User { system_user, .. } = self.find(name)?;
+        let found = nix::unistd::User::from_name(&system_user).ok().flatten();
+        let found = found.ok_or(Error::NoSystemUser { name: system_user })?;
+        Ok((found.uid.as_raw(), found.gid.as_raw()))
+    }
+
     fn find(&self, name: &UserName) -> Result<User> {
         let found = self.list()?.into_iter().find(|user| user.name == name.0);
         found.ok_or_else(|| Error::NoSuchUser { name: name.0.clone() })

@@ -2,8 +2,11 @@
 //!
 //! ```text
 //! .zfs/snapshot/NAME   the root of a snapshot
-//! .zfs/volume/NAME     a volume just below the file system, as a file (OpenZFS has no such thing)
+//! .zfs/shadow/@GMT-... the root of a snapshot, named by its creation time (see `shadow`)
+//! .zfs/volume/NAME     a volume just below the file system, as a file
 //! ```
+//!
+//! OpenZFS has neither `shadow` nor `volume`. A [`DatasetTree`] has no `shadow`.
 
 use crate::tree_dataset::TreeDataset;
 use crate::vnode::Vnode;
@@ -11,6 +14,7 @@ use crate::{DatasetTree, Error, Result};
 
 pub(crate) const CONTROL_DIR: &[u8] = b".zfs";
 pub(crate) const SNAPSHOT_DIR: &[u8] = b"snapshot";
+pub(crate) const SHADOW_DIR: &[u8] = b"shadow";
 pub(crate) const VOLUME_DIR: &[u8] = b"volume";
 
 /// What a name names in a directory that no dataset stores.
@@ -25,7 +29,7 @@ pub(crate) fn lookup(
         Vnode::ControlDir(place) if name == VOLUME_DIR && !dataset.volumes.is_empty() => {
             Ok(Vnode::VolumeDir(place))
         }
-        Vnode::ControlDir(_) => Err(Error::NotFound),
+        Vnode::ControlDir(_) | Vnode::ShadowDir(_) => Err(Error::NotFound),
         Vnode::SnapshotDir(_) => {
             let names = dataset.snapshots(tree.catalog())?;
             let found =

@@ -6,7 +6,7 @@
 //! ```text
 //! offset  size  field        meaning
 //!      0     1  version      1
-//!      1     1  kind         0 file, 1 .zfs, 2 .zfs/snapshot, 3 .zfs/volume, 4 volume
+//!      1     1  kind         0 file, 1 .zfs, 2 .zfs/snapshot, 3 .zfs/volume, 4 volume, 5 .zfs/shadow
 //!      2     6  object       object number in the object set; 0 where kind is not 0
 //!      8     8  pool         guid of the pool
 //!     16     8  filesystem   guid of the file system by which the client reached the file
@@ -56,6 +56,8 @@ pub enum HandleKind {
     VolumeDir,
     /// A volume shown as a file; `objset_guid` is the volume's.
     Volume,
+    /// `.zfs/shadow`.
+    ShadowDir,
 }
 
 /// A file, named by the identifiers that the pool stores.
@@ -98,8 +100,14 @@ const BODY_LEN: usize = 40;
 const MAC_LEN: usize = 16;
 
 impl HandleKind {
-    const ALL: [Self; 5] =
-        [Self::File, Self::ControlDir, Self::SnapshotDir, Self::VolumeDir, Self::Volume];
+    const ALL: [Self; 6] = [
+        Self::File,
+        Self::ControlDir,
+        Self::SnapshotDir,
+        Self::VolumeDir,
+        Self::Volume,
+        Self::ShadowDir,
+    ];
 
     fn to_byte(self) -> u8 {
         match self {
@@ -108,6 +116,7 @@ impl HandleKind {
             Self::SnapshotDir => 2,
             Self::VolumeDir => 3,
             Self::Volume => 4,
+            Self::ShadowDir => 5,
         }
     }
 

@@ -188,7 +188,7 @@ impl TreeDir {
                     all.push((name, self.tree.root_vnode(&*self.tree.dataset(*place)?)));
                 }
             }
-            Vnode::File(..) | Vnode::Volume(_) => {}
+            Vnode::File(..) | Vnode::Volume(_) | Vnode::ShadowDir(_) => {}
         }
         let is_snapshots = matches!(self.vnode, Vnode::SnapshotDir(_));
         let numbered = (0_u64..).zip(all).filter(|(index, _)| *index >= from);
@@ -218,7 +218,9 @@ impl TreeDir {
                 });
                 facts.ok().flatten().map(|parent| Vnode::File(place, parent))
             }
-            Vnode::SnapshotDir(_) | Vnode::VolumeDir(_) => Some(Vnode::ControlDir(place)),
+            Vnode::SnapshotDir(_) | Vnode::VolumeDir(_) | Vnode::ShadowDir(_) => {
+                Some(Vnode::ControlDir(place))
+            }
             Vnode::ControlDir(_) => Some(self.tree.root_vnode(&self.dataset)),
             Vnode::Unopened(_) | Vnode::Volume(_) => None,
         };

@@ -5,7 +5,7 @@
 //!  0-39   the object's number in its dataset; 0 for what is no object
 //! 40-60   which of the tree's datasets, in the order in which the tree came to know them
 //! 61-63   what: 0 a file of any kind, 1 the root of a dataset that is closed, 2 `.zfs`,
-//!         3 `.zfs/snapshot`, 4 `.zfs/volume`, 5 a volume as a file
+//!         3 `.zfs/snapshot`, 4 `.zfs/volume`, 5 a volume as a file, 6 `.zfs/shadow`
 //! ```
 //!
 //! So the files of the dataset that is the tree's root have the numbers that OpenZFS shows, and
@@ -28,6 +28,8 @@ pub(crate) enum Vnode {
     VolumeDir(DatasetIndex),
     /// A volume as a file.
     Volume(DatasetIndex),
+    /// `.zfs/shadow` of a dataset.
+    ShadowDir(DatasetIndex),
 }
 
 /// Which dataset of the tree.
@@ -52,6 +54,7 @@ impl Vnode {
             Self::SnapshotDir(place) => (3, place, 0),
             Self::VolumeDir(place) => (4, place, 0),
             Self::Volume(place) => (5, place, 0),
+            Self::ShadowDir(place) => (6, place, 0),
         };
         let fits = object < 1 << OBJECT_BITS && place.0 < DatasetIndex::LIMIT;
         fits.then(|| Ino::new(kind << KIND_SHIFT | u64::from(place.0) << OBJECT_BITS | object))
@@ -70,6 +73,7 @@ impl Vnode {
             3 => Some(Self::SnapshotDir(place)),
             4 => Some(Self::VolumeDir(place)),
             5 => Some(Self::Volume(place)),
+            6 => Some(Self::ShadowDir(place)),
             _ => None,
         }
     }
@@ -81,7 +85,8 @@ impl Vnode {
             | Self::ControlDir(place)
             | Self::SnapshotDir(place)
             | Self::VolumeDir(place)
-            | Self::Volume(place) => place,
+            | Self::Volume(place)
+            | Self::ShadowDir(place) => place,
         }
     }
 }
@@ -103,6 +108,7 @@ mod tests {
             Vnode::SnapshotDir(place),
             Vnode::VolumeDir(DatasetIndex(3)),
             Vnode::Volume(place),
+            Vnode::ShadowDir(place),
         ] {
             let number = node.ino().expect("it fits");
             assert_eq!(Vnode::from_ino(number), Some(node));

@@ -72,9 +72,22 @@ impl ManagedPool {
         mounts.iter().map(|mount| (mount.dataset.clone(), mount.dir.clone())).collect()
     }
 
+    /// Forgets mounts that umount(8) ended. The share service follows the event.
+    pub(super) fn forget_ended_mounts(&self) {
+        drop(self.lock_mounts());
+    }
+
     fn lock_mounts(&self) -> MutexGuard<'_, Vec<ActiveMount>> {
         let (mut mounts, table) = (self.mounts.lock(), MountTable::current());
-        mounts.retain_mut(|mount| mount.handle.is_mounted(&table));
+        let ended = mounts.extract_if(.., |mount| !mount.handle.is_mounted(&table));
+        let event = |mount: ActiveMount| Event::Unmounted {
+            dataset: mount.dataset.clone(),
+            directory: mount.dir.clone(),
+        };
+        let events: Vec<_> = ended.map(event).collect();
+        if !events.is_empty() {
+            self.events.record(&events);
+        }
         mounts
     }
 
@@ -304,15 +317,16 @@ impl ManagedPool {
         if user.is_root() {
             return Ok(());
         }
+        let (uid, gid) = (Some(user.as_raw()), Some(group.as_raw()));
+        self.set_root_attributes(name, &SetAttributes { uid, gid, ..SetAttributes::default() })
+    }
+
+    /// Sets attributes of the root directory of a file system.
+    pub(crate) fn set_root_attributes(&self, name: &str, set: &SetAttributes) -> Result<()> {
         let said = |why: vfs::Error| Error::refused_error(format!("'{name}': {why}"));
         let door = self.filesystems.open_door(name, "the daemon")?;
-        let set = SetAttributes {
-            uid: Some(user.as_raw()),
-            gid: Some(group.as_raw()),
-            ..SetAttributes::default()
-        };
         let (context, fs) = (Context::new(&Credentials::ROOT, door.id()), door.filesystem());
-        fs.set_attributes(&context, fs.root_ino(), &set).map(drop).map_err(said)
+        fs.set_attributes(&context, fs.root_ino(), set).map(drop).map_err(said)
     }
 
     fn mount_at(&self, dir: &Path, dataset: &Dataset, wish: &MountOverrides) -> Result<()> {

@@ -26,7 +26,20 @@ struct RollbackPlan<'a> {
 }
 
 impl Pools {
+    /// Rolls a dataset back. Shares keep their clients, who keep their open files.
     pub(crate) fn rollback(&self, call: &RollbackDataset) -> Result<Vec<String>> {
+        self.rollback_with(call, &[])
+    }
+
+    /// Rolls a dataset back after its shares were closed. Clients connect again by themselves.
+    pub(crate) fn rollback_without_clients(&self, call: &RollbackDataset) -> Result<Vec<String>> {
+        let snapshot = call.snapshot.clone();
+        let dataset = snapshot.split('@').next().unwrap_or_default().to_owned();
+        self.rollback_with(call, &[Event::DatasetRolledBack { dataset, snapshot }])
+    }
+
+    /// Rolls a dataset back. The services let go of it for the events `prepared`.
+    fn rollback_with(&self, call: &RollbackDataset, prepared: &[Event]) -> Result<Vec<String>> {
         let snapshot = call.snapshot.as_str();
         let (newer, clones) = (call.destroy_newer, call.destroy_clones);
         let Some((head, _)) = snapshot.split_once('@') else {
@@ -45,7 +58,10 @@ impl Pools {
             let later: Vec<String> = later.into_iter().map(str::to_owned).collect();
             let destroyed = doomed_all(&all, &later, head, scope)?;
             let plan = RollbackPlan { head, snapshot, destroyed, force: call.force };
-            let mut warnings = pool.apply_rollback(&plan)?;
+            let options = ChangeOptions { force: true, ..ChangeOptions::default() };
+            self.events.prepare(prepared, &options)?;
+            let done = pool.apply_rollback(&plan);
+            let mut warnings = done.inspect_err(|_| self.events.abandon(prepared))?;
             let mut events: Vec<_> =
                 plan.destroyed.iter().map(|name| Event::destroyed(name)).collect();
             let (dataset, snapshot) = (head.to_owned(), snapshot.to_owned());

@@ -19,7 +19,7 @@ impl Pools {
             let query = DatasetQuery {
                 kinds: ["filesystem", "volume"].map(str::to_owned).to_vec(),
                 depth: None,
-                properties: ["mountpoint", "canmount"]
+                properties: ["mountpoint", "canmount", "quota", "refquota", "acltype"]
                     .into_iter()
                     .chain(SHARE_PROPERTIES)
                     .map(str::to_owned)
@@ -48,6 +48,8 @@ impl ManagedPool {
                 |found| (found.value.clone(), found.source.clone()),
             )
         });
+        let limits = ["quota", "refquota"].map(|name| dataset.property_value(name)?.parse().ok());
+        let quota = limits.into_iter().flatten().filter(|limit: &u64| *limit > 0).min();
         let mountpoint = dataset.property_value("mountpoint");
         DatasetFacts {
             is_volume: dataset.kind == "volume",
@@ -55,6 +57,8 @@ impl ManagedPool {
             canmount: dataset.property_value("canmount").unwrap_or("off").to_owned(),
             mountpoint: mountpoint.and_then(|point| self.with_altroot(point)),
             mounted_at,
+            quota,
+            has_nfs4_acls: dataset.property_value("acltype") == Some("nfsv4"),
             shared,
             name: dataset.name,
         }

@@ -74,6 +74,7 @@ impl Pools {
         for (name, _) in &here {
             // one pool at a time: a slow device of one does not keep another from being exported
             let Ok(pool) = self.pool(name) else { continue };
+            pool.forget_ended_mounts();
             self.diagnose_devices(&pool);
             let now = pool.handle.status();
             let mut next = WatchedPool::new(&now);

@@ -4,6 +4,7 @@
 //! pools and datasets.
 
 mod alerts;
+mod announce;
 mod backups;
 mod bays;
 mod config;
@@ -22,6 +23,7 @@ mod pools;
 mod replicas;
 mod shares;
 mod smb;
+mod time_machine;
 mod web;
 
 use std::sync::Arc;
@@ -42,6 +44,7 @@ use crate::policy::PolicyConfig;
 use crate::replica::ReplicaConfig;
 use crate::router::Router;
 use crate::shares::{ShareServer, entry};
+use crate::time_machine::TimeMachineConfig;
 
 /// A part of the daemon.
 pub(crate) trait Service: Send + Sync {
@@ -145,6 +148,12 @@ const SERVICES: &[Registration] = &[
     }),
     Registration::with_section::<iscsi::IscsiConfig>("iscsi", |context| {
         Arc::new(iscsi::IscsiService::new(context))
+    }),
+    Registration::with_section::<TimeMachineConfig>(time_machine::SECTION, |context| {
+        Arc::new(time_machine::TimeMachineService::new(context))
+    }),
+    Registration::with_section::<announce::AnnounceConfig>("announce", |context| {
+        Arc::new(announce::AnnounceService::new(context))
     }),
     // after the services of all protocols
     Registration {

@@ -10,6 +10,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ::nfs::{ClientRule, ConnectionStatus, Export, Secret, Server, ServerOptions};
+use announce::MdnsService;
 use api::{Protocol, ShareClient, pool_of};
 use parking_lot::Mutex;
 use serde::Deserialize;
@@ -224,6 +225,24 @@ impl ShareServer for NfsService {
             connection.exports.iter().map(of_export).collect::<Vec<_>>()
         });
         ServerReport { listening: status.listening, problem: None, clients: clients.collect() }
+    }
+
+    fn announced(&self, host: &str) -> Vec<MdnsService> {
+        let state = self.state.lock();
+        let Some(server) = &state.server else { return Vec::new() };
+        let listening = server.status().listening;
+        let Some(port) = listening.first().map(std::net::SocketAddr::port) else {
+            return Vec::new();
+        };
+        let listening: Vec<_> = listening.iter().map(std::net::SocketAddr::ip).collect();
+        let service = |open: &OpenExport| MdnsService {
+            kind: "_nfs._tcp",
+            instance: format!("{} on {host}", open.share.name),
+            port,
+            facts: vec![("path".to_owned(), open.share.name.clone())],
+            listening: listening.clone(),
+        };
+        state.exports.iter().map(service).collect()
     }
 }
 

@@ -8,11 +8,12 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use api::{
-    AddShare, Event, GetShares, Protocol, RemoveShare, Reply, ShareFilesystems, ShareState,
-    ShareStatus, UnshareFilesystems,
+    AddShare, Event, GetShares, ImportShares, ImportedShares, Protocol, RemoveShare, Reply,
+    ShareFilesystems, ShareState, ShareStatus, UnshareFilesystems,
 };
 use parking_lot::Mutex;
 use tokio::task::JoinHandle;
+use toml_edit::DocumentMut;
 
 use super::{Service, config};
 use crate::config::Config;
@@ -23,7 +24,7 @@ use crate::router::Router;
 use crate::shares::entry::{ShareEntry, read_entries};
 use crate::shares::{
     ReleaseReason, Resolved, SHARE_PROPERTIES, ServerReport, Share, ShareProblem, ShareSource,
-    add_entry, check_properties, remove_entries, rename_datasets, resolve,
+    add_entry, check_properties, plan_import, remove_entries, rename_datasets, resolve,
 };
 use crate::{Error, Result};
 
@@ -46,8 +47,17 @@ struct State {
 }
 
 /// Properties on which shares depend.
-const SHARE_RELEVANT: [&str; 6] =
-    ["sharenfs", "sharesmb", "mountpoint", "canmount", "readonly", "snapdir"];
+const SHARE_RELEVANT: [&str; 9] = [
+    "sharenfs",
+    "sharesmb",
+    "mountpoint",
+    "canmount",
+    "readonly",
+    "snapdir",
+    "quota",
+    "refquota",
+    "acltype",
+];
 
 impl ShareService {
     pub(super) fn new(context: &Arc<Context>) -> Self {
@@ -71,6 +81,19 @@ impl ShareService {
         let status = self.status();
         let problems = status.shares.iter().filter(is_new).filter_map(|it| it.problem.clone());
         Ok(Reply::with_warnings(problems.collect()))
+    }
+
+    fn import_shares(&self, call: &ImportShares) -> Result<ImportedShares> {
+        let facts = self.context.pools.share_facts();
+        let (calls, report) = plan_import(call.format, &call.text, &facts, &self.entries());
+        if !call.dry_run && !calls.is_empty() {
+            let add = |document: &mut DocumentMut| {
+                calls.iter().try_for_each(|call| add_entry(document, call))
+            };
+            self.context.config.edit(add)?;
+            config::reload(&self.context);
+        }
+        Ok(report)
     }
 
     fn remove_share(&self, call: &RemoveShare) -> Result<()> {
@@ -258,6 +281,8 @@ impl Service for ShareService {
         let own = Arc::clone(&self);
         router.add(move |call: &RemoveShare, _| own.remove_share(call));
         let own = Arc::clone(&self);
+        router.add(move |call: &ImportShares, _| own.import_shares(call));
+        let own = Arc::clone(&self);
         router.add(move |call: &ShareFilesystems, _| own.share_filesystems(call));
         let own = Arc::clone(&self);
         router.add(move |call: &UnshareFilesystems, _| own.unshare_filesystems(call));
@@ -389,6 +414,7 @@ fn is_relevant(event: &Event) -> bool {
         | Event::DatasetCreated { .. }
         | Event::DatasetDestroyed { .. }
         | Event::DatasetRenamed { .. }
+        | Event::DatasetRolledBack { .. }
         | Event::SnapshotDestroyed { .. }
         | Event::Mounted { .. }
         | Event::KeyLoaded { .. }
@@ -414,7 +440,11 @@ fn release_reason(event: &Event, shared: &str) -> Option<ReleaseReason> {
             Some(ReleaseReason::Close)
         }
         Event::KeyUnloaded { dataset } if is_below(dataset) => Some(ReleaseReason::Close),
-        Event::Unmounted { dataset, .. } if shared == dataset => Some(ReleaseReason::Unmount),
+        Event::Unmounted { dataset, .. } | Event::DatasetRolledBack { dataset, .. }
+            if shared == dataset =>
+        {
+            Some(ReleaseReason::Unmount)
+        }
         Event::DatasetRenamed { from, .. } if is_below(from) => Some(ReleaseReason::Unmount),
         Event::PropertySet { dataset, property, .. }
             if ["mountpoint", "canmount"].contains(&property.as_str()) && is_below(dataset) =>

@@ -10,7 +10,8 @@
 
 use std::sync::Arc;
 
-use ::samba::{Folder, Listen as SambaListen, Programs, Server, UserName, Users};
+use ::samba::{Folder, Listen as SambaListen, Programs, Server, TimeMachine, UserName, Users};
+use announce::MdnsService;
 use api::{
     AddUser, ListUsers, Protocol, RemoveUser, Secret, SetUserPassword, ShareClient, ShareUser,
 };
@@ -263,6 +264,46 @@ impl ShareServer for SmbService {
             clients: status.connections.iter().map(client).collect(),
         }
     }
+
+    fn announced(&self, host: &str) -> Vec<MdnsService> {
+        let state = self.state.lock();
+        let listening = state.server.as_ref().map(Server::addresses).unwrap_or_default();
+        let Some(port) = listening.first().map(std::net::SocketAddr::port) else {
+            return Vec::new();
+        };
+        let listening: Vec<_> = listening.iter().map(std::net::SocketAddr::ip).collect();
+        let service = |kind, port, facts| {
+            let (instance, listening) = (host.to_owned(), listening.clone());
+            MdnsService { kind, instance, port, facts, listening }
+        };
+        let model = vec![("model".to_owned(), "MacSamba".to_owned())];
+        let mut services = vec![
+            service("_smb._tcp", port, Vec::new()),
+            service("_device-info._tcp", UNUSED_PORT, model),
+        ];
+        let backups = time_machine_facts(&state.shares);
+        if !backups.is_empty() {
+            services.push(service("_adisk._tcp", UNUSED_PORT, backups));
+        }
+        services
+    }
+}
+
+/// The port "discard" of services that nobody connects to.
+const UNUSED_PORT: u16 = 9;
+
+/// The destinations of Time Machine, as the record of _adisk has them: `sys` for the computer, `dk0`, `dk1` and so on
+/// for the shares. 0x80 of `adVF` says that the share can have backups, 0x02 that it is reached by SMB.
+fn time_machine_facts(shares: &[Share<SmbOptions>]) -> Vec<(String, String)> {
+    let backups = shares.iter().filter(|share| share.options.time_machine && !share.options.hidden);
+    let mut facts: Vec<_> = backups
+        .enumerate()
+        .map(|(at, share)| (format!("dk{at}"), format!("adVN={},adVF=0x82", share.name)))
+        .collect();
+    if !facts.is_empty() {
+        facts.insert(0, ("sys".to_owned(), "waMa=0,adVF=0x100".to_owned()));
+    }
+    facts
 }
 
 impl From<::samba::Error> for Error {
@@ -309,7 +350,16 @@ fn samba_share(
     share: &Share<SmbOptions>,
     users: &Users,
 ) -> std::result::Result<::samba::Share, ::samba::Error> {
-    let SmbOptions { users: allowed, networks, read_only, hidden, guest } = &share.options;
+    let SmbOptions {
+        users: allowed,
+        networks,
+        read_only,
+        hidden,
+        guest,
+        time_machine,
+        nfs4_acls,
+        max_size,
+    } = &share.options;
     let allowed = allowed.iter().map(|name| users.system_user(name));
     Ok(::samba::Share {
         name: share.name.clone(),
@@ -320,5 +370,7 @@ fn samba_share(
         read_only: *read_only,
         hidden: *hidden,
         guest: *guest,
+        nfs4_acls: *nfs4_acls,
+        time_machine: time_machine.then_some(TimeMachine { max_size: *max_size }),
     })
 }

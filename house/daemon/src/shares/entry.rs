@@ -118,6 +118,28 @@ pub(crate) fn read_entries(config: &Config) -> Vec<ShareEntry> {
     entries.map(|entry| ShareEntry { line: config.line_of(entry.span.as_ref()), ..entry }).collect()
 }
 
+/// A destination of Time Machine.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct TimeMachineEntry {
+    /// The file system of the backups.
+    pub(crate) dataset: String,
+    /// The name of the share.
+    pub(crate) share: String,
+    /// The user whose Mac backs up there.
+    pub(crate) user: String,
+}
+
+/// The destinations of Time Machine in a configuration, which was checked.
+pub(crate) fn read_time_machines(config: &Config) -> Vec<TimeMachineEntry> {
+    let entry = |entry: ShareEntry| {
+        let ShareFields::Smb(fields) = entry.fields else { return None };
+        let user = fields.time_machine_user()?.to_owned();
+        let share = fields.share_name(&entry.dataset);
+        Some(TimeMachineEntry { dataset: entry.dataset, share, user })
+    };
+    read_entries(config).into_iter().filter_map(entry).collect()
+}
+
 fn read_entry(table: &Table) -> Result<ShareEntry, SectionProblem> {
     let text = |field: &str| {
         let Some(item) = table.get(field) else {

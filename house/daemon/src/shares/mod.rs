@@ -11,6 +11,7 @@
 
 mod edit;
 pub(crate) mod entry;
+mod import;
 pub(crate) mod iscsi;
 pub(crate) mod nbd;
 pub(crate) mod networks;
@@ -22,9 +23,11 @@ use std::fmt;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
+use announce::MdnsService;
 use api::{Protocol, ShareClient};
 
 pub(crate) use edit::{add_entry, remove_entries, rename_datasets};
+pub(crate) use import::plan_import;
 pub(crate) use resolve::{DatasetFacts, Resolved, resolve};
 
 use crate::{Error, Result};
@@ -149,6 +152,11 @@ pub(crate) trait ShareServer: Send + Sync {
 
     /// The state now. It must not wait for a pool or a client.
     fn report(&self) -> ServerReport;
+
+    /// The services that clients find by themselves. `host`: the name of this computer.
+    fn announced(&self, _host: &str) -> Vec<MdnsService> {
+        Vec::new()
+    }
 }
 
 /// The state of a server.
@@ -167,7 +175,7 @@ pub(crate) fn check_properties(dataset: &str, properties: &[(String, String)]) -
     for (property, value) in properties {
         let checked = match property.as_str() {
             "sharenfs" => nfs::parse_sharenfs(value).map(drop),
-            "sharesmb" => smb::parse_sharesmb(dataset, value).map(drop),
+            "sharesmb" => smb::parse_sharesmb(&DatasetFacts::default(), value).map(drop),
             _ => Ok(()),
         };
         checked.map_err(|why| {

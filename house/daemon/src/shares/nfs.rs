@@ -35,7 +35,7 @@ const NOBODY: u32 = 65534;
 /// Options of exports(5) that change nothing here: writes are as stable as the protocol says, and file handles do
 /// not depend on directories.
 #[rustfmt::skip] // a table
-const IGNORED: [&str; 20] = [
+pub(super) const IGNORED: [&str; 20] = [
     "sync", "async", "wdelay", "no_wdelay", "hide", "nohide", "crossmnt", "subtree_check",
     "no_subtree_check", "secure_locks", "insecure_locks", "auth_nlm", "no_auth_nlm", "acl", "no_acl",
     "mountpoint", "mp", "fsid", "pnfs", "no_pnfs",

@@ -25,6 +25,10 @@ pub(crate) struct DatasetFacts {
     pub(crate) mountpoint: Option<PathBuf>,
     /// The directory on which it is mounted.
     pub(crate) mounted_at: Option<PathBuf>,
+    /// The bytes that its files may use: the lower of refquota and quota; none: it has neither.
+    pub(crate) quota: Option<u64>,
+    /// Whether its files have NFSv4 ACLs.
+    pub(crate) has_nfs4_acls: bool,
     /// The values of [`SHARE_PROPERTIES`], and where they are set.
     pub(crate) shared: [(String, String); 2],
 }
@@ -89,7 +93,7 @@ impl Resolved {
                 push(&mut self.set.nfs, share(dataset, path, options, source))
             }
             ShareFields::Smb(fields) => {
-                let (name, options) = fields.resolve(owner);
+                let (name, options) = fields.resolve(dataset);
                 if dataset.mounted_at.is_none() {
                     return Err((Some(name), not_mounted(owner)));
                 }
@@ -163,7 +167,7 @@ impl Resolved {
         value: &str,
         source: ShareSource,
     ) -> Result<(), (Option<String>, String)> {
-        let parsed = parse_sharesmb(&dataset.name, value);
+        let parsed = parse_sharesmb(dataset, value);
         let parsed = parsed.map_err(|why| (None, format!("sharesmb={value}: {why}")))?;
         let Some((name, options)) = parsed else { return Ok(()) };
         // the configuration has more to say about the same file system

@@ -10,6 +10,7 @@
 //! read_only = true
 //! hidden = true                # it is not listed, but can be opened by its name
 //! guest = true                 # without a password, as the system user "nobody"
+//! time_machine = true          # a Mac of the one user backs up here, up to the quota of the dataset
 //! ```
 //!
 //! The property sharesmb is `on` or `off`, as with OpenZFS on Linux; its share has the name of the dataset, in
@@ -17,6 +18,7 @@
 
 use serde::Deserialize;
 
+use super::DatasetFacts;
 use super::networks::{Networks, Words};
 
 /// The longest name of a share that all clients can open, in characters.
@@ -27,6 +29,7 @@ const RESERVED_NAMES: [&str; 5] = ["global", "homes", "printers", "print$", "ipc
 /// The fields of `[[share]]` for SMB.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a field of the configuration")]
 pub(crate) struct SmbFields {
     /// The name of the share; without it the last part of the name of the dataset.
     pub(crate) name: Option<String>,
@@ -40,10 +43,13 @@ pub(crate) struct SmbFields {
     hidden: bool,
     #[serde(default)]
     guest: bool,
+    #[serde(default)]
+    time_machine: bool,
 }
 
 /// The way in which a file system is served by SMB.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[expect(clippy::struct_excessive_bools, reason = "each is an option of its own")]
 pub(crate) struct SmbOptions {
     /// The Poolhouse users that may use it; none: all.
     pub(crate) users: Vec<String>,
@@ -55,11 +61,22 @@ pub(crate) struct SmbOptions {
     pub(crate) hidden: bool,
     /// It can be used without a password.
     pub(crate) guest: bool,
+    /// It is a destination of Time Machine.
+    pub(crate) time_machine: bool,
+    /// Its file system has NFSv4 ACLs.
+    pub(crate) nfs4_acls: bool,
+    /// The most bytes that a Mac may use for backups; none: the dataset has no quota.
+    pub(crate) max_size: Option<u64>,
 }
 
 impl SmbFields {
-    /// Refuses names that no share can have.
+    /// Refuses names that no share can have, and backups that belong to nobody.
     pub(crate) fn check(&self) -> Result<(), String> {
+        if self.time_machine && (self.users.0.len() != 1 || self.guest || self.read_only) {
+            return Err("time_machine = true: the share belongs to one user, who may write: \
+                        users = \"NAME\", neither guest nor read_only"
+                .to_owned());
+        }
         let Some(name) = &self.name else { return Ok(()) };
         if is_share_name(name) {
             return Ok(());
@@ -70,16 +87,29 @@ impl SmbFields {
         ))
     }
 
-    /// The name of the share and the options.
-    pub(crate) fn resolve(self, dataset: &str) -> (String, SmbOptions) {
+    /// The user whose Mac backs up to the share; none: it is an ordinary share.
+    pub(crate) fn time_machine_user(&self) -> Option<&str> {
+        self.users.0.first().filter(|_| self.time_machine).map(String::as_str)
+    }
+
+    /// The name of the share of a dataset.
+    pub(crate) fn share_name(&self, dataset: &str) -> String {
         let last = dataset.rsplit('/').next().unwrap_or(dataset);
-        let name = self.name.unwrap_or_else(|| valid_name(last));
+        self.name.clone().unwrap_or_else(|| valid_name(last))
+    }
+
+    /// The name of the share and the options.
+    pub(crate) fn resolve(self, dataset: &DatasetFacts) -> (String, SmbOptions) {
+        let name = self.share_name(&dataset.name);
         let options = SmbOptions {
             users: self.users.0,
             networks: self.networks,
             read_only: self.read_only,
             hidden: self.hidden,
             guest: self.guest,
+            time_machine: self.time_machine,
+            nfs4_acls: dataset.has_nfs4_acls,
+            max_size: dataset.quota.filter(|_| self.time_machine),
         };
         (name, options)
     }
@@ -87,7 +117,7 @@ impl SmbFields {
 
 /// The share that the property sharesmb makes of a file system; nothing: it is off.
 pub(crate) fn parse_sharesmb(
-    dataset: &str,
+    dataset: &DatasetFacts,
     value: &str,
 ) -> Result<Option<(String, SmbOptions)>, String> {
     match value {
@@ -99,8 +129,11 @@ pub(crate) fn parse_sharesmb(
                 read_only: false,
                 hidden: false,
                 guest: false,
+                time_machine: false,
+                nfs4_acls: dataset.has_nfs4_acls,
+                max_size: None,
             };
-            Ok(Some((valid_name(dataset), options)))
+            Ok(Some((valid_name(&dataset.name), options)))
         }
         _ => {
             Err("on and off are known; [[share]] in the configuration has more options".to_owned())
@@ -130,13 +163,15 @@ fn valid_name(name: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::{is_share_name, parse_sharesmb, valid_name};
+    use crate::shares::DatasetFacts;
 
     #[test]
     fn sharesmb_is_on_or_off() {
-        assert_eq!(parse_sharesmb("tank", "off"), Ok(None));
-        let (name, options) = parse_sharesmb("tank/a b", "on").unwrap().unwrap();
+        let dataset = DatasetFacts { name: "tank/a b".to_owned(), ..DatasetFacts::default() };
+        assert_eq!(parse_sharesmb(&dataset, "off"), Ok(None));
+        let (name, options) = parse_sharesmb(&dataset, "on").unwrap().unwrap();
         assert!(name == "tank_a b" && !options.guest && options.users.is_empty());
-        assert!(parse_sharesmb("tank", "guestok=true").is_err());
+        assert!(parse_sharesmb(&dataset, "guestok=true").is_err());
     }
 
     #[test]

@@ -67,11 +67,16 @@ impl SmbNas {
 
     /// A client of the share with commands; `password` is not in its arguments.
     fn client(&self, password: &str, commands: &str) -> Vec<String> {
+        self.client_of("photos", password, commands)
+    }
+
+    fn client_of(&self, share: &str, password: &str, commands: &str) -> Vec<String> {
         let secret = self.nas.0.join(format!("secret-{password}"));
         std::fs::write(&secret, format!("username = anna\npassword = {password}\n")).unwrap();
         std::fs::set_permissions(&secret, Permissions::from_mode(0o600)).unwrap();
         let port = self.port.to_string();
-        let words = ["smbclient", "-A", path_arg(&secret), "-p", &port, "//127.0.0.1/photos"];
+        let share = format!("//127.0.0.1/{share}");
+        let words = ["smbclient", "-A", path_arg(&secret), "-p", &port, &share];
         let mut words: Vec<_> = words.map(str::to_owned).to_vec();
         if !commands.is_empty() {
             words.extend(["-c".to_owned(), commands.to_owned()]);
@@ -90,9 +95,21 @@ impl SmbNas {
         said
     }
 
+    /// Runs commands on a share.
+    fn run_share_ok(&self, share: &str, commands: &str) -> String {
+        let words = self.client_of(share, PASSWORD, commands);
+        let (is_ok, said) = run_client(&words.iter().map(String::as_str).collect::<Vec<_>>());
+        assert!(is_ok && !said.contains("NT_STATUS"), "{commands}: {said}{}", self.log());
+        said
+    }
+
     /// A client that stays connected, and first runs a command.
     fn stay(&self, command: &str) -> Running {
-        let words = self.client(PASSWORD, "");
+        self.stay_on("photos", command)
+    }
+
+    fn stay_on(&self, share: &str, command: &str) -> Running {
+        let words = self.client_of(share, PASSWORD, "");
         let mut client = Command::new(&words[0]);
         client.args(&words[1..]).stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null());
         let mut client = client.spawn().unwrap();
@@ -194,6 +211,13 @@ fn smb_shares_follow_their_file_systems() {
     nas.run_ok("zfs mount tank/photos");
     assert!(smb.run_ok("ls").contains("letter"));
 
+    // umount(8) ends the share, too: clients would write to the directory below
+    rustix::mount::unmount(smb.dir(), rustix::mount::UnmountFlags::DETACH).unwrap();
+    nas.wait_until(|| shares(nas)[0]["problem"].as_str() == Some(problem.as_str()));
+    assert!(!smb.run("ls").0, "the share has ended");
+    nas.run_ok("zfs mount tank/photos");
+    assert!(smb.run_ok("ls").contains("letter"));
+
     // an entry of the configuration follows its file system, under the name of the share that it has
     nas.run_ok("share remove smb tank/photos");
     nas.run_ok("share add smb tank/photos -o name=photos");
@@ -214,4 +238,195 @@ fn smb_shares_follow_their_file_systems() {
     assert_eq!(shares(nas)[0]["problem"], Value::Null);
     nas.run_ok("zpool export tank");
     assert_eq!(shares(nas), [] as [Value; 0]);
+}
+
+/// The names of the snapshots that a client sees of a file, oldest first.
+fn versions(smb: &SmbNas, file: &str) -> Vec<String> {
+    let said = smb.run_ok(&format!("allinfo {file}"));
+    let names = said.lines().filter(|line| line.starts_with("@GMT-"));
+    let mut names: Vec<_> = names.map(|name| name.trim().to_owned()).collect();
+    names.sort();
+    names
+}
+
+#[test]
+fn smb_clients_see_snapshots_as_previous_versions() {
+    if cannot_share() {
+        return;
+    }
+    let smb = SmbNas::start("smbversions");
+    let nas = &smb.nas;
+    let back = nas.0.join("back");
+    nas.run_ok("zfs create tank/photos/inner");
+    std::fs::create_dir(smb.dir().join("d")).unwrap();
+    let files = [smb.dir().join("d/letter"), smb.dir().join("inner/note")];
+    let mut seen = Vec::new();
+    for name in ["before the trip", "autosnap_2026-11-27_10:00:00_hourly"] {
+        files.iter().for_each(|file| std::fs::write(file, name).unwrap());
+        let snapshot = format!("tank/photos@{}", name.replace(' ', "_"));
+        nas.run_ok(&format!("zfs snapshot -r {snapshot}"));
+        seen.push(name);
+        // names of snapshots have whole seconds
+        std::thread::sleep(std::time::Duration::from_millis(1100));
+    }
+    files.iter().for_each(|file| std::fs::write(file, "now").unwrap());
+    for file in ["d\\letter", "inner\\note"] {
+        let versions = versions(&smb, file);
+        assert_eq!(versions.len(), 2, "{versions:?}");
+        for (version, content) in versions.iter().zip(&seen) {
+            smb.run_ok(&format!("get {version}\\{file} {}", path_arg(&back)));
+            assert_eq!(std::fs::read_to_string(&back).unwrap(), **content, "{version}");
+        }
+        smb.run_ok(&format!("get {file} {}", path_arg(&back)));
+        assert_eq!(std::fs::read_to_string(&back).unwrap(), "now");
+    }
+    let oldest = &versions(&smb, "d\\letter")[0];
+    let listed = smb.run_ok(&format!("ls {oldest}\\d\\*"));
+    assert!(listed.contains("letter"), "{listed}");
+    // a version cannot be changed
+    let (_, said) = smb.run(&format!("rm {oldest}\\d\\letter"));
+    assert!(said.contains("NT_STATUS"), "{said}");
+    nas.run_ok("zfs set snapdir=disabled tank/photos");
+    // the kernel keeps the name `.zfs` for a moment
+    nas.wait_until(|| versions(&smb, "d\\letter").is_empty());
+}
+
+/// Writes the list of finished backups of a Mac, as `backupd` does at the end of each.
+fn finish_backup(smb: &SmbNas, number: u32) {
+    let list = smb.nas.0.join("history");
+    std::fs::write(&list, format!("<plist><!-- {number} backups --></plist>")).unwrap();
+    let name = "mac.sparsebundle\\com.apple.TimeMachine.SnapshotHistory.plist";
+    let put = format!("put {} {name}", path_arg(&list));
+    smb.run_share_ok("timemachine-anna", &put);
+}
+
+#[test]
+fn finished_backups_get_snapshots_to_roll_back_to() {
+    if cannot_share() {
+        return;
+    }
+    let smb = SmbNas::start("timemachine");
+    let nas = &smb.nas;
+    nas.run_ok("config set timemachine.settle 1");
+    let why = nas.run_failing("timemachine add ben tank/tm/ben", 14);
+    assert!(why.contains("there is no user 'ben'"), "{why}");
+    nas.run_ok("timemachine add anna tank/tm/anna --quota 32M");
+    let listed = || -> Value {
+        let said = nas.run_ok("timemachine list --json");
+        serde_json::from_str::<Value>(&said).unwrap()[0].clone()
+    };
+    assert_eq!((&listed()["user"], &listed()["quota"]), (&"anna".into(), &(32 << 20).into()));
+    let conf = std::fs::read_to_string(nas.state_dir().join("smb/smb.conf")).unwrap();
+    assert!(conf.contains("fruit:time machine max size = 33554432"), "{conf}");
+    let mode = nas.altroot().join("tank/tm/anna").metadata().unwrap().permissions().mode();
+    assert_eq!(mode & 0o777, 0o700);
+
+    // data alone is no finished backup
+    let band = nas.0.join("band");
+    std::fs::write(&band, "first").unwrap();
+    smb.run_share_ok(
+        "timemachine-anna",
+        &format!("mkdir mac.sparsebundle; put {} mac.sparsebundle\\0", path_arg(&band)),
+    );
+    finish_backup(&smb, 1);
+    let snapshots = || listed()["snapshots"].as_array().unwrap().clone();
+    nas.wait_until(|| snapshots().len() == 1);
+    assert!(
+        listed()["last_backup"].as_u64() > Some(1_700_000_000) && listed()["problem"].is_null()
+    );
+    std::fs::write(&band, "broken").unwrap();
+    let put = format!("put {} mac.sparsebundle\\0", path_arg(&band));
+    smb.run_share_ok("timemachine-anna", &put);
+
+    // a Mac that is connected is disconnected
+    let mac = smb.stay_on("timemachine-anna", "open mac.sparsebundle\\0");
+    if nix::unistd::geteuid().is_root() {
+        let is_used = |share: &Value| share["clients"] != Value::Array(Vec::new());
+        nas.wait_until(|| shares(nas).iter().any(is_used));
+    }
+    let said = nas.run_ok("timemachine rollback anna");
+    assert!(said.contains("timemachine_20") && said.contains("tank/tm/anna@"), "{said}");
+    drop(mac);
+    let back = nas.0.join("back");
+    let get = format!("get mac.sparsebundle\\0 {}", path_arg(&back));
+    smb.run_share_ok("timemachine-anna", &get);
+    assert_eq!(std::fs::read_to_string(&back).unwrap(), "first");
+    assert_eq!(snapshots().len(), 1, "the rollback is no backup");
+
+    finish_backup(&smb, 2);
+    nas.wait_until(|| snapshots().len() == 2);
+    let oldest = snapshots()[0]["name"].as_str().unwrap().to_owned();
+    let why = nas.run_failing(&format!("timemachine rollback anna {oldest}"), 14);
+    assert!(why.contains("use -r to destroy"), "{why}");
+    nas.run_ok(&format!("timemachine rollback -r anna {oldest}"));
+    assert_eq!(snapshots().len(), 1);
+}
+
+/// The bytes of an extended attribute of a file.
+fn xattr(path: &std::path::Path, name: &str) -> Option<Vec<u8>> {
+    let mut bytes = vec![0; 4096];
+    let length = rustix::fs::getxattr(path, name, bytes.as_mut_slice()).ok()?;
+    bytes.truncate(length);
+    Some(bytes)
+}
+
+#[test]
+fn windows_permissions_become_nfs4_acls() {
+    if cannot_share() || lacks("smbcacls") {
+        return;
+    }
+    let smb = SmbNas::start("smbacls");
+    smb.nas.run_ok("zfs set acltype=nfsv4 tank/photos");
+    let file = smb.dir().join("letter");
+    let local = smb.nas.0.join("local");
+    std::fs::write(&local, "dear grandma").unwrap();
+    let put = format!("put {} letter", path_arg(&local));
+    smb.nas.wait_until(|| xattr(&smb.dir(), "system.nfs4_acl").is_some());
+    smb.run_ok(&put);
+    let before = xattr(&file, "system.nfs4_acl").unwrap();
+    let set = |change: &[&str]| {
+        let words = smb.client_of("photos", PASSWORD, "");
+        let mut command =
+            vec!["smbcacls", &words[1], &words[2], "--port", &words[4], &words[5], "letter"];
+        command.extend(change);
+        run_client(&command)
+    };
+    let (is_ok, said) = set(&["-a", "ACL:S-1-1-0:ALLOWED/0x0/0x00120089"]);
+    assert!(is_ok, "{said}{}", smb.log());
+    let after = xattr(&file, "system.nfs4_acl").unwrap();
+    assert_ne!(before, after, "the ACL of the file system changed");
+    assert!(after.windows(9).any(|part| part == b"EVERYONE@"), "{after:?}");
+    // the permissions are not kept beside the ACL, where NFS clients would not see them
+    assert_eq!(xattr(&file, "security.NTACL"), None);
+    let (is_ok, said) = set(&[]);
+    assert!(is_ok && said.contains("Everyone:ALLOWED"), "{said}");
+}
+
+#[test]
+fn shares_of_other_servers_are_imported() {
+    let nas = TestNas::new("smbimport", 1);
+    nas.create_pool("tank", 1);
+    nas.run_ok("zfs create tank/photos");
+    if cannot_mount() {
+        return;
+    }
+    let dir = nas.altroot().join("tank/photos");
+    let (exports, conf) = (nas.0.join("exports"), nas.0.join("smb.conf"));
+    let dir = path_arg(&dir);
+    std::fs::write(&exports, format!("{dir} 10.0.0.0/24(rw,insecure)\n/srv *(ro)\n")).unwrap();
+    std::fs::write(&conf, format!("[photos]\npath = {dir}\nvalid users = anna\n")).unwrap();
+    let words = format!("share import {} {}", path_arg(&exports), path_arg(&conf));
+    let run = |words: &str| nas.run(words).stdout;
+    let planned = run(&format!("{words} -n"));
+    assert!(
+        planned.contains("dataset = \"tank/photos\"") && planned.contains("'/srv'"),
+        "{planned}"
+    );
+    assert_eq!(shares(&nas), [] as [Value; 0]);
+    run(&words);
+    let added = shares(&nas);
+    let names: Vec<_> = added.iter().map(|it| (&it["protocol"], &it["read_only"])).collect();
+    assert_eq!(names, [(&"nfs".into(), &false.into()), (&"smb".into(), &true.into())]);
+    let again = run(&words);
+    assert!(again.contains("is shared by NFS already"), "{again}");
 }

@@ -3,6 +3,7 @@
 use posix::Ino;
 use units::Guid;
 
+use super::snapshots::SnapshotView;
 use super::{HEAD, PoolFileSystem, to_ino};
 use crate::vnode::{DatasetIndex, Vnode};
 use crate::{Error, FileHandle, HandleKind, Result, SharedFileSystem as _};
@@ -17,6 +18,7 @@ impl PoolFileSystem {
             Vnode::ControlDir(_) => (HandleKind::ControlDir, head_guid, 0),
             Vnode::SnapshotDir(_) => (HandleKind::SnapshotDir, head_guid, 0),
             Vnode::VolumeDir(_) => (HandleKind::VolumeDir, head_guid, 0),
+            Vnode::ShadowDir(_) => (HandleKind::ShadowDir, head_guid, 0),
             Vnode::Volume(place) => (HandleKind::Volume, self.0.volumes.guid(place)?, 0),
             // a snapshot in a listing; its root has a handle once it was looked up
             Vnode::Unopened(_) => return Err(Error::NotFound),
@@ -42,12 +44,15 @@ impl PoolFileSystem {
             HandleKind::File => {
                 let all = self.list_snapshots()?;
                 let found = all.into_iter().find(|each| each.guid == handle.objset_guid.get());
-                let place = self.0.snapshots.index_of(found.ok_or(Error::Stale)?)?;
+                // the handle of a file that was found below `.zfs/shadow` names it below `.zfs/snapshot`
+                let found = found.ok_or(Error::Stale)?;
+                let place = self.0.snapshots.index_of(found, SnapshotView::ByName)?;
                 self.resolve_object(place, handle)
             }
             HandleKind::ControlDir if is_head => to_ino(Vnode::ControlDir(HEAD)),
             HandleKind::SnapshotDir if is_head => to_ino(Vnode::SnapshotDir(HEAD)),
             HandleKind::VolumeDir if is_head => to_ino(Vnode::VolumeDir(HEAD)),
+            HandleKind::ShadowDir if is_head => to_ino(Vnode::ShadowDir(HEAD)),
             HandleKind::Volume => {
                 let all = self.list_volumes()?;
                 let found = all.iter().find(|(_, guid)| *guid == handle.objset_guid.get());

@@ -12,6 +12,7 @@ mod handles;
 mod open_dir;
 mod open_file;
 mod rollback;
+mod shadow;
 mod shared;
 mod snapshots;
 mod suspend_retry;
@@ -37,7 +38,7 @@ use doors::Doors;
 pub use open_dir::OpenDir;
 pub use open_file::{OpenFile, UnlinkedHold};
 pub use rollback::{Invalidation, RequestsPending};
-use snapshots::SnapshotTable;
+use snapshots::{SnapshotTable, SnapshotView};
 use unlinked::UnlinkedInodes;
 use volumes::VolumeTable;
 
@@ -256,6 +257,7 @@ impl PoolFileSystem {
             Vnode::ControlDir(HEAD)
             | Vnode::SnapshotDir(HEAD)
             | Vnode::VolumeDir(HEAD)
+            | Vnode::ShadowDir(HEAD)
             | Vnode::Unopened(_) => Ok(attributes::synthetic(number, FileType::Directory)),
             Vnode::Volume(place) => {
                 let volume = self.0.volumes.open(&self.0.pool, &self.dataset(), place)?;
@@ -291,9 +293,14 @@ impl PoolFileSystem {
             Vnode::SnapshotDir(HEAD) => {
                 let all = self.list_snapshots()?;
                 let found = all.into_iter().find(|each| each.name.as_bytes() == name);
-                let place = self.0.snapshots.index_of(found.ok_or(Error::NotFound)?)?;
-                let root = self.files(place)?.root_object();
-                self.attributes_unchecked(to_ino(Vnode::File(place, root))?)
+                self.snapshot_root(found.ok_or(Error::NotFound)?, SnapshotView::ByName)
+            }
+            Vnode::ControlDir(HEAD) if name == control_dir::SHADOW_DIR => {
+                self.attributes_unchecked(to_ino(Vnode::ShadowDir(HEAD))?)
+            }
+            Vnode::ShadowDir(HEAD) => {
+                let found = shadow::find(self.list_snapshots()?, name);
+                self.snapshot_root(found.ok_or(Error::NotFound)?, SnapshotView::ByTime)
             }
             Vnode::ControlDir(HEAD)
                 if name == control_dir::VOLUME_DIR && !self.list_volumes()?.is_empty() =>
@@ -306,11 +313,19 @@ impl PoolFileSystem {
                 let place = self.0.volumes.index_of(found.ok_or(Error::NotFound)?)?;
                 self.attributes_unchecked(to_ino(Vnode::Volume(place))?)
             }
-            Vnode::ControlDir(_) | Vnode::SnapshotDir(_) | Vnode::VolumeDir(_) => {
-                Err(Error::NotFound)
-            }
+            Vnode::ControlDir(_)
+            | Vnode::SnapshotDir(_)
+            | Vnode::ShadowDir(_)
+            | Vnode::VolumeDir(_) => Err(Error::NotFound),
             _ => Err(Error::NotDirectory),
         }
+    }
+
+    /// The attributes of the root of a snapshot.
+    fn snapshot_root(&self, snapshot: Snapshot, view: SnapshotView) -> Result<Attributes> {
+        let place = self.0.snapshots.index_of(snapshot, view)?;
+        let root = self.files(place)?.root_object();
+        self.attributes_unchecked(to_ino(Vnode::File(place, root))?)
     }
 
     /// The target of a symbolic link.

@@ -11,11 +11,12 @@
 //! Cookies of stored names stand for places in the order of their hashes, so that names that come
 //! and go do not make others be shown twice or not at all.
 
-use engine::pool::Snapdir;
+use engine::pool::{Snapdir, Snapshot};
 use parking_lot::Mutex;
 use posix::{Attributes, FileType, Ino};
 
-use super::{HEAD, PoolFileSystem, to_ino};
+use super::snapshots::SnapshotView;
+use super::{HEAD, PoolFileSystem, shadow, to_ino};
 use crate::entry_batch::EntryBatch;
 use crate::vnode::Vnode;
 use crate::{DirEntry, Error, Result, control_dir};
@@ -94,6 +95,7 @@ impl OpenDir {
             Vnode::ControlDir(_) => self.push_control_dir(from, &mut items)?,
             Vnode::VolumeDir(_) => self.push_volumes(from, &mut items)?,
             Vnode::SnapshotDir(_) => self.push_snapshots(from, &mut items)?,
+            Vnode::ShadowDir(_) => self.push_shadows(from, &mut items)?,
             _ => {}
         }
         Ok(items)
@@ -127,7 +129,10 @@ impl OpenDir {
     }
 
     fn push_control_dir(&self, from: u64, items: &mut Vec<DirEntry>) -> Result<()> {
-        let snapshots = Some((control_dir::SNAPSHOT_DIR, Vnode::SnapshotDir(HEAD)));
+        let snapshots = [
+            (control_dir::SNAPSHOT_DIR, Vnode::SnapshotDir(HEAD)),
+            (control_dir::SHADOW_DIR, Vnode::ShadowDir(HEAD)),
+        ];
         let any = !self.fs.list_volumes()?.is_empty();
         let volumes = any.then_some((control_dir::VOLUME_DIR, Vnode::VolumeDir(HEAD)));
         for (index, (name, node)) in (STORED_COOKIE..).zip(snapshots.into_iter().chain(volumes)) {
@@ -153,14 +158,40 @@ impl OpenDir {
         for (index, snapshot) in (STORED_COOKIE..).zip(all) {
             if index >= from {
                 let name = snapshot.name.clone();
-                // opening thousands of snapshots for a listing would take its time
-                let number = to_ino(Vnode::Unopened(self.fs.0.snapshots.index_of(snapshot)?))?;
-                let mut item = new_entry(name.as_bytes(), number, FileType::Directory, index + 1);
-                item.needs_lookup = true;
-                items.push(item);
+                items.push(self.new_snapshot(
+                    name.as_bytes(),
+                    snapshot,
+                    SnapshotView::ByName,
+                    index + 1,
+                )?);
             }
         }
         Ok(())
+    }
+
+    fn push_shadows(&self, from: u64, items: &mut Vec<DirEntry>) -> Result<()> {
+        let all = shadow::list(self.fs.list_snapshots()?);
+        for (index, (name, snapshot)) in (STORED_COOKIE..).zip(all) {
+            if index >= from {
+                let view = SnapshotView::ByTime;
+                items.push(self.new_snapshot(name.as_bytes(), snapshot, view, index + 1)?);
+            }
+        }
+        Ok(())
+    }
+
+    /// The entry of a snapshot. Opening thousands of snapshots for a listing would take too long, so that its
+    /// attributes need a lookup.
+    fn new_snapshot(
+        &self,
+        name: &[u8],
+        snapshot: Snapshot,
+        view: SnapshotView,
+        next: u64,
+    ) -> Result<DirEntry> {
+        let number = to_ino(Vnode::Unopened(self.fs.0.snapshots.index_of(snapshot, view)?))?;
+        let item = new_entry(name, number, FileType::Directory, next);
+        Ok(DirEntry { needs_lookup: true, ..item })
     }
 
     /// The number for `..`; a root has itself above it.
@@ -177,7 +208,9 @@ impl OpenDir {
                     Err(why) => Err(why),
                 }
             }
-            Vnode::SnapshotDir(_) | Vnode::VolumeDir(_) => to_ino(Vnode::ControlDir(HEAD)),
+            Vnode::SnapshotDir(_) | Vnode::ShadowDir(_) | Vnode::VolumeDir(_) => {
+                to_ino(Vnode::ControlDir(HEAD))
+            }
             _ => Ok(self.fs.root_ino()),
         }
     }

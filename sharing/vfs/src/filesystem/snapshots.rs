@@ -14,19 +14,31 @@ pub(super) struct SnapshotTable(RwLock<Vec<KnownSnapshot>>);
 
 struct KnownSnapshot {
     snapshot: Snapshot,
+    view: SnapshotView,
     files: Option<FileSystemReader>,
+}
+
+/// The directory below `.zfs` by which a caller reached a snapshot.
+///
+/// The two views have inode numbers of their own: the kernel wants one path for a directory.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum SnapshotView {
+    /// `.zfs/snapshot/NAME`.
+    ByName,
+    /// `.zfs/shadow/@GMT-...`.
+    ByTime,
 }
 
 /// Places of snapshots begin here.
 const FIRST_INDEX: usize = 1;
 
 impl SnapshotTable {
-    /// The place of a snapshot.
-    pub(super) fn index_of(&self, snapshot: Snapshot) -> Result<DatasetIndex> {
+    /// The place of a snapshot in a view.
+    pub(super) fn index_of(&self, snapshot: Snapshot, view: SnapshotView) -> Result<DatasetIndex> {
         let mut all = self.0.write();
-        let known = all.iter().position(|known| known.snapshot == snapshot);
+        let known = all.iter().position(|it| it.view == view && it.snapshot == snapshot);
         let at = known.unwrap_or_else(|| {
-            all.push(KnownSnapshot { snapshot, files: None });
+            all.push(KnownSnapshot { snapshot, view, files: None });
             all.len().saturating_sub(1)
         });
         let place = u32::try_from(at.saturating_add(FIRST_INDEX)).unwrap_or(u32::MAX);

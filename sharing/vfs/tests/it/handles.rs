@@ -122,8 +122,14 @@ fn handles_name_snapshots_volumes_and_control_directories() {
         let names = path.split('/').map(str::as_bytes);
         names.fold(root, |dir, name| fs.lookup(&CONTEXT, dir, name).expect(path).ino)
     };
-    let paths =
-        [".zfs", ".zfs/snapshot", ".zfs/snapshot/two/file", ".zfs/volume/disk", ".zfs/volume"];
+    let paths = [
+        ".zfs",
+        ".zfs/snapshot",
+        ".zfs/snapshot/two/file",
+        ".zfs/volume/disk",
+        ".zfs/volume",
+        ".zfs/shadow",
+    ];
     let bytes = paths.map(|path| encode(&fs, look(&fs, path)));
     assert_eq!(fs.handle(look(&fs, paths[3])).unwrap().kind, HandleKind::Volume);
     drop(fs);

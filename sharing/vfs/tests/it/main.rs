@@ -5,4 +5,5 @@ mod contract;
 mod doors;
 mod handles;
 mod pool;
+mod shadow;
 mod tree;

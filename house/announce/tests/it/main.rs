@@ -1,0 +1,3 @@
+//! Announcements, as clients on this computer find them.
+
+mod wsd;

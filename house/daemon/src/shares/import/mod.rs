@@ -1,0 +1,161 @@
+//! Shares of other servers, taken over from their configuration files.
+//!
+//! ```text
+//! /etc/exports             NFS of the kernel       exports
+//! smb.conf                 Samba                   smb_conf
+//! targets.conf             tgt                     targets_conf
+//! scst.conf                SCST                    scst
+//! saveconfig.json          LIO (targetcli)         lio
+//! ```
+//!
+//! A share is taken over only if it admits no more clients and users than before. Otherwise it is skipped, with a
+//! sentence that says what to do by hand.
+
+mod exports;
+mod lio;
+mod scst;
+mod smb_conf;
+mod targets_conf;
+
+use std::path::{Path, PathBuf};
+
+use api::{AddShare, ImportedShare, ImportedShares, Protocol, ShareFileFormat, SkippedShare};
+use toml_edit::DocumentMut;
+
+use super::entry::ShareEntry;
+use super::{DatasetFacts, add_entry};
+use crate::config::Config;
+
+/// The folder of the devices of volumes.
+const VOLUME_DEVICES: &str = "/dev/zvol";
+
+/// A share that a file describes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct FoundShare {
+    /// Its place in the file, as a user knows it.
+    origin: String,
+    protocol: Protocol,
+    /// The directory or device that it shares.
+    path: PathBuf,
+    /// Fields of `[[share]]` with their values in TOML.
+    options: Vec<(String, String)>,
+    /// Options of the other server that change nothing about who may do what.
+    ignored: Vec<String>,
+}
+
+/// A share that cannot be taken over: its place in the file, and a sentence.
+type Skipped = (String, String);
+
+/// What a file describes.
+type Found = Vec<Result<FoundShare, Skipped>>;
+
+/// Plans to take over the shares of a file. `entries`: those of the configuration. Returns the calls that add them,
+/// and the report to the user.
+pub(crate) fn plan_import(
+    format: ShareFileFormat,
+    text: &str,
+    datasets: &[DatasetFacts],
+    entries: &[ShareEntry],
+) -> (Vec<AddShare>, ImportedShares) {
+    let found = match format {
+        ShareFileFormat::Exports => exports::parse(text),
+        ShareFileFormat::SmbConf => smb_conf::parse(text),
+        ShareFileFormat::TargetsConf => targets_conf::parse(text),
+        ShareFileFormat::Scst => scst::parse(text),
+        ShareFileFormat::Lio => lio::parse(text),
+    };
+    let (mut calls, mut report) = (Vec::<AddShare>::new(), ImportedShares::default());
+    for found in found {
+        let planned = found.and_then(|found| {
+            let call = plan_share(&found, datasets).map_err(|why| (found.origin.clone(), why))?;
+            let is_known = |protocol: Protocol, dataset: &str| {
+                (protocol, dataset) == (call.protocol, call.dataset.as_str())
+            };
+            let is_shared = entries.iter().any(|it| is_known(it.fields.protocol(), &it.dataset))
+                || calls.iter().any(|it| is_known(it.protocol, &it.dataset));
+            if is_shared {
+                let why = format!("'{}' is shared by {} already", call.dataset, call.protocol);
+                return Err((found.origin.clone(), why));
+            }
+            Ok((call, found))
+        });
+        match planned {
+            Ok((call, FoundShare { origin, ignored, .. })) => {
+                let AddShare { protocol, dataset, options } = call.clone();
+                report.added.push(ImportedShare { origin, protocol, dataset, options, ignored });
+                calls.push(call);
+            }
+            Err((origin, reason)) => report.skipped.push(SkippedShare { origin, reason }),
+        }
+    }
+    (calls, report)
+}
+
+/// Finds the dataset of a share, and checks its options.
+fn plan_share(found: &FoundShare, datasets: &[DatasetFacts]) -> Result<AddShare, String> {
+    let dataset = if found.protocol.shares_volumes() {
+        volume_of(&found.path, datasets)?
+    } else {
+        filesystem_of(&found.path, datasets)?
+    };
+    let (protocol, options) = (found.protocol, found.options.clone());
+    let call = AddShare { protocol, dataset, options };
+    let mut document = DocumentMut::new();
+    add_entry(&mut document, &call)?;
+    match Config::parse(&document.to_string()) {
+        Ok(_) => Ok(call),
+        Err(problems) => {
+            Err(problems.into_iter().map(|it| it.sentence).collect::<Vec<_>>().join("; "))
+        }
+    }
+}
+
+/// The file system that is mounted on a directory.
+fn filesystem_of(path: &Path, datasets: &[DatasetFacts]) -> Result<String, String> {
+    let mounted = |it: &DatasetFacts| it.mounted_at.as_deref() == Some(path);
+    if let Some(found) = datasets.iter().find(|it| mounted(it)) {
+        return Ok(found.name.clone());
+    }
+    let around =
+        |it: &&DatasetFacts| it.mounted_at.as_deref().is_some_and(|dir| path.starts_with(dir));
+    let around = datasets.iter().filter(around).max_by_key(|it| it.mounted_at.clone());
+    let path = path.display();
+    Err(match around {
+        Some(it) => format!(
+            "'{path}' is a folder in '{}': only whole file systems are shared. `zfs create` makes one \
+             for the folder",
+            it.name
+        ),
+        None => format!("no file system of an imported pool is mounted on '{path}'"),
+    })
+}
+
+/// The volume of a device.
+fn volume_of(path: &Path, datasets: &[DatasetFacts]) -> Result<String, String> {
+    let name = path.strip_prefix(VOLUME_DEVICES).ok().and_then(Path::to_str);
+    let found = name.and_then(|name| datasets.iter().find(|it| it.is_volume && it.name == name));
+    found.map(|it| it.name.clone()).ok_or_else(|| {
+        format!(
+            "'{}' is no volume of an imported pool ({VOLUME_DEVICES}/POOL/NAME)",
+            path.display()
+        )
+    })
+}
+
+/// A text as a value in TOML.
+fn quoted(text: &str) -> String {
+    toml_edit::Value::from(text).to_string()
+}
+
+/// Texts as a list in TOML.
+fn quoted_list<'a>(texts: impl IntoIterator<Item = &'a str>) -> String {
+    toml_edit::Value::from(texts.into_iter().collect::<toml_edit::Array>()).to_string()
+}
+
+/// A field with its value.
+fn field(name: &str, value: impl Into<String>) -> (String, String) {
+    (name.to_owned(), value.into())
+}
+
+#[cfg(test)]
+mod tests;
