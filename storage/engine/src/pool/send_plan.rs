@@ -79,7 +79,7 @@ impl Pool {
             let list = self.plan_package(&tree, request, (&top, part), &mut steps)?;
             package = Some((package_begin(&request.snapshot), list));
         } else {
-            steps.push(self.plan_step(&last, request.base.as_deref(), request.compressed)?);
+            steps.push(self.plan_step(&last, request.base.as_deref(), request.compressed || request.raw)?);
         }
         let holds = self.hold_snapshots(&tree, &steps);
         let options = options(request);
@@ -97,8 +97,8 @@ impl Pool {
         let refused = |why: &str| Error::Refused {
             what: format!("cannot resume the send of '{}': {why}", token.to_name),
         };
-        if token.raw || token.redacted {
-            return Err(refused("raw and redacted streams are not supported"));
+        if token.redacted {
+            return Err(refused("redacted streams are not supported"));
         }
         let find = |guid: u64| {
             let mut all = tree.datasets().filter_map(std::result::Result::ok);
@@ -121,7 +121,7 @@ impl Pool {
             })?),
         };
         let base = base.as_ref().map(Dataset::name);
-        let mut step = self.plan_step(&snapshot, base.as_deref(), token.compressed)?;
+        let mut step = self.plan_step(&snapshot, base.as_deref(), token.compressed || token.raw)?;
         step.bytes = step.bytes.checked_sub(token.bytes).unwrap_or(RECORD);
         let steps = vec![step];
         Ok(SendPlan {
@@ -196,6 +196,7 @@ impl Pool {
             from_snapshot: range.from.filter(|_| range.all || request.replicate).map(str::to_owned),
             to_snapshot: part.to_owned(),
             is_recursive: request.replicate,
+            is_raw: request.raw,
             ..Package::default()
         };
         for head in in_origin_order(heads)? {
@@ -225,7 +226,7 @@ impl Pool {
             base = origin.filter(|it| is_in_package(it.dir().path())).map(|it| it.name());
         }
         for snapshot in &chosen.sent {
-            steps.push(self.plan_step(snapshot, base.as_deref(), request.compressed)?);
+            steps.push(self.plan_step(snapshot, base.as_deref(), request.compressed || request.raw)?);
             base = Some(snapshot.name());
         }
         Ok(())
@@ -284,6 +285,7 @@ fn options(request: &SendRequest) -> SendOptions {
         large_blocks: request.large_blocks,
         embedded: request.embedded,
         compressed: request.compressed,
+        raw: request.raw,
     }
 }
 
