@@ -11,6 +11,8 @@ use zap::ZapValue;
 use super::change_key::KEYLOCATION;
 use super::context::SyncTaskContext;
 use super::keys::{NewKey, encrypt_dataset, write_wrapped_key};
+use super::rename::encryption_root;
+use super::rollback::is_clone;
 use crate::raw_key::wrapped_key_of;
 use crate::{Error, KeyFormat, Result};
 
@@ -64,3 +66,51 @@ fn key_format(keydata: &CryptKeydata) -> std::result::Result<KeyFormat, transfor
     let unknown = || transform::Error::Unsupported { feature: "key format", code: keydata.key_format };
     KeyFormat::from_code(keydata.key_format).ok_or_else(unknown)
 }
+
+/// Has a received head that is an encryption root of its own use the user's key of what is above it, as it was on
+/// the sender. Its key is closed with that already, so that no key is needed.
+pub fn inherit_received_key(change: &SyncTaskContext<'_>, name: &str) -> Result<()> {
+    let dir = change.find_dir(name)?;
+    let record = change.dir_phys(dir)?;
+    if encryption_root(change, dir)? != Some(dir) || is_clone(change, &record)? {
+        return Ok(());
+    }
+    let above = if record.parent.exists() { encryption_root(change, record.parent)? } else { None };
+    let above = above.ok_or_else(|| Error::NotEncrypted { name: "the dataset above".to_owned() })?;
+    set_encryption_root(change, dir, (dir, above), 0)?;
+    if change.lookup(record.properties, KEYLOCATION)?.is_some() {
+        change.remove(record.properties, KEYLOCATION)?;
+    }
+    Ok(())
+}
+
+/// Changes the encryption root of a directory, and of all below it that have the same.
+fn set_encryption_root(
+    change: &SyncTaskContext<'_>,
+    dir: ObjectId,
+    (from, to): (ObjectId, ObjectId),
+    depth: usize,
+) -> Result<()> {
+    if depth > MAX_DEPTH {
+        return Err(Error::Cycle { object: dir, links: "directories" });
+    }
+    if encryption_root(change, dir)? != Some(from) {
+        return Ok(());
+    }
+    let record = change.dir_phys(dir)?;
+    for child in change.zap_entries(record.children)? {
+        if let Some(child) = child.value.u64() {
+            let child = ObjectId::new(child);
+            set_encryption_root(change, child, (from, to), depth.saturating_add(1))?;
+        }
+    }
+    if let Some(key) = change.zap_field_object(dir, DirPhys::CRYPTO_KEY)? {
+        change.update_u64(key, ROOT_ENTRY, to.get())?;
+    }
+    Ok(())
+}
+
+/// Directories nest no deeper.
+const MAX_DEPTH: usize = 256;
+/// The directory of the encryption root, in the record of a key.
+const ROOT_ENTRY: &str = "DSL_CRYPTO_ROOT_DDOBJ";

@@ -120,6 +120,19 @@ impl Pool {
     }
 }
 
+impl Pool {
+    /// Has a received head use the user's key of what is above it, as it was on the sender.
+    pub fn inherit_received_key(&self, name: &str) -> Result<()> {
+        let name = name.to_owned();
+        self.run_sync_task(move |_, change| {
+            dsl::write::inherit_received_key(change, &name)
+                .map_err(|why| crate::Error::from_dsl_error(&name, &why))
+        })?;
+        self.refresh_properties();
+        Ok(())
+    }
+}
+
 fn check_meta_shape(meta: &MetaShape) -> std::result::Result<(), String> {
     let is_known = meta.block_size == DNODE_BLOCK
         && meta.pointer_count == ondisk::dnode::Dnode::MAX_POINTERS

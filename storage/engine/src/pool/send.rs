@@ -41,6 +41,12 @@ pub struct SendRequest {
     pub compressed: bool,
     /// Blocks are sent as they are on disk, still encrypted; no key is needed (-w).
     pub raw: bool,
+    /// With `replicate`: file systems and volumes that are left out, with all below them (-X).
+    pub excluded: Vec<String>,
+    /// Properties are sent as they were received (-b).
+    pub backup: bool,
+    /// The holds of the snapshots are sent, too (-h).
+    pub holds: bool,
     /// The receive_resume_token of a stream that was cut (-t): the stream goes on there.
     pub resume: Option<String>,
 }

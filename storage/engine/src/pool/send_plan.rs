@@ -77,7 +77,7 @@ impl Pool {
         let (mut steps, mut package) = (Vec::new(), None);
         if request.replicate || request.intermediates || request.properties {
             let list = self.plan_package(&tree, request, (&top, part), &mut steps)?;
-            package = Some((package_begin(&request.snapshot), list));
+            package = Some((package_begin(request), list));
         } else {
             steps.push(self.plan_step(&last, request.base.as_deref(), request.compressed || request.raw)?);
         }
@@ -201,9 +201,17 @@ impl Pool {
         };
         for head in in_origin_order(heads)? {
             let Some(chosen) = choose_snapshots(&head, &range, request)? else { continue };
-            self.push_steps(&head, &chosen, request, &is_in_package, steps)?;
+            // the list has what is left out, so that a receiver does not take it for destroyed
+            let name = head.name();
+            let is_excluded = |above: &String| {
+                name.strip_prefix(above.as_str())
+                    .is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+            };
+            if !request.excluded.iter().any(is_excluded) {
+                self.push_steps(&head, &chosen, request, &is_in_package, steps)?;
+            }
             let failed = |error: dsl::Error| Error::from_dsl_error(&head.name(), &error);
-            let listed = packaged(&head, &chosen, &package).map_err(failed)?;
+            let listed = packaged(&head, &chosen, (&package, request)).map_err(failed)?;
             package.datasets.push(listed);
         }
         let has_list = request.replicate || request.properties;
@@ -345,30 +353,44 @@ fn in_origin_order(heads: Vec<Dataset>) -> Result<Vec<Dataset>> {
     Ok(ordered)
 }
 
-fn package_begin(snapshot: &str) -> Begin {
+fn package_begin(request: &SendRequest) -> Begin {
+    let features = StreamFeatures::default();
     Begin {
         kind: StreamKind::Compound,
-        features: StreamFeatures::default(),
+        features: if request.holds { features.with(StreamFeatures::HOLDS) } else { features },
         creation_time: 0,
         objset_type: 0,
         flags: BeginFlags::default(),
         to_guid: 0,
         from_guid: 0,
-        to_name: snapshot.as_bytes().to_vec(),
+        to_name: request.snapshot.as_bytes().to_vec(),
     }
 }
 
 /// A file system in the list of a compound stream.
-fn packaged(head: &Dataset, chosen: &Chosen, package: &Package) -> dsl::Result<PackagedDataset> {
+fn packaged(
+    head: &Dataset,
+    chosen: &Chosen,
+    (package, request): (&Package, &SendRequest),
+) -> dsl::Result<PackagedDataset> {
     let parent = head.dir().parent().map(|dir| dir.path().to_owned());
     let parent = package.datasets.iter().find(|it| Some(&it.name) == parent.as_ref());
     let from = package.from_snapshot.as_ref();
-    let parent_from = parent.zip(from).and_then(|(parent, from)| {
-        parent.snapshots.iter().find(|(name, _)| name == from).map(|(_, guid)| *guid)
+    // of a full stream, the guid of the parent's last snapshot
+    let wanted = from.unwrap_or(&package.to_snapshot);
+    let parent_from = parent.and_then(|parent| {
+        parent.snapshots.iter().find(|(name, _)| name == wanted).map(|(_, guid)| *guid)
     });
     let values = |dataset: &Dataset| -> dsl::Result<Vec<(String, PackagedValue)>> {
-        let all = dataset.local_properties()?.into_iter();
-        let all = all.filter(|(name, _)| !KEY_PROPERTIES.contains(&name.as_str()));
+        let all = match request.backup {
+            true => dataset.received_properties()?,
+            false => dataset.local_properties()?,
+        };
+        // a raw stream tells where the sender has the key
+        let is_sent = |name: &str| {
+            !KEY_PROPERTIES.contains(&name) || (request.raw && name == "keylocation")
+        };
+        let all = all.into_iter().filter(|(name, _)| is_sent(name));
         Ok(all.map(|(name, value)| (name, packaged_value(value))).collect())
     };
     let base = chosen.base.iter().filter(|_| from.is_some());
@@ -378,15 +400,22 @@ fn packaged(head: &Dataset, chosen: &Chosen, package: &Package) -> dsl::Result<P
     for snapshot in &listed {
         snapshot_properties.push((part(snapshot), values(snapshot)?));
     }
+    let mut holds = Vec::new();
+    for snapshot in listed.iter().filter(|_| request.holds) {
+        let found = snapshot.holds()?.into_iter();
+        holds.push((part(snapshot), found.map(|hold| (hold.tag, hold.time)).collect()));
+    }
+    let root = head.key_info()?.map(|facts| facts.encryption_root);
     Ok(PackagedDataset {
         guid: head.guid().get(),
         name: head.name(),
         parent_from_snapshot: parent_from.unwrap_or(0),
         origin: head.clone_origin()?.map(|origin| origin.guid().get()),
-        is_encryption_root: false,
+        is_encryption_root: root == Some(head.dir().id()),
         properties: values(head)?,
         snapshots: listed.iter().map(|it| (part(it), it.guid().get())).collect(),
         snapshot_properties,
+        holds,
     })
 }
 

@@ -203,3 +203,40 @@ fn raw_records_are_refused_in_plain_streams() {
     assert!(receive(&pool, "tank/child", &bytes).is_err());
     close_and_check(pool, &folder);
 }
+
+#[test]
+fn packages_equal_those_of_openzfs() {
+    let folder = TempDir::new("rawpackages", 0, 0);
+    let fixture = fixtures::load("sent-raw");
+    std::fs::copy(&fixture.images()[0], folder.path().join("d0.img")).unwrap();
+    let pool = pool::import(&[folder.path().to_owned()], "tank", true, &environment()).unwrap();
+    let plain = SendRequest::default();
+    let tree = SendRequest { replicate: true, raw: true, ..plain.clone() };
+    let base = Some("tank/secret@one".to_owned());
+    let excluded = vec!["tank/secret/child".to_owned(), "tank/secret/clone".to_owned()];
+    for (name, snapshot, request) in [
+        ("raw-tree", "tank/secret@one", tree.clone()),
+        (
+            "raw-tree-incremental",
+            "tank/secret@two",
+            SendRequest { base, intermediates: true, ..tree.clone() },
+        ),
+        ("excluded", "tank/secret@two", SendRequest { excluded, ..tree }),
+        (
+            "holds",
+            "tank/plain@one",
+            SendRequest { properties: true, holds: true, ..plain.clone() },
+        ),
+        (
+            "tree-holds",
+            "tank/plain@two",
+            SendRequest { replicate: true, holds: true, ..plain.clone() },
+        ),
+        ("backup", "tank/copy@one", SendRequest { properties: true, backup: true, ..plain }),
+    ] {
+        let request = SendRequest { snapshot: snapshot.to_owned(), ..request };
+        let mut stream = Vec::new();
+        pool.send(&request, &mut stream).unwrap();
+        assert_same_stream(&format!("{name}.zstream"), &stream);
+    }
+}
