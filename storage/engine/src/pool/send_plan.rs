@@ -7,6 +7,7 @@ use ondisk::stream::{
     Begin, BeginFlags, Package, PackagedDataset, PackagedValue, StreamFeatures, StreamKind,
 };
 use send::{ResumePoint, SendOptions};
+use units::Txg;
 
 use super::open_volumes::DatasetHold;
 use super::{Pool, SendRequest};
@@ -177,6 +178,7 @@ impl Pool {
         let range = Range {
             from: from.and_then(|base| base.split_once('@')).map(|(_, part)| part),
             to: part,
+            to_txg: self.snapshot_txg(&request.snapshot)?,
             all: request.intermediates || (request.replicate && from.is_none()),
         };
         check_range_base(request, top)?;
@@ -218,6 +220,11 @@ impl Pool {
         Ok(if has_list { package.encode() } else { Vec::new() })
     }
 
+    fn snapshot_txg(&self, name: &str) -> Result<Txg> {
+        let found = self.find_dataset(name)?;
+        Ok(found.phys().map_or(Txg::ZERO, |phys| phys.creation_txg))
+    }
+
     fn push_steps(
         &self,
         head: &Dataset,
@@ -246,6 +253,8 @@ struct Range<'a> {
     /// The part of the base's name behind the `@`.
     from: Option<&'a str>,
     to: &'a str,
+    /// The txg of the top file system's last snapshot.
+    to_txg: Txg,
     /// Those between, too.
     all: bool,
 }
@@ -267,7 +276,9 @@ fn choose_snapshots(
     let snapshots = head.snapshots().map_err(failed)?;
     let find = |part: &str| snapshots.iter().position(|it| it.short_name() == Some(part));
     let Some(to) = find(range.to) else {
-        if request.skip_missing {
+        // it was made after the snapshot
+        let is_newer = head.phys().is_some_and(|phys| phys.creation_txg > range.to_txg);
+        if request.skip_missing || is_newer {
             return Ok(None);
         }
         let what = format!(
