@@ -43,6 +43,18 @@ pub struct SendStream {
     /// Blocks are sent as they are compressed on disk.
     #[serde(default)]
     pub compressed: bool,
+    /// Blocks of encrypted datasets are sent encrypted, as they are on disk. The keys are not needed.
+    #[serde(default)]
+    pub raw: bool,
+    /// With `replicate`, file systems and volumes that are left out, with all below them.
+    #[serde(default)]
+    pub excluded: Vec<String>,
+    /// Properties are sent as they were received, where they were.
+    #[serde(default)]
+    pub backup: bool,
+    /// The holds of the snapshots, too.
+    #[serde(default)]
+    pub holds: bool,
     /// The socket at which the client offers its descriptor.
     #[schema(value_type = String)]
     pub descriptor: PathBuf,
@@ -110,6 +122,9 @@ pub struct ReceiveStream {
     /// Keep the records of an interrupted stream, so that the receive can be resumed.
     #[serde(default)]
     pub resumable: bool,
+    /// The holds of the stream are left out.
+    #[serde(default)]
+    pub skip_holds: bool,
     /// Properties to set.
     #[serde(default)]
     pub set_properties: Vec<(String, String)>,

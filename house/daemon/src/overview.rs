@@ -12,6 +12,7 @@ use crate::alert_notifier::AlertNotifier;
 use crate::conditions;
 use crate::context::Context;
 use crate::events::unix_seconds;
+use crate::services::overdue_replicas;
 
 /// The events that the overview shows.
 const EVENTS: usize = 20;
@@ -35,7 +36,9 @@ impl OverviewCache {
         let drives = context.drives.list(&pools);
         let jobs = context.jobs.list();
         let space = notifier.space_percent();
-        let conditions = conditions::find(&pools, &drives.drives, &jobs, space, now);
+        let mut conditions = conditions::find(&pools, &drives.drives, &jobs, space, now);
+        conditions.extend(overdue_replicas(context, now));
+        conditions.sort_by_key(|condition| std::cmp::Reverse(condition.severity));
         let (grade, sentence) = verdict(&conditions, pools.len(), drives.drives.len());
         notifier.update(conditions, drives.is_complete, now);
         let mounts =

@@ -25,7 +25,9 @@ impl<'a> CachingSink<'a> {
     fn cache_metadata(&self, request: &WriteRequest<'_>, pointer: &Blkptr) {
         // an object set gets its codes while it is written
         let is_known = request.kind != ObjectType::OBJSET && pointer != request.previous;
-        if !is_known || request.level.get() == 0 && !request.kind.is_metadata() {
+        // the bytes of a raw stream are not the content
+        let is_raw = request.raw.is_some() || request.policy.keyless;
+        if is_raw || !is_known || request.level.get() == 0 && !request.kind.is_metadata() {
             return;
         }
         // nobody asks again for a block that its own txg writes once more, nor for one of the MOS that a
@@ -108,6 +110,7 @@ mod tests {
             policy: &policy,
             previous,
             zbookmark: Zbookmark::default(),
+            raw: None,
         };
         let held = |pointer: &Blkptr| cache.read(pointer, Zbookmark::default(), None).ok();
         let (content, list) = (ObjectType::PLAIN_FILE, ObjectType::DIRECTORY);

@@ -94,6 +94,15 @@ impl Object {
         Ok(Some(self.tree.source.read(&pointer, zbookmark, self.tree.key.as_ref())?))
     }
 
+    /// Whether there is a block in which the bonus goes on. It need not be readable.
+    pub fn has_spill(&self) -> bool {
+        match self.entry().map(|entry| entry.state.read().lookup_spill()) {
+            Some(SpillLocation::InMemory(spill)) => spill.is_some(),
+            Some(SpillLocation::OnDisk(pointer)) => pointer.is_some_and(|it| !it.is_hole()),
+            None => self.dnode().spill.as_ref().is_some_and(|it| !it.is_hole()),
+        }
+    }
+
     fn spill_zbookmark(&self) -> Zbookmark {
         self.tree.zbookmark(0, SPILL_BLOCK.get())
     }

@@ -51,6 +51,21 @@ impl SpecialObject {
     }
 }
 
+/// The root block of an object set in which nothing is yet.
+fn empty_header(kind: Kind, meta: Dnode) -> ObjsetHeader {
+    ObjsetHeader {
+        meta: Some(meta),
+        log: LogHeader::default(),
+        kind,
+        flags: Flags::default(),
+        portable_mac: [0; 32],
+        local_mac: [0; 32],
+        user_used: None,
+        group_used: None,
+        project_used: None,
+    }
+}
+
 /// The dnode of one of the objects in a root block.
 fn header_dnode(header: &ObjsetHeader, which: SpecialObject) -> Option<&Dnode> {
     match which {
@@ -75,6 +90,8 @@ struct ObjsetInner {
     meta: Option<Arc<DnodeTree>>,
     /// Blocks of dnodes by their number.
     dnodes: RecentBlocks<u64, 32>,
+    /// A raw stream is received into it: its dnodes are not decrypted.
+    is_raw: bool,
     overlay: Option<Arc<DirtyObjset>>,
 }
 
@@ -120,18 +137,20 @@ impl Objset {
         const MAX_META_LEVELS: u8 = 6;
         let mut meta = NewObject::new(ObjectType::DNODE, 16 << 10).empty_dnode();
         meta.levels = if kind == Kind::Meta { 1 } else { MAX_META_LEVELS };
-        let header = ObjsetHeader {
-            meta: Some(meta),
-            log: LogHeader::default(),
-            kind,
-            flags: Flags::default(),
-            portable_mac: [0; 32],
-            local_mac: [0; 32],
-            user_used: None,
-            group_used: None,
-            project_used: None,
-        };
-        Self::with_header(source, id, Blkptr::EMPTY, header, key).to_writable()
+        Self::with_header(source, id, Blkptr::EMPTY, empty_header(kind, meta), key).to_writable()
+    }
+
+    /// One in which nothing is yet, to be filled by a raw stream. `meta` is the empty dnode of the array of
+    /// dnodes, shaped as on the sender.
+    pub fn new_empty_raw(
+        source: Arc<dyn Source>,
+        id: ObjsetId,
+        kind: Kind,
+        meta: &NewObject,
+    ) -> Self {
+        let header = empty_header(kind, meta.empty_dnode());
+        let made = Self::with_header(source, id, Blkptr::EMPTY, header, None);
+        made.with_raw_mode(true).to_writable()
     }
 
     /// One whose root block is known.
@@ -146,7 +165,17 @@ impl Objset {
             Arc::new(DnodeTree::new(Arc::clone(&source), key.clone(), id, ObjectId::META, dnode))
         });
         let dnodes = RecentBlocks::new();
-        Self(Arc::new(ObjsetInner { source, key, id, root, header, meta, dnodes, overlay: None }))
+        Self(Arc::new(ObjsetInner {
+            source,
+            key,
+            id,
+            root,
+            header,
+            meta,
+            dnodes,
+            is_raw: false,
+            overlay: None,
+        }))
     }
 
     /// The same, to be changed. There is one live handle of an object set, and clones of it.
@@ -165,8 +194,32 @@ impl Objset {
             header,
             meta,
             dnodes,
+            is_raw: inner.is_raw,
             overlay: live,
         }))
+    }
+
+    /// The same, of a raw receive: its dnodes are kept as they are stored. The source must give them so. To be
+    /// called before the object set is made writable.
+    #[must_use]
+    pub fn with_raw_mode(&self, is_raw: bool) -> Self {
+        let inner = &*self.0;
+        Self(Arc::new(ObjsetInner {
+            source: Arc::clone(&inner.source),
+            key: inner.key.clone(),
+            id: inner.id,
+            root: inner.root.clone(),
+            header: inner.header.clone(),
+            meta: inner.meta.clone(),
+            dnodes: RecentBlocks::new(),
+            is_raw,
+            overlay: None,
+        }))
+    }
+
+    /// Whether a raw stream is received into it.
+    pub fn is_raw(&self) -> bool {
+        self.0.is_raw
     }
 
     pub(crate) fn overlay(&self) -> Option<&Arc<DirtyObjset>> {
@@ -238,9 +291,13 @@ impl Objset {
         if at != slot || rest.is_empty() {
             return Err(absent);
         }
-        Dnode::parse(rest, bytes.order())
+        let mut dnode = Dnode::parse(rest, bytes.order())
             .map_err(|error| Error::Corrupt { zbookmark: place, why: error })?
-            .ok_or(absent)
+            .ok_or(absent)?;
+        if self.0.is_raw {
+            dnode.keep_bonus_tail(rest);
+        }
+        Ok(dnode)
     }
 
     /// The block and the slot in it of an object.

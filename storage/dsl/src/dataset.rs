@@ -419,6 +419,16 @@ impl Dataset {
         Ok((written, at))
     }
 
+    /// The properties that came with a send stream, also where another value was set since.
+    pub fn received_properties(&self) -> Result<Vec<(String, PropertyValue)>> {
+        let table = match &self.record {
+            DatasetRecord::Bookmark(_) => return Ok(Vec::new()),
+            DatasetRecord::Stored { phys, .. } if phys.is_snapshot() => phys.properties,
+            DatasetRecord::Stored { .. } => self.dir.phys().properties,
+        };
+        LocalProperties::read_received(self.tree.mos(), table)
+    }
+
     /// The properties that are set here, with their values as they are stored, in the table's order. A value
     /// that was received counts, unless another is set.
     pub fn local_properties(&self) -> Result<Vec<(String, PropertyValue)>> {

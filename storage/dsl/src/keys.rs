@@ -64,6 +64,25 @@ impl KeyFormat {
         }
     }
 
+    /// The number of the form in the property `keyformat`.
+    pub const fn code(self) -> u64 {
+        match self {
+            Self::Raw => 1,
+            Self::Hex => 2,
+            Self::Passphrase => 3,
+        }
+    }
+
+    /// The form of a number in the property `keyformat`.
+    pub const fn from_code(code: u64) -> Option<Self> {
+        match code {
+            1 => Some(Self::Raw),
+            2 => Some(Self::Hex),
+            3 => Some(Self::Passphrase),
+            _ => None,
+        }
+    }
+
     /// The form of that name.
     pub fn from_name(name: &str) -> Option<Self> {
         match name {
@@ -125,12 +144,7 @@ impl KeyInfo {
             encryption_root: ObjectId::new(number("DSL_CRYPTO_ROOT_DDOBJ")?),
             suite_code: number("DSL_CRYPTO_SUITE")?,
             guid: number("DSL_CRYPTO_GUID")?,
-            format: match table.lookup_u64(b"keyformat")? {
-                Some(1) => Some(KeyFormat::Raw),
-                Some(2) => Some(KeyFormat::Hex),
-                Some(3) => Some(KeyFormat::Passphrase),
-                _ => None,
-            },
+            format: table.lookup_u64(b"keyformat")?.and_then(KeyFormat::from_code),
             salt: table.lookup_u64(b"pbkdf2salt")?.unwrap_or(0),
             iterations: table.lookup_u64(b"pbkdf2iters")?.unwrap_or(0),
         })

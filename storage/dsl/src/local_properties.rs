@@ -54,6 +54,22 @@ impl LocalProperties {
         Ok(Self::from_entries(raw))
     }
 
+    /// The values that were received, whether they count or not.
+    pub(crate) fn read_received(
+        mos: &Objset,
+        id: ObjectId,
+    ) -> Result<Vec<(String, PropertyValue)>> {
+        let mut found = Vec::new();
+        for entry in open_zap(mos, id)?.iter().flat_map(Zap::entries) {
+            let entry = entry?;
+            let name = String::from_utf8_lossy(&entry.name).into_owned();
+            let Some(property) = name.strip_suffix("$recvd") else { continue };
+            let value = PropertyValue::from_zap_value(&entry.value);
+            found.extend(value.map(|value| (property.to_owned(), value)));
+        }
+        Ok(found)
+    }
+
     pub(crate) fn from_entries(raw: Vec<(String, PropertyValue)>) -> Self {
         let known: HashMap<String, PropertyValue> = raw.iter().cloned().collect();
         let has = |name: &str, suffix: &str| known.contains_key(&format!("{name}{suffix}"));

@@ -42,3 +42,47 @@ pub fn resume_token_snapshot(token: &str) -> Result<String> {
     let decoded = dsl::ResumeToken::decode(token);
     decoded.map(|token| token.to_name).map_err(|why| Error::from_dsl_error(token, &why))
 }
+
+/// What a receive_resume_token says.
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
+#[expect(clippy::struct_excessive_bools, reason = "options of a stream, each on its own")]
+pub struct ResumeTokenFacts {
+    /// The guid of the base snapshot; 0: the stream is full.
+    pub from_guid: u64,
+    /// The guid of the snapshot.
+    pub to_guid: u64,
+    /// The snapshot's full name on the sender.
+    pub to_name: String,
+    /// The object at which the stream goes on.
+    pub object: u64,
+    /// The offset in that object, in bytes.
+    pub offset: u64,
+    /// Bytes of the stream that were received.
+    pub bytes: u64,
+    /// The stream has large blocks (-L).
+    pub large_blocks: bool,
+    /// The stream has embedded blocks (-e).
+    pub embedded: bool,
+    /// The stream has compressed blocks (-c).
+    pub compressed: bool,
+    /// The stream is raw (-w).
+    pub raw: bool,
+}
+
+/// Reads a receive_resume_token, of Poolhouse or of OpenZFS.
+pub fn resume_token_facts(token: &str) -> Result<ResumeTokenFacts> {
+    let decoded = dsl::ResumeToken::decode(token);
+    let found = decoded.map_err(|why| Error::from_dsl_error(token, &why))?;
+    Ok(ResumeTokenFacts {
+        from_guid: found.from_guid,
+        to_guid: found.to_guid,
+        to_name: found.to_name,
+        object: found.object,
+        offset: found.offset,
+        bytes: found.bytes,
+        large_blocks: found.large_blocks,
+        embedded: found.embedded,
+        compressed: found.compressed,
+        raw: found.raw,
+    })
+}

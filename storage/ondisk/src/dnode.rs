@@ -65,6 +65,9 @@ pub struct Dnode {
     pub pointers: Vec<Blkptr>,
     /// The bonus as it stands, in the order `order`.
     pub bonus: Vec<u8>,
+    /// What stands behind the bonus in its area. The bonus area of a dnode that was not decrypted is ciphertext up
+    /// to its end; of other dnodes this is empty.
+    pub bonus_tail: Vec<u8>,
     /// Where the bonus goes on (SA only).
     pub spill: Option<Blkptr>,
     /// The order of the numbers in the bonus.
@@ -189,9 +192,19 @@ impl Dnode {
             used_bytes: if flags.used_in_bytes() { used } else { used.saturating_mul(512) },
             pointers: tail.pointers,
             bonus: tail.bonus,
+            bonus_tail: Vec::new(),
             spill: tail.spill,
             order,
         }))
+    }
+
+    /// Keeps what stands behind the bonus in its area. `bytes` begin with the dnode, which was parsed from them.
+    pub fn keep_bonus_tail(&mut self, bytes: &[u8]) {
+        let space = self.bonus_space();
+        let spill = if self.spill.is_some() { Blkptr::SIZE } else { 0 };
+        let area = self.size().saturating_sub(spill).saturating_sub(space);
+        let area = bytes.get(area..).and_then(|rest| rest.get(..space)).unwrap_or_default();
+        self.bonus_tail = area.get(self.bonus.len()..).unwrap_or_default().to_vec();
     }
 
     /// Bytes of the dnode on disk.

@@ -15,6 +15,7 @@ const MASTER_NODE: ObjectId = ObjectId::new(1);
 
 /// What may be in a stream.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[expect(clippy::struct_excessive_bools, reason = "options of a stream, each on its own")]
 pub struct SendOptions {
     /// Blocks above 128 KiB (-L). Without it they are sent in pieces.
     pub large_blocks: bool,
@@ -22,6 +23,8 @@ pub struct SendOptions {
     pub embedded: bool,
     /// Blocks as they are compressed on disk (-c).
     pub compressed: bool,
+    /// Blocks as they are on disk, still encrypted (-w). Of a dataset that is not encrypted: all of the above.
+    pub raw: bool,
 }
 
 /// The features in use that decide what a stream needs.
@@ -56,8 +59,10 @@ pub fn stream_features(
         && Zap::open(objset.object(MASTER_NODE)?)?
             .lookup_u64(b"VERSION")?
             .is_some_and(|version| version >= ZPL_VERSION_SA);
-    let large_blocks = options.large_blocks && facts.large_blocks;
-    let embedded = options.embedded && !facts.encrypted && facts.pool_embedded_data;
+    let large_blocks = (options.large_blocks || options.raw) && facts.large_blocks;
+    let embedded =
+        (options.embedded || options.raw) && !facts.encrypted && facts.pool_embedded_data;
+    let compressed = options.compressed || options.raw;
     if facts.large_microzap && !large_blocks {
         let what = "sending a dataset with large micro ZAPs without large blocks (-L)".to_owned();
         return Err(Error::Unsupported { what });
@@ -66,9 +71,10 @@ pub fn stream_features(
         (StreamFeatures::SA_SPILL, has_spill),
         (StreamFeatures::LARGE_BLOCKS, large_blocks),
         (StreamFeatures::EMBEDDED_DATA, embedded),
-        (StreamFeatures::COMPRESSED, options.compressed),
-        (StreamFeatures::LZ4, (embedded || options.compressed) && facts.pool_lz4),
-        (StreamFeatures::ZSTD, options.compressed && facts.zstd),
+        (StreamFeatures::COMPRESSED, compressed),
+        (StreamFeatures::LZ4, (embedded || compressed) && facts.pool_lz4),
+        (StreamFeatures::RAW, options.raw && facts.encrypted),
+        (StreamFeatures::ZSTD, compressed && facts.zstd),
         (StreamFeatures::LARGE_DNODE, facts.large_dnode),
         (StreamFeatures::LONG_NAME, facts.long_name),
         (StreamFeatures::LARGE_MICROZAP, facts.large_microzap),

@@ -17,6 +17,7 @@ mod describe;
 mod error;
 mod features;
 mod objects;
+mod raw;
 mod reader;
 mod receiver;
 mod sender;

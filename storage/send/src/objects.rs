@@ -26,7 +26,7 @@ pub(crate) fn slots(record: &ObjectRecord) -> u8 {
 /// Refuses what no object can be.
 pub(crate) fn check_object(
     record: &ObjectRecord,
-    large_blocks: bool,
+    (large_blocks, is_raw): (bool, bool),
     payload: &[u8],
 ) -> Result<()> {
     let max_block_size = if large_blocks { MAX_BLOCK_SIZE } else { OLD_MAX_BLOCK_SIZE };
@@ -49,14 +49,17 @@ pub(crate) fn check_object(
             "its dnode has more than 32 slots",
         ),
         (
-            record.raw_bonus_length == 0
+            is_raw || record.raw_bonus_length == 0
                 && record.levels == 0
                 && record.pointer_count == 0
                 && record.indirect_shift == 0,
             "it has fields of raw streams",
         ),
         (payload.len() >= bonus_length, "its bonus is cut"),
-        (bonus_length <= bonus_room(record, pointer_count(record)), "its bonus exceeds the dnode"),
+        (
+            is_raw || bonus_length <= bonus_room(record, pointer_count(record)),
+            "its bonus exceeds the dnode",
+        ),
     ];
     match rules.into_iter().find(|(holds, _)| !holds) {
         Some((_, why)) => Err(invalid(record, why)),
@@ -94,7 +97,7 @@ fn pointer_count(record: &ObjectRecord) -> usize {
 }
 
 /// Bytes that the bonus of a dnode with so many pointers may have.
-fn bonus_room(record: &ObjectRecord, pointers: usize) -> usize {
+pub(crate) fn bonus_room(record: &ObjectRecord, pointers: usize) -> usize {
     let spill = if record.has_spill() { Blkptr::SIZE } else { 0 };
     let room = usize::from(slots(record)).saturating_mul(Dnode::SLOT);
     room.saturating_sub(Dnode::CORE)
@@ -104,17 +107,22 @@ fn bonus_room(record: &ObjectRecord, pointers: usize) -> usize {
 
 /// Whether the object that is there can become the one of the record and keep its blocks. If not, the
 /// sender freed it and made another of the same number, all of whose blocks follow.
-pub(crate) fn keeps_blocks(there: &Object, record: &ObjectRecord, payload: &[u8]) -> bool {
+pub(crate) fn keeps_blocks(
+    there: &Object,
+    (record, is_raw): (&ObjectRecord, bool),
+    payload: &[u8],
+) -> bool {
     let dnode = there.dnode();
     // block pointers name the types of object and bonus
     let same_shape = dnode.kind == record.kind
         && dnode.bonus_kind == record.bonus_kind
         && dnode.slots == slots(record)
-        && dnode.pointers.len() <= pointer_count(record)
+        && (is_raw || dnode.pointers.len() <= pointer_count(record))
         && usize::try_from(record.bonus_length)
             .is_ok_and(|bonus| bonus <= bonus_room(record, dnode.pointers.len()));
     same_shape
-        && (dnode.block_size == record.block_size || is_switch_to_large(there, record, payload))
+        && (dnode.block_size == record.block_size
+            || (!is_raw && is_switch_to_large(there, record, payload)))
 }
 
 /// Whether the block size grows only because this stream has large blocks and those before had not.

@@ -16,6 +16,7 @@ use txg::Tx;
 use units::ObjectId;
 
 use crate::objects::{bonus, check_object, invalid, keeps_blocks, new_object, slots};
+use crate::raw;
 use crate::sender::{ResumePoint, object_record};
 use crate::{Error, Result, VerifiedRecord};
 
@@ -27,14 +28,15 @@ const KNOWN_FEATURES: u64 = StreamFeatures::SA_SPILL
     | StreamFeatures::RESUMING
     | StreamFeatures::COMPRESSED
     | StreamFeatures::LARGE_DNODE
+    | StreamFeatures::RAW
     | StreamFeatures::ZSTD
     | StreamFeatures::SWITCH_TO_LARGE_BLOCKS
     | StreamFeatures::LONG_NAME
     | StreamFeatures::LARGE_MICROZAP;
 /// Spill blocks are no larger than this.
-const MAX_SPILL: u64 = 128 << 10;
+pub(crate) const MAX_SPILL: u64 = 128 << 10;
 /// Blocks of dnodes have so many slots.
-const SLOTS_PER_BLOCK: u64 = 32;
+pub(crate) const SLOTS_PER_BLOCK: u64 = 32;
 
 /// Refuses a stream that cannot be received.
 pub fn check_receivable(begin: &Begin, order: Order) -> Result<()> {
@@ -48,6 +50,15 @@ pub fn check_receivable(begin: &Begin, order: Order) -> Result<()> {
     let unknown = StreamFeatures(begin.features.0 & !KNOWN_FEATURES).names();
     if !unknown.is_empty() {
         return unsupported(format!("receiving a stream with the features {}", unknown.join(", ")));
+    }
+    if begin.features.has(StreamFeatures::RAW) {
+        // the shape of dnodes cannot be known without that
+        if !begin.flags.has(BeginFlags::SPILL_BLOCK) {
+            return unsupported("receiving a raw stream that does not tell of spill blocks".to_owned());
+        }
+        if begin.features.has(StreamFeatures::EMBEDDED_DATA) {
+            return unsupported("receiving a raw stream with embedded data".to_owned());
+        }
     }
     if ![2, 3].contains(&begin.objset_type) {
         return unsupported(format!("receiving a dataset of type {}", begin.objset_type));
@@ -75,22 +86,24 @@ pub type BeginTx<'a> = dyn FnMut(u64) -> Result<Tx> + 'a;
 
 /// Receives one stream.
 pub struct Receiver<'a> {
-    objset: Objset,
+    pub(crate) objset: Objset,
     /// What the dataset was before: the base snapshot of an incremental stream.
     base: Option<Objset>,
     begin: Begin,
-    begin_tx: &'a mut BeginTx<'a>,
+    pub(crate) begin_tx: &'a mut BeginTx<'a>,
     /// The object whose OBJECT record came last.
     current: Option<Current>,
     /// Lower object numbers were described already.
-    next_object: u64,
+    pub(crate) next_object: u64,
+    /// In a raw stream: the block of dnodes whose objects are described now.
+    pub(crate) dnode_block: Option<u64>,
 }
 
-struct Current {
-    object: Object,
-    record: ObjectRecord,
+pub(crate) struct Current {
+    pub(crate) object: Object,
+    pub(crate) record: ObjectRecord,
     /// It is the base's object with its blocks, and not a new one.
-    keeps_blocks: bool,
+    pub(crate) keeps_blocks: bool,
 }
 
 impl std::fmt::Debug for Receiver<'_> {
@@ -111,7 +124,9 @@ impl<'a> Receiver<'a> {
         begin_tx: &'a mut BeginTx<'a>,
     ) -> Result<Self> {
         let next_object = resume.map_or(1, |point| point.object.max(1));
-        let mut receiver = Self { objset, base, begin, begin_tx, current: None, next_object };
+        let (current, dnode_block) = (None, None);
+        let mut receiver =
+            Self { objset, base, begin, begin_tx, current, next_object, dnode_block };
         // a stream that goes on within an object may not describe it again
         if let Some(object) = receiver.live_object(ObjectId::new(next_object))?
             && resume.is_some()
@@ -136,7 +151,14 @@ impl<'a> Receiver<'a> {
         match &found.record {
             Record::Object(record) => self.receive_object(record, &found.payload)?,
             Record::FreeObjects(range) => self.free_objects(range)?,
+            Record::ObjectRange(range) if self.is_raw() => self.receive_object_range(range)?,
+            Record::Write(write) if self.is_raw() => self.write_raw(write, &found.payload)?,
+            Record::Spill(spill) if self.is_raw() => self.raw_spill(spill, &found.payload)?,
             Record::Write(write) => self.write(write, &found.payload)?,
+            Record::WriteEmbedded(_) if self.is_raw() => {
+                let what = format!("a {} record in a raw stream", found.record.name());
+                return Err(Error::Unsupported { what });
+            }
             Record::WriteEmbedded(write) => self.write_embedded(write, &found.payload)?,
             Record::Free(range) => self.free_range(range)?,
             Record::Spill(spill) => self.receive_spill(spill, &found.payload)?,
@@ -149,12 +171,20 @@ impl<'a> Receiver<'a> {
         Ok(false)
     }
 
-    fn has(&self, feature: u64) -> bool {
+    pub(crate) fn has(&self, feature: u64) -> bool {
         self.begin.features.has(feature)
     }
 
+    pub(crate) fn is_raw(&self) -> bool {
+        self.has(StreamFeatures::RAW)
+    }
+
     fn receive_object(&mut self, record: &ObjectRecord, payload: &[u8]) -> Result<()> {
-        check_object(record, self.has(StreamFeatures::LARGE_BLOCKS), payload)?;
+        let is_raw = self.is_raw();
+        check_object(record, (self.has(StreamFeatures::LARGE_BLOCKS), is_raw), payload)?;
+        if is_raw {
+            self.check_raw_object(record)?;
+        }
         let count = u64::from(slots(record));
         if count > 1 && !self.has(StreamFeatures::LARGE_DNODE) {
             return Err(invalid(record, "the stream does not announce large dnodes"));
@@ -169,7 +199,10 @@ impl<'a> Receiver<'a> {
         self.free_overlapping(record, end)?;
         let id = ObjectId::new(record.object);
         let there = self.live_object(id)?;
-        let kept = there.filter(|there| keeps_blocks(there, record, payload));
+        let kept = there.filter(|there| {
+            keeps_blocks(there, (record, is_raw), payload)
+                && (!is_raw || raw::keeps_shape(there, record))
+        });
         let keeps_blocks = kept.is_some();
         let object = match kept {
             Some(there) => self.update_object(&there, record, payload)?,
@@ -191,7 +224,12 @@ impl<'a> Receiver<'a> {
         if exists {
             self.objset.free(&tx, id)?;
         }
-        Ok(self.objset.create_at(&tx, id, &new_object(record, payload))?)
+        let mut new = new_object(record, payload);
+        if self.is_raw() {
+            new.indirect_shift = record.indirect_shift;
+            new.shape = Some(raw::shape(record, payload));
+        }
+        Ok(self.objset.create_at(&tx, id, &new)?)
     }
 
     fn update_object(
@@ -204,9 +242,20 @@ impl<'a> Receiver<'a> {
         // a dnode without a spill block has more room for its bonus
         if self.begin.flags.has(BeginFlags::SPILL_BLOCK)
             && !record.has_spill()
-            && there.spill()?.is_some()
+            && there.has_spill()
         {
             there.set_spill(&tx, None)?;
+        }
+        if self.is_raw() {
+            let last = record.max_block;
+            let size = u64::from(there.dnode().block_size);
+            if let Some(end) = last.checked_add(1).and_then(|blocks| blocks.checked_mul(size)) {
+                there.free_range(&tx, end..u64::MAX)?;
+            }
+            let bonus = (record.bonus_kind, bonus(record, payload));
+            there.set_raw_shape(&tx, bonus, &raw::shape(record, payload))?;
+            there.set_checksum_compression(&tx, record.checksum, record.compression)?;
+            return Ok(self.objset.object(there.id())?);
         }
         there.set_bonus(&tx, record.bonus_kind, bonus(record, payload))?;
         there.set_checksum_compression(&tx, record.checksum, record.compression)?;
@@ -243,11 +292,15 @@ impl<'a> Receiver<'a> {
         }
         let end = range.first.checked_add(range.count);
         let end = end.ok_or_else(|| broken("the range exceeds all object numbers"))?;
+        let is_raw = self.is_raw();
         if let Some(base) = self.base.clone() {
             for found in base.objects_from(ObjectId::new(range.first)) {
                 let (id, _) = found?;
                 if id.get() >= end {
                     break;
+                }
+                if is_raw && !raw::may_free(id.get(), (range.first, end), self.dnode_block) {
+                    return Err(broken("a part of a block of dnodes is freed without its encryption"));
                 }
                 if self.live_object(id)?.is_some() {
                     let tx = (self.begin_tx)(0)?;
@@ -270,7 +323,7 @@ impl<'a> Receiver<'a> {
     }
 
     /// The object that a record belongs to: the one whose OBJECT record came last.
-    fn current(&self, record: &'static str, object: u64) -> Result<&Current> {
+    pub(crate) fn current(&self, record: &'static str, object: u64) -> Result<&Current> {
         let current = self.current.as_ref().filter(|it| it.record.object == object);
         current.ok_or(Error::Invalid {
             record,
@@ -341,6 +394,8 @@ impl<'a> Receiver<'a> {
     fn free_range(&mut self, range: &FreeRange) -> Result<()> {
         let object = self.current("FREE", range.object)?.object.clone();
         let end = match range.length {
+            // the last block of a raw stream's object is told
+            u64::MAX if self.is_raw() => raw::end_of(object.dnode()),
             u64::MAX => u64::MAX,
             length => range.offset.checked_add(length).ok_or(Error::Invalid {
                 record: "FREE",
@@ -348,6 +403,9 @@ impl<'a> Receiver<'a> {
                 why: "its range is not allowed",
             })?,
         };
+        if self.is_raw() {
+            self.check_raw_free(range, end)?;
+        }
         let tx = (self.begin_tx)(0)?;
         Ok(object.free_range(&tx, range.offset..end)?)
     }
@@ -382,7 +440,7 @@ impl<'a> Receiver<'a> {
 }
 
 /// Whether the bonus leaves room for a pointer to a spill block.
-fn fits_with_spill(record: &ObjectRecord, dnode: &Dnode) -> bool {
+pub(crate) fn fits_with_spill(record: &ObjectRecord, dnode: &Dnode) -> bool {
     let taken = dnode
         .pointers
         .len()

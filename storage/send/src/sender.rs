@@ -12,12 +12,13 @@ use ondisk::dnode::Dnode;
 use ondisk::nvlist::{Encoding, Nvlist, Value};
 use ondisk::objset::Kind;
 use ondisk::stream::{
-    Begin, BeginFlags, DedupKey, FreeObjects, FreeRange, ObjectRecord, Record, Spill,
+    Begin, BeginFlags, CryptKeydata, DedupKey, FreeObjects, FreeRange, ObjectRecord, Record, Spill,
     StreamFeatures, StreamKind, Write, WriteEmbedded,
 };
 use ondisk::{Blkptr, Order};
 use units::{BlockId, ObjectId, Txg, Zbookmark};
 
+use crate::raw;
 use crate::writer::StreamWriter;
 use crate::{Error, Result};
 
@@ -54,12 +55,9 @@ pub struct ResumePoint {
 }
 
 impl ResumePoint {
-    /// The payload of BEGIN of a stream that goes on here.
-    fn payload(self) -> Vec<u8> {
-        let mut list = Nvlist::new();
+    fn add_to(self, list: &mut Nvlist) {
         list.push(RESUME_OBJECT, Value::U64(self.object));
         list.push(RESUME_OFFSET, Value::U64(self.offset));
-        list.encode(Encoding::Native(Order::Little))
     }
 
     /// The point in the payload of BEGIN.
@@ -87,7 +85,9 @@ pub struct SendSource<'a> {
     pub features: StreamFeatures,
     /// Where the stream goes on; none: it begins at the beginning.
     pub resume: Option<ResumePoint>,
-    /// Reads compressed blocks.
+    /// The wrapped key of the dataset, in a raw stream. The object set is read without the key then.
+    pub keydata: Option<CryptKeydata>,
+    /// Reads compressed and encrypted blocks.
     pub stored: &'a dyn StoredBlocks,
 }
 
@@ -99,10 +99,24 @@ impl std::fmt::Debug for SendSource<'_> {
 
 /// Sends a snapshot.
 pub fn send(source: &SendSource<'_>, out: &mut StreamWriter<'_>) -> Result<()> {
-    let payload = source.resume.map(ResumePoint::payload).unwrap_or_default();
-    out.record(&begin_record(source)?, &payload)?;
+    out.record(&begin_record(source)?, &begin_payload(source))?;
     Sender { source, out, to_guid: source.guid }.send_dnodes()?;
     out.end(source.guid)
+}
+
+/// The list behind BEGIN: where the stream goes on, and the key. Empty if neither is needed.
+fn begin_payload(source: &SendSource<'_>) -> Vec<u8> {
+    let mut list = Nvlist::new();
+    if let Some(point) = source.resume {
+        point.add_to(&mut list);
+    }
+    if let Some(keydata) = &source.keydata {
+        list.push(CryptKeydata::NAME, Value::List(keydata.encode()));
+    }
+    if list.iter().next().is_none() {
+        return Vec::new();
+    }
+    list.encode(Encoding::Native(Order::Little))
 }
 
 fn begin_record(source: &SendSource<'_>) -> Result<Record> {
@@ -168,7 +182,12 @@ impl Sender<'_, '_> {
                 sender.free_object_numbers(&meta, range)
             }
             _ if zbookmark.level.get() > 0 => Ok(()),
-            _ => sender.send_dnode_block(&meta, zbookmark.block),
+            _ => {
+                if sender.is_raw() {
+                    sender.out.record(&raw::object_range(&meta, zbookmark, pointer, sender.to_guid)?, &[])?;
+                }
+                sender.send_dnode_block(&meta, zbookmark.block)
+            }
         })
     }
 
@@ -241,9 +260,14 @@ impl Sender<'_, '_> {
         if !self.has(StreamFeatures::LARGE_BLOCKS) {
             record.block_size = record.block_size.min(OLD_MAX_BLOCK_SIZE);
         }
-        let length = dnode.bonus.len().next_multiple_of(8);
-        let mut bonus = bonus_area(&dnode, slots).get(..length).unwrap_or_default().to_vec();
-        bonus.resize(length, 0);
+        let bonus = if self.is_raw() {
+            raw::describe_object(&mut record, &dnode, bonus_area(&dnode, slots))
+        } else {
+            let length = dnode.bonus.len().next_multiple_of(8);
+            let mut bonus = bonus_area(&dnode, slots).get(..length).unwrap_or_default().to_vec();
+            bonus.resize(length, 0);
+            bonus
+        };
         self.out.record(&Record::Object(record), &bonus)?;
         let end = dnode.max_block.get().wrapping_add(1).wrapping_mul(dnode.block_size.into());
         self.free_range(id, end, u64::MAX)?;
@@ -284,6 +308,8 @@ impl Sender<'_, '_> {
             Blkptr::Redacted(_) => {
                 Err(Error::Unsupported { what: "sending a redacted dataset".to_owned() })
             }
+            Blkptr::Regular(block) if self.is_raw() => self.send_raw_data(object, zbookmark, block),
+            Blkptr::Embedded(_) if self.is_raw() => Err(raw::unprotected(object.id().get())),
             Blkptr::Embedded(block) if self.sends_embedded(block.compression) => {
                 self.send_embedded(object, zbookmark, block)
             }
@@ -306,6 +332,9 @@ impl Sender<'_, '_> {
     }
 
     fn send_spill(&mut self, object: &Object, pointer: &Blkptr, flags: u8) -> Result<()> {
+        if self.is_raw() {
+            return self.send_raw_spill(object, pointer, flags);
+        }
         let Some(content) = object.spill()? else { return Ok(()) };
         if content.order() == Order::Big {
             return Err(big_endian());
@@ -402,6 +431,48 @@ impl Sender<'_, '_> {
             && matches!(block.protection, Protection::None)
     }
 
+    /// An encrypted block as it is stored.
+    fn send_raw_data(&mut self, object: &Object, at: Zbookmark, block: &Regular) -> Result<()> {
+        let size = u64::from(object.block_size());
+        let mut record = Write {
+            object: object.id().get(),
+            kind: object.dnode().kind,
+            offset: at.block.get().wrapping_mul(size),
+            logical_size: size,
+            to_guid: self.to_guid,
+            crypt: raw::block_crypt(object.id().get(), block)?,
+            ..Write::default()
+        };
+        describe_block(&mut record, block);
+        record.flags |= raw::order_flag(block.order);
+        record.compression = block.compression.number();
+        record.compressed_size = block.psize.into();
+        let stored = self.source.stored.read_stored(block, at)?;
+        self.out.record(&Record::Write(Box::new(record)), &stored)
+    }
+
+    fn send_raw_spill(&mut self, object: &Object, pointer: &Blkptr, flags: u8) -> Result<()> {
+        let Blkptr::Regular(block) = pointer else {
+            return Err(raw::unprotected(object.id().get()));
+        };
+        let record = Spill {
+            object: object.id().get(),
+            length: block.lsize.into(),
+            to_guid: self.to_guid,
+            flags: flags | raw::order_flag(block.order),
+            compression: block.compression.number(),
+            compressed_size: block.psize.into(),
+            crypt: raw::block_crypt(object.id().get(), block)?,
+            ..Spill::default()
+        };
+        let stored = self.source.stored.read_stored(block, object.zbookmark(SPILL_BLOCK))?;
+        self.out.record(&Record::Spill(Box::new(record)), &stored)
+    }
+
+    fn is_raw(&self) -> bool {
+        self.has(StreamFeatures::RAW)
+    }
+
     fn has(&self, feature: u64) -> bool {
         self.source.features.has(feature)
     }
@@ -444,8 +515,19 @@ fn describe_block(record: &mut Write, block: &Regular) {
     record.flags = if is_strong { Write::DEDUP_CHECKSUM } else { 0 };
     let sectors = |bytes: u32| u64::from((bytes >> 9).saturating_sub(1));
     let sizes = sectors(block.lsize) | sectors(block.psize) << 16;
-    let properties = sizes | u64::from(block.compression.number()) << 32;
-    record.key = DedupKey { checksum: block.sum, properties };
+    let is_protected = block.protection != Protection::None;
+    let properties = sizes
+        | u64::from(block.compression.number()) << 32
+        | if is_protected { DedupKey::ENCRYPTED } else { 0 };
+    let [first, second, ..] = block.sum;
+    let checksum = match raw::mac_of(block) {
+        Some(mac) => {
+            let [third, fourth] = raw::mac_words(mac);
+            [first, second, third, fourth]
+        }
+        None => block.sum,
+    };
+    record.key = DedupKey { checksum, properties };
 }
 
 /// The data blocks below a pointer: the first, and the one behind the last, which is 0 where that is no
@@ -457,7 +539,7 @@ fn block_range(dnode: &Dnode, at: Zbookmark) -> Option<[u64; 2]> {
     Some([first, first.checked_add(span).unwrap_or(0)])
 }
 
-fn slots_per_block(meta: &Object) -> u64 {
+pub(crate) fn slots_per_block(meta: &Object) -> u64 {
     u64::from(meta.block_size() >> 9)
 }
 

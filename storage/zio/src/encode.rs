@@ -71,7 +71,8 @@ pub(crate) fn encode_block(request: &WriteRequest<'_>, rounding: SizeRounding) -
         return EncodedBlock::Uncompressed;
     };
     let has_fill = matches!(kind, ObjectType::DNODE | ObjectType::OBJSET);
-    let may_embed = policy.embedded_data && policy.key.is_none() && level.get() == 0 && !has_fill;
+    let is_encrypted = policy.key.is_some() || policy.keyless;
+    let may_embed = policy.embedded_data && !is_encrypted && level.get() == 0 && !has_fill;
     if may_embed && !bytes.is_empty() && bytes.len() <= Blkptr::PAYLOAD {
         return EncodedBlock::Pointer(embedded_pointer(request, bytes, method));
     }
@@ -87,8 +88,9 @@ pub(crate) fn encode_block(request: &WriteRequest<'_>, rounding: SizeRounding) -
 fn effective_compression(request: &WriteRequest<'_>) -> Compression {
     let in_parts =
         request.level.get() == 0 && matches!(request.kind, ObjectType::DNODE | ObjectType::OBJSET);
+    let is_encrypted = request.policy.key.is_some() || request.policy.keyless;
     match request.policy.compression {
-        _ if in_parts && request.policy.key.is_some() => Compression::Off,
+        _ if in_parts && is_encrypted => Compression::Off,
         // would be taken for zeros
         Compression::Empty => Compression::Off,
         method => method,
@@ -125,7 +127,10 @@ fn embedded_pointer(
 }
 
 pub(crate) fn lsize(request: &WriteRequest<'_>) -> u32 {
-    u32::try_from(request.data.len()).unwrap_or(u32::MAX)
+    match request.raw {
+        Some(raw) => raw.lsize,
+        None => u32::try_from(request.data.len()).unwrap_or(u32::MAX),
+    }
 }
 
 #[cfg(test)]

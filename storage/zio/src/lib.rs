@@ -43,7 +43,7 @@ pub use repair::BlockRepair;
 pub use secondary_cache::SecondaryCache;
 pub use self_healer::SelfHealer;
 pub use shared_blocks::{DedupLookup, DedupMatch, FreeOutcome, SharedBlocks};
-pub use sink::{Sink, WritePolicy, WriteRequest};
+pub use sink::{RawBlock, Sink, WritePolicy, WriteRequest};
 pub use source::{BlockRead, Key, Source};
 pub use stored::{BlockStore, StoredReader};
 pub use suspend_gate::{SuspendGate, is_syncing_thread, while_syncing};

@@ -10,7 +10,7 @@ use transform::crypt::DatasetKey;
 use transform::crypt::block::{self as cipher, Layout, Params};
 use transform::crypt::mac;
 
-use crate::WriteRequest;
+use crate::{Error as ZioError, RawBlock, WriteRequest};
 
 /// Numbers that nobody can guess: nonces, salts, the names of log chains.
 pub trait Random: Send + Sync {
@@ -72,4 +72,26 @@ pub(crate) fn protect_block(
     let mac = cipher::encrypt_block(key, layout, &params, order, stored, &mut ciphered)?;
     *stored = ciphered;
     Ok(Protection::Encrypted { salt: params.salt, iv: params.iv, mac })
+}
+
+/// Authenticates a block of an encrypted dataset whose key is not known: the MACs of indirect blocks need
+/// none, and the object set has the MAC that the raw stream brought. Other blocks come with theirs.
+pub(crate) fn protect_without_key(request: &WriteRequest<'_>) -> Result<Protection, ZioError> {
+    if request.level.get() > 0 {
+        let mac = mac::pointers_mac(request.data, INDIRECT_MAC_VERSION, Order::Little);
+        return Ok(Protection::Indirect { mac });
+    }
+    if request.kind == ObjectType::OBJSET {
+        return Ok(Protection::Objset);
+    }
+    Err(ZioError::KeyNotLoaded { zbookmark: request.zbookmark })
+}
+
+/// The encryption of a block that a raw stream brought.
+pub(crate) fn raw_protection(kind: ObjectType, raw: &RawBlock) -> Protection {
+    let RawBlock { salt, iv, mac, .. } = *raw;
+    match Layout::for_object_type(kind) {
+        Some(_) => Protection::Encrypted { salt, iv, mac },
+        None => Protection::Authenticated { mac },
+    }
 }

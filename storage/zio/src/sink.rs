@@ -46,6 +46,23 @@ pub struct WriteRequest<'a> {
     pub previous: &'a Blkptr,
     /// Where it belongs, for errors.
     pub zbookmark: Zbookmark,
+    /// The block is stored just as a raw stream brought it: `data` are its stored bytes.
+    pub raw: Option<&'a RawBlock>,
+}
+
+/// How the stored bytes of a block were made that a raw stream brought.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct RawBlock {
+    /// Bytes of the block as its object sees it.
+    pub lsize: u32,
+    /// How the stored bytes are compressed.
+    pub compression: Compression,
+    /// The salt of its encryption; zeros if it is only authenticated.
+    pub salt: [u8; 8],
+    /// The nonce; zeros if it is only authenticated.
+    pub iv: [u8; 12],
+    /// The MAC.
+    pub mac: [u8; 16],
 }
 
 /// How blocks are to be stored: what the properties of a dataset come to for one kind of blocks.
@@ -75,6 +92,8 @@ pub struct WritePolicy {
     pub hole_birth: bool,
     /// The key of an encrypted dataset.
     pub key: Option<Key>,
+    /// The dataset is encrypted, and its key is not needed: a raw stream brings its blocks and their MACs.
+    pub keyless: bool,
     /// Which drives it is meant for.
     pub class: Class,
     /// Up to so many stored bytes it goes to the drives for metadata, while these have much room.
@@ -111,6 +130,7 @@ impl Default for WritePolicy {
             zeros_to_hole: true,
             hole_birth: true,
             key: None,
+            keyless: false,
             class: Class::Normal,
             special_small_blocks: 0,
         }

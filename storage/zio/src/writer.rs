@@ -14,10 +14,10 @@ use vdev::VdevTree;
 
 use crate::batch::WriteBatch;
 use crate::encode::{EncodedBlock, SizeRounding, encode_block, lsize};
-use crate::protect::{Random, SaltCache, protect_block};
+use crate::protect::{Random, SaltCache, protect_block, protect_without_key, raw_protection};
 use crate::shared_blocks::{FreeOutcome, SharingState};
 use crate::suspend_gate::{is_syncing_thread, is_transient, retry_while_suspended};
-use crate::{Error, Key, Reader, Sink, WriteRequest};
+use crate::{Error, Key, RawBlock, Reader, Sink, WriteRequest};
 
 /// Reads the map of a metaslab and feeds it to the allocator: whoever knows where maps are.
 pub trait MetaslabLoader: Send + Sync {
@@ -114,6 +114,8 @@ impl Writer {
             };
             block.protection =
                 protect_block(request, key, bytes.to_mut(), fresh).map_err(failed)?;
+        } else if policy.keyless {
+            block.protection = protect_without_key(request)?;
         }
         block.sum = self.checksum(&block, &bytes).map_err(failed)?;
         Ok((bytes, block))
@@ -138,6 +140,9 @@ impl Writer {
     fn prepare<'a>(&self, request: &WriteRequest<'a>) -> Result<PreparedBlock<'a>, Error> {
         let length = request.data.len();
         assert!(length > 0 && length.is_multiple_of(512), "a block is of whole sectors");
+        if let Some(raw) = request.raw {
+            return self.prepare_raw(request, raw);
+        }
         let packed = encode_block(request, *self.rounding.read());
         if let EncodedBlock::Pointer(pointer) = packed {
             return Ok(PreparedBlock::Pointer(pointer));
@@ -153,6 +158,23 @@ impl Writer {
             return Ok(PreparedBlock::Block(bytes, block));
         }
         Ok(PreparedBlock::Pointer(Blkptr::Regular(Box::new(block))))
+    }
+
+    /// A block that a raw stream brought: its bytes and its encryption stay as they are.
+    fn prepare_raw<'a>(
+        &self,
+        request: &WriteRequest<'a>,
+        raw: &RawBlock,
+    ) -> Result<PreparedBlock<'a>, Error> {
+        let mut block = new_block_pointer(request, raw.compression, request.data.len());
+        block.protection = raw_protection(request.kind, raw);
+        let failed = |error| Error::Transform { zbookmark: request.zbookmark, why: error };
+        block.sum = self.checksum(&block, request.data).map_err(failed)?;
+        if let Some(old) = rewrite_target(request, &block) {
+            self.rewrite_in_place(old, &mut block, request.data, request.zbookmark)?;
+            return Ok(PreparedBlock::Pointer(Blkptr::Regular(Box::new(block))));
+        }
+        Ok(PreparedBlock::Block(Cow::Borrowed(request.data), block))
     }
 
     /// Room, and the bytes in it.

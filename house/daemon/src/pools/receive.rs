@@ -7,7 +7,7 @@ use std::io::{BufReader, Read};
 use std::time::Instant;
 
 use api::{Event, ReceiveNaming, ReceiveStream, ReceivedSnapshot, ReceivedStream};
-use engine::pool::{PackagedValue, ReceiveProperties, ReceiveRequest, StreamHeader, StreamInput};
+use engine::pool::{Package, PackagedValue, ReceiveProperties, ReceiveRequest, StreamHeader, StreamInput};
 use fuse::RollbackOutcome;
 
 use super::mounts::{UnmountOptions, is_within};
@@ -102,7 +102,14 @@ impl Pools {
             let ((), failed) = self.change_dataset(target, follow)?;
             received.not_mounted.extend(failed);
         }
-        done.map(|()| received)
+        done?;
+        if !call.dry_run && let Some(package) = input.package().cloned() {
+            follow_encryption_roots(&pool, &package, &naming)?;
+            if !call.skip_holds {
+                place_received_holds(&pool, &package, &naming)?;
+            }
+        }
+        Ok(received)
     }
 
     fn receive_all(
@@ -173,6 +180,42 @@ impl Pools {
         let create = |pool: &_| self.create_parents(pool, target, true, &options);
         self.change_dataset(target, create).map(drop)
     }
+}
+
+/// Has the file systems of a raw stream use the key of what is above them, where they did so on the sender.
+fn follow_encryption_roots(
+    pool: &ManagedPool,
+    package: &Package,
+    naming: &Naming<'_>,
+) -> Result<()> {
+    if !package.is_raw {
+        return Ok(());
+    }
+    // the top of the stream keeps a key of its own
+    for dataset in package.datasets.iter().skip(1).filter(|it| !it.is_encryption_root) {
+        let local = naming.local_name(&dataset.name)?;
+        match pool.handle.inherit_received_key(&local) {
+            // it was left out of the stream
+            Ok(()) | Err(engine::Error::NoSuchDataset { .. }) => {}
+            Err(why) => return Err(why.into()),
+        }
+    }
+    Ok(())
+}
+
+/// Places the holds of a stream on the snapshots that were received.
+fn place_received_holds(pool: &ManagedPool, package: &Package, naming: &Naming<'_>) -> Result<()> {
+    for dataset in &package.datasets {
+        let local = naming.local_name(&dataset.name)?;
+        for (snapshot, holds) in &dataset.holds {
+            let name = format!("{local}@{snapshot}");
+            let Ok(there) = pool.handle.holds(&name) else { continue };
+            for (tag, _) in holds.iter().filter(|(tag, _)| there.iter().all(|it| it.tag != *tag)) {
+                pool.handle.place_hold(tag, std::slice::from_ref(&name))?;
+            }
+        }
+    }
+    Ok(())
 }
 
 /// The snapshot of a file system that has a guid; none: it has no such snapshot.

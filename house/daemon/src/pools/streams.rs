@@ -64,6 +64,10 @@ impl Pools {
             large_blocks: call.large_blocks,
             embedded: call.embedded,
             compressed: call.compressed,
+            raw: call.raw,
+            excluded: call.excluded.clone(),
+            backup: call.backup,
+            holds: call.holds,
             resume: call.resume_token.clone(),
         };
         let name = match &call.resume_token {

@@ -31,6 +31,9 @@ pub(crate) trait ReplicaTarget: Sync {
     /// Gives up what a receive that was cut has brought.
     fn abort_receive(&self, dataset: &str) -> Result<()>;
 
+    /// Whether a copy was received raw: it is an encryption root of its own.
+    fn is_raw(&self, dataset: &str) -> Result<bool>;
+
     /// Receives a stream. A new dataset is read-only, so that increments fit.
     fn receive(&self, dataset: &str, is_new: bool, send: &mut WriteStream<'_>) -> Result<()>;
 }
@@ -61,6 +64,11 @@ impl ReplicaTarget for LocalTarget {
 
     fn abort_receive(&self, dataset: &str) -> Result<()> {
         self.pools.abort_receive(&AbortReceive { target: dataset.to_owned() }).map(drop)
+    }
+
+    fn is_raw(&self, dataset: &str) -> Result<bool> {
+        let pool = self.pools.pool_of_dataset(dataset)?;
+        Ok(pool.handle.encryption_root(dataset)?.as_deref() == Some(dataset))
     }
 
     fn receive(&self, dataset: &str, is_new: bool, send: &mut WriteStream<'_>) -> Result<()> {
@@ -206,6 +214,11 @@ impl ReplicaTarget for SshTarget {
 
     fn abort_receive(&self, dataset: &str) -> Result<()> {
         self.run(&["zfs", "receive", "-A", dataset]).map(drop)
+    }
+
+    fn is_raw(&self, dataset: &str) -> Result<bool> {
+        let root = self.run(&["zfs", "get", "-Hp", "-o", "value", "encryptionroot", dataset])?;
+        Ok(root.trim() == dataset)
     }
 
     fn receive(&self, dataset: &str, is_new: bool, send: &mut WriteStream<'_>) -> Result<()> {

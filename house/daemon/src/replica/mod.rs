@@ -7,17 +7,23 @@
 //! target = "ssh://backup@nas/pool/photos"   # or a file system of a pool that is imported here
 //! every = "daily"                        # hourly (the default), daily, weekly or monthly
 //! ssh = ["ssh", "-i", "/root/.ssh/nas"]  # the ssh command; "ssh" without it
+//! rate = "20M"                           # bytes per second; as fast as it goes without it
+//! window = "22:00-06:00"                 # when it may begin, local time; at any time without it
+//! max-age = "2d"                         # an alert when the newest copy is older: 36h, 2d, 1w
 //! ```
 //!
+//! Encrypted datasets are sent raw: the target never has the key. A copy that began otherwise goes on as it began.
 //! A dataset is sent from the newest snapshot that both sides have, or from a bookmark of it. A transfer that
 //! was cut goes on where it stopped. The target is never rolled back.
 
 mod endpoint;
+mod limits;
 mod state;
 mod transfer;
 
 use serde::Deserialize;
 
+pub(crate) use limits::{MaxAge, RateLimit, Throttle, Window};
 pub(crate) use endpoint::{LocalTarget, ReplicaTarget, SshTarget};
 pub(crate) use state::{ReplicaState, ReplicaStates, SafeCopy};
 pub(crate) use transfer::{Transfer, TransferControl};
@@ -44,6 +50,13 @@ pub(crate) struct ReplicaConfig {
     /// The ssh command and its options.
     #[serde(default = "ssh_command")]
     pub(crate) ssh: Vec<String>,
+    /// How fast it sends.
+    pub(crate) rate: Option<RateLimit>,
+    /// When it may begin.
+    pub(crate) window: Option<Window>,
+    /// How old the newest copy may become.
+    #[serde(rename = "max-age")]
+    pub(crate) max_age: Option<MaxAge>,
 }
 
 const fn enabled() -> bool {

@@ -3,11 +3,12 @@
 use std::io::{self, Write};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
 
 use api::JobProgress;
 use engine::pool::{Bookmark, SendRequest, Snapshot};
 
-use super::{ReplicaTarget, SafeCopy};
+use super::{RateLimit, ReplicaTarget, SafeCopy, Throttle};
 use crate::cancel::Cancel;
 use crate::jobs::JobControl;
 use crate::pools::{ManagedPool, Pools};
@@ -15,6 +16,10 @@ use crate::{Error, Result};
 
 /// Streams of one dataset in one run: the rest of a cut one, a full one, one from a bookmark, increments.
 const MAX_STREAMS: u32 = 8;
+/// A throttled stream asks so often whether its job was cancelled.
+const MAX_PAUSE: Duration = Duration::from_millis(200);
+/// Bytes that are written before a throttled stream waits.
+const MAX_WRITE: usize = 256 << 10;
 
 /// How far a replication is, and whether it goes on.
 #[derive(Default)]
@@ -51,6 +56,19 @@ impl JobControl for TransferControl {
 struct CountedWriter<'a> {
     out: &'a mut dyn Write,
     control: &'a TransferControl,
+    throttle: Throttle,
+}
+
+impl CountedWriter<'_> {
+    /// Waits until the stream may go on, or the job is cancelled.
+    fn wait(&mut self, bytes: u64) {
+        let mut left = self.throttle.delay(bytes, Instant::now());
+        while !left.is_zero() && !self.control.is_cancelled() {
+            let step = left.min(MAX_PAUSE);
+            std::thread::sleep(step);
+            left -= step;
+        }
+    }
 }
 
 impl Write for CountedWriter<'_> {
@@ -58,7 +76,9 @@ impl Write for CountedWriter<'_> {
         if self.control.is_cancelled() {
             return Err(io::Error::other("the job was cancelled"));
         }
+        let bytes = bytes.get(..MAX_WRITE).unwrap_or(bytes);
         let written = self.out.write(bytes)?;
+        self.wait(written as u64);
         self.control.done.fetch_add(written as u64, Ordering::Relaxed);
         Ok(written)
     }
@@ -76,6 +96,7 @@ pub(crate) struct Transfer<'a> {
     /// The dataset of the target.
     pub(crate) copy: &'a str,
     pub(crate) control: &'a TransferControl,
+    pub(crate) rate: Option<RateLimit>,
 }
 
 /// The next stream.
@@ -119,6 +140,7 @@ impl Transfer<'_> {
                 large_blocks: true,
                 embedded: true,
                 compressed: true,
+                raw: self.is_raw(&pool, is_new)?,
                 ..SendRequest::default()
             };
             self.send(&pool, &request, is_new)?;
@@ -142,12 +164,19 @@ impl Transfer<'_> {
         self.send(pool, &request, false).map(|()| true)
     }
 
+    /// Whether the copy is to stay encrypted as the source is: a new one, or one that began so.
+    fn is_raw(&self, pool: &ManagedPool, is_new: bool) -> Result<bool> {
+        let is_encrypted = pool.handle.encryption_root(self.source)?.is_some();
+        Ok(is_encrypted && (is_new || self.target.is_raw(self.copy)?))
+    }
+
     fn send(&self, pool: &ManagedPool, request: &SendRequest, is_new: bool) -> Result<()> {
         let plan = pool.handle.plan_send(request)?;
         let bytes: u64 = plan.steps().iter().map(|step| step.bytes).sum();
         self.control.total.fetch_add(bytes, Ordering::Relaxed);
         self.target.receive(self.copy, is_new, &mut |out| {
-            let mut out = CountedWriter { out, control: self.control };
+            let throttle = Throttle::new(self.rate);
+            let mut out = CountedWriter { out, control: self.control, throttle };
             Ok(pool.handle.send_planned(&plan, &mut out).map(drop)?)
         })
     }

@@ -33,6 +33,7 @@ use ::health::BayMap;
 use api::Event;
 use serde::de::DeserializeOwned;
 
+pub(crate) use replicas::overdue_replicas;
 pub(crate) use web::WebConfig;
 
 use crate::Result;

@@ -3,7 +3,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use alerts::{Condition, Severity};
 use api::{CopyStatus, GetReplicaStatus, ReplicaStatus, Replicate, ReplicatedDataset, RunReplicas};
+use jiff::Timestamp;
 use jiff::tz::TimeZone;
 use parking_lot::Mutex;
 use tokio::task::JoinHandle;
@@ -15,8 +17,8 @@ use crate::context::Context;
 use crate::events::unix_seconds;
 use crate::pools::datasets::list_head_names;
 use crate::replica::{
-    LocalTarget, ReplicaConfig, ReplicaState, ReplicaTarget, SshTarget, TargetAddress, Transfer,
-    TransferControl, ssh_command,
+    LocalTarget, MaxAge, RateLimit, ReplicaConfig, ReplicaState, ReplicaTarget, SshTarget, TargetAddress, Transfer,
+    TransferControl, Window, ssh_command,
 };
 use crate::router::Router;
 use crate::{Error, Result};
@@ -44,6 +46,7 @@ struct Work<'a> {
     target: &'a TargetAddress,
     recursive: bool,
     ssh: &'a [String],
+    rate: Option<RateLimit>,
     /// The name of the configured replica.
     name: Option<&'a str>,
 }
@@ -93,7 +96,7 @@ fn replicate_all(
     let mut done = Vec::new();
     for source in sources {
         let copy = format!("{top}{}", source.strip_prefix(work.source).unwrap_or_default());
-        let transfer = Transfer { pools, source: &source, target, copy: &copy, control };
+        let transfer = Transfer { pools, source: &source, target, copy: &copy, control, rate: work.rate };
         let safe = transfer.run()?;
         if let (Some(name), Some(safe)) = (work.name, &safe) {
             pools.move_replica_bookmark(&source, name, &safe.snapshot)?;
@@ -123,6 +126,7 @@ fn run_replica(
         target: &replica.target,
         recursive: replica.recursive,
         ssh: &replica.ssh,
+        rate: replica.rate,
         name: Some(name),
     };
     context.replicas.update(name, |state| state.tried = Some(unix_seconds()));
@@ -140,8 +144,54 @@ fn is_due(context: &Context, replica: &ReplicaConfig, now: u64) -> bool {
     if state.error.is_some() && state.tried.is_some_and(|tried| now < tried + RETRY_SECONDS) {
         return false;
     }
+    let is_open = |window: Window| minute_of_day(now).is_none_or(|minute| window.contains(minute));
+    if !replica.window.is_none_or(is_open) {
+        return false;
+    }
     let start = replica.every.period().start(now, &TimeZone::system());
     start.is_some_and(|start| state.succeeded.is_none_or(|succeeded| succeeded < start))
+}
+
+/// The minute of the local day.
+fn minute_of_day(now: u64) -> Option<u16> {
+    let seconds = i64::try_from(now).ok()?;
+    let time = Timestamp::from_second(seconds).ok()?.to_zoned(TimeZone::system());
+    Some(u16::try_from(time.hour()).ok()? * 60 + u16::try_from(time.minute()).ok()?)
+}
+
+/// A condition for each replica whose newest copy is older than the configuration allows.
+pub(crate) fn overdue_replicas(context: &Context, now: u64) -> Vec<Condition> {
+    let mut found = Vec::new();
+    for replica in configured(context) {
+        let Some(MaxAge(limit)) = replica.max_age else { continue };
+        let state = context.replicas.state(&replica.name.0);
+        // a replica that was just configured gets its first try
+        if state.tried.is_none() {
+            continue;
+        }
+        let copies = copies(context, &replica, &state);
+        let is_old = |copy: &CopyStatus| {
+            copy.snapshot_time.is_none_or(|created| now.saturating_sub(created) > limit)
+        };
+        let Some(copy) = copies.iter().find(|copy| copy.missing > 0 && is_old(copy)) else {
+            continue;
+        };
+        let name = &replica.name.0;
+        let newest = copy.snapshot.as_deref().map_or_else(
+            || "There is no copy of it yet.".to_owned(),
+            |snapshot| format!("The newest copy is of the snapshot @{snapshot}."),
+        );
+        let why = state.error.map_or_else(String::new, |why| format!(" The last try failed: {why}."));
+        found.push(Condition {
+            key: format!("replica/{name}/age"),
+            severity: Severity::Warning,
+            level: 0,
+            title: format!("Replica {name} of {} is too old", copy.source),
+            sentence: format!("{newest} What was written since is in one place only.{why}"),
+            action: format!("See: poolhouse replicate status; try again: poolhouse replicate run {name}"),
+        });
+    }
+    found
 }
 
 fn status(context: &Context) -> Vec<ReplicaStatus> {
@@ -190,6 +240,7 @@ impl Service for ReplicaService {
                 target: &target,
                 recursive: call.recursive,
                 ssh: &ssh_command(),
+                rate: None,
                 name: None,
             };
             replicate(&context, &work, caller)

@@ -55,6 +55,9 @@ pub(super) struct ReceiveArgs {
     /// The last element of the sent name goes below the target
     #[arg(short = 'e')]
     last_element: bool,
+    /// Leave out the holds of the stream
+    #[arg(short = 'h')]
+    skip_holds: bool,
     /// Set a property, whatever the stream has for it
     #[arg(short = 'o', value_name = "NAME=VALUE", value_parser = parse_assignment)]
     properties: Vec<(String, String)>,
@@ -75,8 +78,6 @@ struct MissingOptions {
     _force_unmount: bool,
     #[arg(short = 'c', hide = true)]
     corrective: bool,
-    #[arg(short = 'h', hide = true)]
-    _skip_holds: bool,
 }
 
 impl ReceiveArgs {
@@ -116,6 +117,7 @@ impl ReceiveArgs {
             no_mount: self.no_mount,
             dry_run: self.dry_run,
             resumable: self.resumable,
+            skip_holds: self.skip_holds,
             set_properties: canonical_properties(&self.properties)?,
             excluded_properties: self
                 .excluded

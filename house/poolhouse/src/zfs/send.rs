@@ -19,6 +19,7 @@ what changed since an older snapshot or bookmark, which the receiver must have.
 Examples:
   poolhouse zfs send tank/photos@monday | ssh nas zfs receive backup/photos
   poolhouse zfs send -Lec -i @monday tank/photos@tuesday >photos.zstream
+  poolhouse zfs send -w tank/secret@monday | ssh nas zfs receive backup/secret   stays encrypted
   poolhouse zfs send -R -I @monday tank@tuesday | ssh nas zfs receive -Fdu backup
   poolhouse zfs send -nv tank/photos@monday         how large would it be?
   poolhouse zfs send -t TOKEN | ssh nas zfs receive -s backup/photos"
@@ -53,6 +54,20 @@ pub(super) struct SendArgs {
     /// Send blocks as they are compressed on disk
     #[arg(short = 'c', long = "compressed")]
     compressed: bool,
+    /// Send encrypted file systems and volumes as they are on disk. No key is needed, here or there. Others are
+    /// sent as with -Lec
+    #[arg(short = 'w', long = "raw")]
+    raw: bool,
+    /// Send properties as they were received, not as they were set here since. Implies -p
+    #[arg(short = 'b', long = "backup")]
+    backup: bool,
+    /// Send the holds of the snapshots, too
+    #[arg(short = 'h', long = "holds")]
+    holds: bool,
+    /// With -R, leave out these file systems and volumes, and all below them
+    #[arg(short = 'X', long = "exclude", value_name = "DATASET", value_delimiter = ',',
+          requires = "replicate")]
+    excluded: Vec<String>,
     /// Go on with a stream that was cut: the receive_resume_token of the receiver
     #[arg(short = 't', value_name = "TOKEN", conflicts_with_all = ["base", "intermediates",
           "replicate", "properties"])]
@@ -75,18 +90,9 @@ pub(super) struct SendArgs {
 
 /// Options of zfs-send(8) that are refused.
 #[derive(clap::Args, Debug)]
-#[expect(clippy::struct_excessive_bools, reason = "options, each on its own")]
 struct MissingOptions {
-    #[arg(short = 'b', long = "backup", hide = true)]
-    backup: bool,
-    #[arg(short = 'h', long = "holds", hide = true)]
-    holds: bool,
-    #[arg(short = 'w', long = "raw", hide = true)]
-    raw: bool,
     #[arg(short = 'S', long = "saved", hide = true)]
     saved: bool,
-    #[arg(short = 'X', long = "exclude", value_name = "FS", hide = true)]
-    exclude: Option<String>,
     #[arg(long = "redact", value_name = "BOOKMARK", hide = true)]
     redact: Option<String>,
     /// Ignored: deduplicated streams are no more
@@ -98,14 +104,7 @@ impl MissingOptions {
     fn check(&self) -> Result<(), Failure> {
         super::refuse_options(
             "send",
-            &[
-                ("-b", self.backup),
-                ("-h", self.holds),
-                ("-w", self.raw),
-                ("-S", self.saved),
-                ("-X", self.exclude.is_some()),
-                ("--redact", self.redact.is_some()),
-            ],
+            &[("-S", self.saved), ("--redact", self.redact.is_some())],
         )
     }
 }
@@ -146,12 +145,16 @@ impl SendArgs {
             snapshot,
             intermediates: self.intermediates.is_some(),
             replicate: self.replicate,
-            properties: self.properties,
+            properties: self.properties || self.backup || self.holds,
             skip_missing: self.skip_missing,
             resume_token: self.token.clone(),
             large_blocks: self.large_blocks,
             embedded: self.embedded,
             compressed: self.compressed,
+            raw: self.raw,
+            excluded: self.excluded.clone(),
+            backup: self.backup,
+            holds: self.holds,
             descriptor: PathBuf::new(),
         }
     }

@@ -64,6 +64,7 @@ impl TestPool {
             policy: &policy,
             previous: &Blkptr::EMPTY,
             zbookmark: Zbookmark::default(),
+            raw: None,
         });
         self.blocks.push((pointer.unwrap(), data));
     }

@@ -29,7 +29,8 @@ impl Object {
             BlockLocation::OnDisk(tree) => Some(tree),
             BlockLocation::InMemory(_)
             | BlockLocation::Overridden(_)
-            | BlockLocation::InFlight(_) => return Ok(false),
+            | BlockLocation::InFlight(_)
+            | BlockLocation::Encrypted => return Ok(false),
         };
         let pointer = tree.as_ref().map(|tree| tree.find(0, from)).transpose()?;
         let clone = match (tree, pointer.map(|spot| spot.pointer)) {

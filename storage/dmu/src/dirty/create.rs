@@ -32,6 +32,21 @@ pub struct NewObject {
     pub checksum: u8,
     /// The compression's number for its blocks; 0: that of its object set.
     pub compression: u8,
+    /// The shape of the tree, where it is given: the MACs of a raw stream cover it.
+    pub shape: Option<RawShape>,
+}
+
+/// The shape of an object that a raw stream brings, which must be that of the sender's.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct RawShape {
+    /// Height of the tree.
+    pub levels: u8,
+    /// Pointers in the dnode.
+    pub pointers: u8,
+    /// The number of the last data block.
+    pub max_block: u64,
+    /// What stands behind the bonus in its area.
+    pub bonus_tail: Vec<u8>,
 }
 
 impl NewObject {
@@ -46,6 +61,7 @@ impl NewObject {
             slots: 1,
             checksum: 0,
             compression: 0,
+            shape: None,
         }
     }
 
@@ -67,20 +83,23 @@ impl NewObject {
             ObjectType::SA => 1,
             _ => spare.saturating_add(1).min(Dnode::MAX_POINTERS.into()),
         };
+        let shape = self.shape.as_ref();
+        let pointers = shape.map_or(pointers, |shape| usize::from(shape.pointers));
         Dnode {
             kind: self.kind,
             indirect_shift: self.indirect_shift,
-            levels: 1,
+            levels: shape.map_or(1, |shape| shape.levels),
             bonus_kind: self.bonus_kind,
             checksum: self.checksum,
             compression: self.compression,
             flags: Flags(1),
             block_size: self.block_size.next_multiple_of(512).max(512),
             slots: self.slots.max(1),
-            max_block: BlockId::new(0),
+            max_block: BlockId::new(shape.map_or(0, |shape| shape.max_block)),
             used_bytes: 0,
             pointers: vec![Blkptr::EMPTY; pointers],
             bonus: self.bonus.clone(),
+            bonus_tail: shape.map_or_else(Vec::new, |shape| shape.bonus_tail.clone()),
             spill: None,
             order: Order::Little,
         }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use units::BlockId;
+use units::{BlockId, Level, ObjsetId, Zbookmark};
 use zio::Block;
 
 use crate::dirty::record::OverriddenBlock;
@@ -128,6 +128,7 @@ fn resolve_block<T>(
                 continue;
             }
             BlockLocation::Hole => return Ok(None),
+            BlockLocation::Encrypted => return Err(encrypted(entry, block)),
             BlockLocation::OnDisk(tree) => tree,
         };
         match take(BlockSource::OnDisk(&tree)) {
@@ -136,6 +137,14 @@ fn resolve_block<T>(
             result => return result.map(Some),
         }
     }
+}
+
+/// A raw stream brought the block, and nobody can read it before its txg is written.
+fn encrypted(entry: &DirtyObject, block: u64) -> Error {
+    let objset = entry.state.read().base.as_ref().map(|base| base.zbookmark(0, block).objset);
+    let objset = objset.unwrap_or(ObjsetId::MOS);
+    let zbookmark = Zbookmark::new(objset, entry.id, Level::new(0), BlockId::new(block));
+    Error::NoContent { zbookmark }
 }
 
 /// What a tree knows of a block; none if another tree took its place meanwhile.
@@ -173,7 +182,8 @@ pub(crate) fn next_data(entry: &DirtyObject, from: u64) -> Result<Option<u64>> {
             match state.lookup_block(at) {
                 BlockLocation::InMemory(_)
                 | BlockLocation::Overridden(_)
-                | BlockLocation::InFlight(_) => return Ok(Some(at)),
+                | BlockLocation::InFlight(_)
+                | BlockLocation::Encrypted => return Ok(Some(at)),
                 BlockLocation::Hole => (Err(state.hole_end(at)), state.next_dirty_block(at)),
                 // the drives may have far less than was written since
                 BlockLocation::OnDisk(tree) if at >= tree.end_block() => {
@@ -206,7 +216,8 @@ pub(crate) fn next_hole(entry: &DirtyObject, range: std::ops::Range<u64>) -> Res
         match seen {
             BlockLocation::InMemory(_)
             | BlockLocation::Overridden(_)
-            | BlockLocation::InFlight(_) => {}
+            | BlockLocation::InFlight(_)
+            | BlockLocation::Encrypted => {}
             BlockLocation::Hole => return Ok(at),
             BlockLocation::OnDisk(tree) if at >= tree.end_block() => return Ok(at),
             BlockLocation::OnDisk(tree) => {

@@ -8,6 +8,7 @@ mod clone;
 mod create;
 pub(crate) mod lookup;
 pub(crate) mod record;
+mod raw;
 mod write;
 mod write_through;
 
@@ -23,7 +24,7 @@ use units::{BlockId, Level, ObjectId, Txg, Zbookmark};
 use crate::objset::Objset;
 use crate::tree::DnodeTree;
 use crate::{Error, Result};
-pub use create::NewObject;
+pub use create::{NewObject, RawShape};
 pub(crate) use record::{BlockLocation, DirtyObject};
 pub use write_through::{LongWrite, PendingWrite, WriteThrough};
 
@@ -42,6 +43,8 @@ pub(crate) struct DirtyObjset {
     pub(crate) cloned_txgs: Mutex<BTreeSet<Txg>>,
     /// Where content goes before its group is written.
     write_through: OnceLock<Arc<dyn WriteThrough>>,
+    /// How blocks of dnodes are encrypted that a raw stream brings.
+    pub(crate) dnode_crypt: raw::DnodeBlockCrypt,
 }
 
 /// How free numbers are looked for.
@@ -73,6 +76,7 @@ impl DirtyObjset {
             accounted_flags: AtomicU8::new(0),
             cloned_txgs: Mutex::default(),
             write_through: OnceLock::new(),
+            dnode_crypt: raw::DnodeBlockCrypt::default(),
         }
     }
 
@@ -185,6 +189,7 @@ impl DirtyObjset {
         *self.base.write() = base;
         settle(self);
         table.dirty_ids.remove(&txg);
+        self.dnode_crypt.finish_txg(txg);
         self.cloned_txgs.lock().remove(&txg);
         for id in synced {
             table.claimed.remove(id);

@@ -12,7 +12,7 @@ use ondisk::Blkptr;
 use ondisk::dnode::Dnode;
 use parking_lot::RwLock;
 use units::{ObjectId, Txg};
-use zio::Block;
+use zio::{Block, RawBlock};
 
 use crate::Result;
 use crate::dirty::write_through::{InFlightWrite, WriteThroughBlock};
@@ -56,6 +56,8 @@ pub(crate) enum BlockVersion {
     WrittenThrough(Arc<WriteThroughBlock>),
     /// It is on its way there.
     InFlight(Arc<InFlightWrite>),
+    /// Its stored bytes, as a raw stream brought them.
+    Raw(Block, Arc<RawBlock>),
 }
 
 /// A block on the drives to which a group brings a pointer: one that an object shares with another,
@@ -98,6 +100,8 @@ pub(crate) struct DirtyState {
     /// Blocks that became holes.
     pub(crate) freed_ranges: TxgVersions<Range<u64>>,
     pub(crate) spill: TxgVersions<Option<Block>>,
+    /// How the spills were encrypted that a raw stream brought.
+    pub(crate) raw_spill: TxgVersions<RawBlock>,
 }
 
 impl std::fmt::Debug for DirtyState {
@@ -116,6 +120,8 @@ pub(crate) enum BlockLocation {
     InFlight(Arc<InFlightWrite>),
     /// Nowhere: zeros.
     Hole,
+    /// Here, but encrypted.
+    Encrypted,
     /// On the drives.
     OnDisk(Arc<DnodeTree>),
 }
@@ -185,6 +191,7 @@ impl DirtyState {
                     BlockLocation::Overridden(Arc::clone(stored.overridden()))
                 }
                 BlockVersion::InFlight(coming) => BlockLocation::InFlight(Arc::clone(coming)),
+                BlockVersion::Raw(..) => BlockLocation::Encrypted,
             },
             _ if gone.is_some() => BlockLocation::Hole,
             _ => self
@@ -236,6 +243,7 @@ impl DirtyState {
                 BlockLocation::InMemory(_)
                     | BlockLocation::Overridden(_)
                     | BlockLocation::InFlight(_)
+                    | BlockLocation::Encrypted
             )
             .then_some(*block)
         })
@@ -292,6 +300,7 @@ impl DirtyState {
         self.dnode_versions_mut().retain(|(known, _)| *known != txg);
         self.freed_ranges.retain(|(known, _)| *known != txg);
         self.spill.retain(|(known, _)| *known != txg);
+        self.raw_spill.retain(|(known, _)| *known != txg);
         self.blocks.retain(|_, versions| {
             versions.retain(|(known, _)| *known != txg);
             !versions.is_empty()

@@ -126,6 +126,7 @@ impl Object {
         self.change_dnode(tx, &|dnode| {
             dnode.bonus_kind = kind;
             dnode.bonus = bytes.to_vec();
+            dnode.bonus_tail = Vec::new();
             dnode.order = Order::Little;
         })
     }
@@ -261,7 +262,9 @@ fn modify_block(
         match block_at_txg(entry, tx.txg(), block) {
             BlockAtTxg::InMemory(content) => break Some(content),
             BlockAtTxg::Hole => break None,
-            BlockAtTxg::OnDisk => break lookup::read_block(entry, block)?,
+            BlockAtTxg::OnDisk | BlockAtTxg::Encrypted => {
+                break lookup::read_block(entry, block)?;
+            }
             BlockAtTxg::InFlight(coming) => coming.wait_done(),
         }
     };
@@ -311,6 +314,8 @@ enum BlockAtTxg {
     OnDisk,
     /// What is on its way there.
     InFlight(Arc<InFlightWrite>),
+    /// What a raw stream brought, which cannot be read.
+    Encrypted,
 }
 
 fn block_at_txg(entry: &DirtyObject, txg: Txg, block: u64) -> BlockAtTxg {
@@ -332,6 +337,7 @@ fn block_at_txg(entry: &DirtyObject, txg: Txg, block: u64) -> BlockAtTxg {
             BlockVersion::Bytes(content) => BlockAtTxg::InMemory(content),
             BlockVersion::Cloned(_) | BlockVersion::WrittenThrough(_) => BlockAtTxg::OnDisk,
             BlockVersion::InFlight(coming) => BlockAtTxg::InFlight(coming),
+            BlockVersion::Raw(..) => BlockAtTxg::Encrypted,
         },
         (_, Some(_)) => BlockAtTxg::Hole,
         _ => BlockAtTxg::OnDisk,

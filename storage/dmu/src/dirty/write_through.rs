@@ -298,6 +298,7 @@ impl WriteTarget {
             policy: &self.policy,
             previous: &Blkptr::EMPTY,
             zbookmark: self.tree.zbookmark(0, block),
+            raw: None,
         });
         let stored = self.write_through.sink().write_many(&requests.collect::<Vec<_>>());
         let content = |((_, bytes), stored): ((u64, &[u8]), _)| match stored {

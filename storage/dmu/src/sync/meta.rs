@@ -11,6 +11,7 @@ use zio::Block;
 
 use super::tree_writer::{PendingBlock, TreeWriter};
 use super::{SyncContext, WrittenObject};
+use crate::dirty::DirtyObjset;
 use crate::objset::slots_per_block;
 use crate::tree::DnodeTree;
 use crate::{Error, Objset, Result};
@@ -18,7 +19,7 @@ use crate::{Error, Objset, Result};
 /// Puts new dnodes into the array and writes what changed of it; the array's own dnode, in the
 /// root block, is changed with it.
 pub(super) fn write_dnodes(
-    base: &Objset,
+    (base, overlay): (&Objset, &DirtyObjset),
     syncing: &SyncContext<'_>,
     header: &mut ObjsetHeader,
     written: &[&WrittenObject],
@@ -44,6 +45,7 @@ pub(super) fn write_dnodes(
             block: *block,
             content: Block::new(content, Order::Little),
             fill,
+            raw: overlay.dnode_crypt.get(*block),
         });
     }
     let last = by_block.keys().next_back().copied().unwrap_or(0);

@@ -162,11 +162,12 @@ impl Objset {
         for written in special {
             set_special_dnode(&mut header, written);
         }
-        meta::write_dnodes(&base, syncing, &mut header, &numbered)?;
+        meta::write_dnodes((&base, overlay), syncing, &mut header, &numbered)?;
         edit(&mut header);
         let pointer = write_root(&base, syncing, &header)?;
         let (source, key) = (Arc::clone(base.source()), base.key().cloned());
-        let fresh = Self::with_header(source, base.id(), pointer.clone(), header, key);
+        let fresh = Self::with_header(source, base.id(), pointer.clone(), header, key)
+            .with_raw_mode(base.is_raw());
         let changed = install_synced(overlay, syncing.txg, fresh, written);
         Ok(SyncOutput { root: pointer, changed })
     }
@@ -201,6 +202,7 @@ fn write_root(base: &Objset, syncing: &SyncContext<'_>, header: &ObjsetHeader) -
         policy: &policy,
         previous,
         zbookmark: place,
+        raw: None,
     };
     let pointer = syncing.sink.write(&request)?;
     account_replacement(syncing.ledger, previous, &pointer);

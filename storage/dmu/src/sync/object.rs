@@ -5,7 +5,7 @@ use std::sync::Arc;
 use ondisk::Blkptr;
 use ondisk::dnode::Dnode;
 use units::{BlockId, Level};
-use zio::{Block, WriteRequest};
+use zio::{Block, RawBlock, WriteRequest};
 
 use super::tree_writer::{PendingBlock, TreeWriter, account_replacement};
 use super::{PolicyQuery, SyncContext, WrittenObject};
@@ -23,6 +23,8 @@ struct TxgChanges {
     freed_ranges: Vec<std::ops::Range<u64>>,
     /// The last: what the spill becomes.
     spill: Vec<Option<Block>>,
+    /// How the spill is encrypted that a raw stream brought.
+    raw_spill: Option<RawBlock>,
 }
 
 fn collect_changes(entry: &DirtyObject, syncing: &SyncContext<'_>) -> TxgChanges {
@@ -41,6 +43,7 @@ fn collect_changes(entry: &DirtyObject, syncing: &SyncContext<'_>) -> TxgChanges
         blocks: blocks.collect(),
         freed_ranges: freed.map(|(_, range)| range.clone()).collect(),
         spill: spill.map(|(_, content)| content.clone()).into_iter().collect(),
+        raw_spill: state.raw_spill.iter().find(|(known, _)| *known == txg).map(|(_, raw)| *raw),
     }
 }
 
@@ -110,6 +113,8 @@ fn write_content(
     for range in &version.freed_ranges {
         forest.free_range(range)?;
     }
+    let wanted_levels = version.dnode.as_ref().and_then(|facts| facts.dnode.as_ref());
+    forest.grow_to(wanted_levels.map_or(0, |dnode| dnode.levels));
     let last = version.blocks.last().map_or(0, |(block, _)| *block);
     dnode.max_block = dnode.max_block.max(BlockId::new(last));
     forest.grow_levels(dnode.max_block.get());
@@ -117,8 +122,19 @@ fn write_content(
     for (block, content) in &version.blocks {
         match content {
             BlockVersion::Bytes(content) => {
-                jobs.push(PendingBlock { block: *block, content: content.clone(), fill: 1 });
+                jobs.push(PendingBlock {
+                    block: *block,
+                    content: content.clone(),
+                    fill: 1,
+                    raw: None,
+                });
             }
+            BlockVersion::Raw(stored, raw) => jobs.push(PendingBlock {
+                block: *block,
+                content: stored.clone(),
+                fill: 1,
+                raw: Some(**raw),
+            }),
             BlockVersion::Cloned(clone) => forest.override_pointer(*block, &clone.pointer)?,
             BlockVersion::WrittenThrough(stored) => {
                 forest.override_pointer(*block, &stored.overridden().pointer)?;
@@ -139,7 +155,10 @@ fn write_content(
     if let Some(content) = version.spill.last() {
         let previous = dnode.spill.take().unwrap_or(Blkptr::EMPTY);
         let now = match content {
-            Some(content) => write_spill(syncing, &below, &dnode, content, &previous)?,
+            Some(content) => {
+                let content = (content, version.raw_spill.as_ref());
+                write_spill(syncing, &below, &dnode, content, &previous)?
+            }
             None => Blkptr::EMPTY,
         };
         if now != previous {
@@ -160,7 +179,7 @@ fn write_spill(
     syncing: &SyncContext<'_>,
     below: &DnodeTree,
     dnode: &Dnode,
-    content: &Block,
+    (content, raw): (&Block, Option<&RawBlock>),
     previous: &Blkptr,
 ) -> Result<Blkptr> {
     let (kind, level) = (dnode.bonus_kind, Level::new(0));
@@ -176,6 +195,7 @@ fn write_spill(
         policy: &policy,
         previous,
         zbookmark: below.zbookmark(0, SPILL_BLOCK.get()),
+        raw,
     };
     Ok(syncing.sink.write(&request)?)
 }

@@ -10,7 +10,7 @@ use ondisk::blkptr::Hole;
 use ondisk::dnode::Dnode;
 use ondisk::{Blkptr, Order};
 use units::{Level, Zbookmark};
-use zio::{Block, WriteRequest};
+use zio::{Block, RawBlock, WriteRequest};
 
 use super::{BlockLedger, PolicyQuery, SyncContext, workers};
 use crate::tree::{DnodeTree, parse_child};
@@ -38,6 +38,8 @@ pub(crate) struct PendingBlock {
     pub(crate) block: u64,
     pub(crate) content: Block,
     pub(crate) fill: u64,
+    /// `content` are stored bytes that a raw stream brought.
+    pub(crate) raw: Option<RawBlock>,
 }
 
 impl<'a> TreeWriter<'a> {
@@ -72,18 +74,29 @@ impl<'a> TreeWriter<'a> {
         while self.shape().ancestor(self.top_level(), block) >= roots
             && self.levels < Dnode::MAX_LEVELS
         {
-            self.levels = self.levels.saturating_add(1);
-            if self.pointers.iter().all(|root| *root == Blkptr::EMPTY) {
-                continue;
-            }
-            let mut content = vec![0; self.indirect_size()];
-            for (slot, root) in self.pointers.iter_mut().enumerate() {
-                store_pointer(&mut content, slot, &std::mem::replace(root, Blkptr::EMPTY));
-            }
-            let seat = (self.top_level(), 0);
-            self.indirect.insert(seat, content);
-            self.dirty_indirect.insert(seat);
+            self.add_level();
         }
+    }
+
+    /// Adds levels until the tree is of a height, as a raw stream may want it.
+    pub(crate) fn grow_to(&mut self, levels: u8) {
+        while self.levels < levels.min(Dnode::MAX_LEVELS) {
+            self.add_level();
+        }
+    }
+
+    fn add_level(&mut self) {
+        self.levels = self.levels.saturating_add(1);
+        if self.pointers.iter().all(|root| *root == Blkptr::EMPTY) {
+            return;
+        }
+        let mut content = vec![0; self.indirect_size()];
+        for (slot, root) in self.pointers.iter_mut().enumerate() {
+            store_pointer(&mut content, slot, &std::mem::replace(root, Blkptr::EMPTY));
+        }
+        let seat = (self.top_level(), 0);
+        self.indirect.insert(seat, content);
+        self.dirty_indirect.insert(seat);
     }
 
     fn indirect_size(&self) -> usize {
@@ -275,6 +288,7 @@ impl<'a> TreeWriter<'a> {
                 policy: &policy,
                 previous,
                 zbookmark: below.zbookmark(level, job.block),
+                raw: job.raw.as_ref(),
             });
             let stored = syncing.sink.write_many(&requests.collect::<Vec<_>>()).into_iter();
             stored.map(|stored| stored.map_err(Error::from)).collect::<Result<Vec<_>>>()
@@ -305,7 +319,7 @@ impl<'a> TreeWriter<'a> {
                     self.set_pointer(level, seat.1, hole)?;
                 } else {
                     let content = Block::new(content, Order::Little);
-                    jobs.push(PendingBlock { block: seat.1, content, fill });
+                    jobs.push(PendingBlock { block: seat.1, content, fill, raw: None });
                 }
             }
             self.write_level(level, &jobs)?;

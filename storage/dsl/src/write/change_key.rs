@@ -16,7 +16,7 @@ use units::ObjectId;
 use zap::{Zap, ZapValue};
 
 use super::context::SyncTaskContext;
-use super::keys::{key_format_code, write_wrapped_key};
+use super::keys::write_wrapped_key;
 use super::rename::encryption_root;
 use super::rollback::is_clone;
 use crate::{Error, KeyFormat, Pbkdf2Params, Result};
@@ -75,7 +75,7 @@ pub fn inherit_key(change: &SyncTaskContext<'_>, name: &str, rewrap: &KeyChange<
     write_rewrapped_keys(change, rewrap, &closed, above)
 }
 
-const KEYLOCATION: &str = "keylocation";
+pub(super) const KEYLOCATION: &str = "keylocation";
 
 fn busy_error(name: &str, why: &'static str) -> Error {
     Error::Busy { name: name.to_owned(), why }
@@ -180,7 +180,7 @@ fn write_rewrapped_keys(
         write_wrapped_key(change, *key, wrapped)?;
         for (name, number) in [
             ("DSL_CRYPTO_ROOT_DDOBJ", root.get()),
-            ("keyformat", key_format_code(rewrap.format)),
+            ("keyformat", rewrap.format.code()),
             ("pbkdf2salt", rewrap.pbkdf2.salt),
             ("pbkdf2iters", rewrap.pbkdf2.iterations),
         ] {

@@ -57,7 +57,7 @@ pub fn encrypt_dataset(
     for (name, number) in [
         ("DSL_CRYPTO_ROOT_DDOBJ", root.get()),
         (REFCOUNT_ENTRY, 1),
-        ("keyformat", key_format_code(key.format)),
+        ("keyformat", key.format.code()),
         ("pbkdf2salt", key.salt),
         ("pbkdf2iters", key.iterations),
     ] {
@@ -89,15 +89,6 @@ pub(super) fn write_wrapped_key(
         change.update(record, name, &ZapValue::new(1, bytes.to_vec()))?;
     }
     Ok(())
-}
-
-/// How a form is told in a record.
-pub(super) const fn key_format_code(format: KeyFormat) -> u64 {
-    match format {
-        KeyFormat::Raw => 1,
-        KeyFormat::Hex => 2,
-        KeyFormat::Passphrase => 3,
-    }
 }
 
 /// A clone's directory uses the keys of what it is a clone of.

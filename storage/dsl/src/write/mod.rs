@@ -25,6 +25,7 @@ mod old_deadlist;
 pub mod pool;
 mod pool_property;
 mod promote;
+mod raw_key;
 mod receive;
 mod remap_deadlist;
 mod rename;
@@ -52,6 +53,7 @@ pub use limits::{SpaceLimit, available_space, space_limit};
 pub use names::{dataset_id, head_id};
 pub use pool_property::{pool_property_u64, set_pool_property, unset_pool_property};
 pub use promote::promote;
+pub use raw_key::{inherit_received_key, set_received_key, update_received_key};
 pub use receive::{
     ReceivedSnapshot, begin_clone_receive, begin_full_receive, begin_incremental_receive,
     begin_replacing_receive, end_full_receive, end_incremental_receive,

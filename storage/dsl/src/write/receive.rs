@@ -25,6 +25,8 @@ pub struct ReceivedSnapshot {
     pub guid: Guid,
     /// When it was taken, seconds since 1970.
     pub creation_time: u64,
+    /// Its set of nonces, if a raw stream brought it; 0 otherwise.
+    pub ivset_guid: u64,
 }
 
 /// Creates the head for a full stream. Its content is received by the floors above.
@@ -165,6 +167,9 @@ fn take_snapshot(
     received: &ReceivedSnapshot,
 ) -> Result<()> {
     let id = snapshot::create_snapshot(change, head.dataset, &received.name)?;
+    if received.ivset_guid != 0 {
+        change.set_zap_field(id, DatasetPhys::IVSET_GUID, &[received.ivset_guid])?;
+    }
     change.update_dataset(id, |snapshot| {
         snapshot.guid = received.guid;
         snapshot.creation_time = received.creation_time;

@@ -116,7 +116,7 @@ impl Pool {
     }
 
     /// The object set of a snapshot, read without a key and past the cache.
-    fn raw_objset(&self, snapshot: &Dataset) -> Result<Objset> {
+    pub(super) fn raw_objset(&self, snapshot: &Dataset) -> Result<Objset> {
         let failed = |why: String| Error::Unreadable { subject: snapshot.name(), why };
         let (Some(id), Some(phys)) = (snapshot.id(), snapshot.phys()) else {
             return Err(failed("it is not a snapshot".to_owned()));

@@ -33,6 +33,7 @@ mod open_volumes;
 mod owner_quotas;
 mod pool_name;
 mod properties;
+mod raw_receive;
 mod receive;
 mod receive_records;
 mod received_properties;

@@ -12,7 +12,7 @@ use dmu::Objset;
 use dsl::write::{self, ReceivedSnapshot};
 use dsl::{Dataset, DatasetKind, ResumeToken};
 use ondisk::feature::Feature;
-use ondisk::stream::{Begin, BeginFlags, StreamFeatures};
+use ondisk::stream::{Begin, BeginFlags, CryptKeydata, StreamFeatures};
 use send::ResumePoint;
 use spa::ActivePool;
 use units::{Guid, ObjsetId};
@@ -21,7 +21,7 @@ use zio::Key;
 use super::accounting::has_feature;
 use super::datasets::{destroy_on_error, record_encryption, reset_intent_log};
 use super::history::record_dataset_event;
-use super::stream_input::StreamInput;
+use super::stream_input::{BegunStream, StreamInput};
 use super::{NewDataset, Pool, ReceiveProperties};
 use crate::{Error, Result};
 
@@ -76,6 +76,8 @@ pub(super) struct Plan {
     pub(super) begin: Begin,
     /// The dataset that has what came before the stream was cut, and where the stream goes on.
     pub(super) resume: Option<(ObjsetId, ResumeToken)>,
+    /// The wrapped key, if the stream is raw.
+    pub(super) keydata: Option<CryptKeydata>,
 }
 
 pub(super) enum Mode {
@@ -87,6 +89,15 @@ pub(super) enum Mode {
     Clone(Box<Dataset>),
     /// Into the head, on top of this snapshot.
     Incremental(Box<Dataset>),
+}
+
+impl Mode {
+    fn base(&self) -> Option<&Dataset> {
+        match self {
+            Self::Full | Self::Replace => None,
+            Self::Clone(base) | Self::Incremental(base) => Some(base),
+        }
+    }
 }
 
 impl Plan {
@@ -104,10 +115,7 @@ impl Plan {
 
     /// The snapshot that the dataset begins with.
     pub(super) fn base(&self) -> Option<&Dataset> {
-        match &self.mode {
-            Mode::Full | Mode::Replace => None,
-            Mode::Clone(base) | Mode::Incremental(base) => Some(base),
-        }
+        self.mode.base()
     }
 
     const fn has_head(&self) -> bool {
@@ -129,6 +137,7 @@ impl Plan {
             large_blocks: has(StreamFeatures::LARGE_BLOCKS),
             embedded: has(StreamFeatures::EMBEDDED_DATA),
             compressed: has(StreamFeatures::COMPRESSED),
+            raw: has(StreamFeatures::RAW),
             ..ResumeToken::default()
         }
     }
@@ -157,9 +166,9 @@ impl Pool {
         exchange: &mut ExchangeHead<'_>,
     ) -> Result<Received> {
         self.check_writable()?;
-        let (begin, point) = input.take_begin()?;
+        let begun = input.take_begin()?;
         let first = input.bytes();
-        let mut plan = self.plan_receive(request, begin, point)?;
+        let mut plan = self.plan_receive(request, begun)?;
         let mut received = Received {
             snapshot: format!("{}@{}", plan.target, plan.snapshot.name),
             is_incremental: plan.has_head(),
@@ -213,9 +222,9 @@ impl Pool {
     fn plan_receive(
         &self,
         request: &ReceiveRequest,
-        begin: Begin,
-        point: Option<ResumePoint>,
+        begun: BegunStream,
     ) -> Result<Plan> {
+        let BegunStream { begin, resume: point, keydata } = begun;
         let target = request.target.clone();
         let sent_name = String::from_utf8_lossy(&begin.to_name).into_owned();
         let sent_part = sent_name.split_once('@').map(|(_, part)| part.to_owned());
@@ -252,12 +261,20 @@ impl Pool {
         if matches!(mode, Mode::Full | Mode::Clone(_)) {
             self.find_parent(&target)?;
         }
+        if let Some(keydata) = &keydata {
+            if matches!(mode, Mode::Replace) {
+                let why = "a raw stream does not replace a file system; destroy it first";
+                return Err(refused(why.to_owned()));
+            }
+            self.check_raw_stream(keydata, mode.base()).map_err(refused)?;
+        }
         let snapshot = ReceivedSnapshot {
             name: part,
             guid: Guid::new(begin.to_guid),
             creation_time: begin.creation_time,
+            ivset_guid: keydata.as_ref().map_or(0, |keydata| keydata.to_ivset_guid),
         };
-        Ok(Plan { target, snapshot, mode, begin, resume })
+        Ok(Plan { target, snapshot, mode, begin, resume, keydata })
     }
 
     /// Refuses a stream for which the pool lacks a feature.
@@ -381,11 +398,19 @@ impl Pool {
         let (id, more) = match &plan.mode {
             Mode::Full => {
                 let mut options = NewDataset { name: plan.target.clone(), properties: Vec::new() };
-                let keying = self.child_encryption(&mut options, None)?;
+                let keydata = plan.keydata.clone();
+                let keying = match &keydata {
+                    Some(_) => None,
+                    None => self.child_encryption(&mut options, None)?,
+                };
                 self.with_opens_blocked(|| {
                     self.run_sync_task(move |active, change| {
                         let id = write::begin_full_receive(change, &path).map_err(&failed)?;
                         record_encryption(change, id, keying.as_ref()).map_err(&failed)?;
+                        if let Some(keydata) = &keydata {
+                            write::set_received_key(change, &path, id, keydata)
+                                .map_err(&failed)?;
+                        }
                         Ok((id, new.finish(active, change, id)?))
                     })
                 })?
@@ -399,27 +424,37 @@ impl Pool {
                 })?
             }
             Mode::Clone(origin) => {
-                let (origin_name, key) = (origin.name(), self.base_key(origin)?);
+                let (origin_name, key) = (origin.name(), self.log_key(plan, origin)?);
                 self.run_sync_task(move |active, change| {
                     let id = write::begin_clone_receive(change, &path, &origin_name);
                     let id = id.map_err(&failed)?;
-                    reset_intent_log(active, change, &path, key)?;
+                    if let Some(key) = key {
+                        reset_intent_log(active, change, &path, key)?;
+                    }
                     Ok((id, new.finish(active, change, id)?))
                 })?
             }
             Mode::Incremental(base) => {
-                let (guid, key) = (base.guid(), self.base_key(base)?);
+                let (guid, key) = (base.guid(), self.log_key(plan, base)?);
                 let (target, part) = (plan.target.clone(), plan.snapshot.name.clone());
                 self.run_sync_task(move |active, change| {
                     let id = write::begin_incremental_receive(change, &target, guid, &part);
                     let id = id.map_err(&failed)?;
-                    reset_intent_log(active, change, &path, key)?;
+                    if let Some(key) = key {
+                        reset_intent_log(active, change, &path, key)?;
+                    }
                     Ok((id, new.set_state(active, change, id)?))
                 })?
             }
         };
         warnings.extend(more);
         Ok(id)
+    }
+
+    /// With what the intent log of a clone is reset: the key of the snapshot, if that is encrypted. `None`: a raw
+    /// stream writes the root block anew.
+    fn log_key(&self, plan: &Plan, base: &Dataset) -> Result<Option<Option<Key>>> {
+        if plan.keydata.is_some() { Ok(None) } else { self.base_key(base).map(Some) }
     }
 
     /// The key of a snapshot that is received on top of.
@@ -469,6 +504,7 @@ impl Pool {
         let (name, received, kind) =
             (plan.target.clone(), plan.snapshot.clone(), plan.dataset_kind());
         let (force, properties) = (request.force, request.properties.clone());
+        let keydata = plan.keydata.clone();
         let (heads, base) = ([name.clone()], plan.base().and_then(Dataset::id));
         self.run_retiring_task(&heads, move |active, change| {
             let fails = |error: dsl::Error| receive_error(&name, error);
@@ -480,6 +516,9 @@ impl Pool {
                 return Err(receive_error(&name, why));
             }
             write::end_incremental_receive(change, &name, &received).map_err(fails)?;
+            if let Some(keydata) = &keydata {
+                write::update_received_key(change, &name, keydata).map_err(fails)?;
+            }
             active.close_dataset(id);
             active.close_dataset(head);
             record_received(active, change, &name, &received);

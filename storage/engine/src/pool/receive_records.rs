@@ -99,6 +99,12 @@ impl Pool {
         let failed = |error: dsl::Error| Error::from_dsl_error(&path, &error);
         let dataset = self.find_dataset(&path)?;
         let stored = settings::block_settings(&dataset);
+        if let Some(keydata) = &plan.keydata {
+            let opened = self.open_raw_received(plan, id, (keydata, stored))?;
+            let tx = spa.begin_tx().map_err(|why| self.explain_error(&why))?;
+            activate_features(&opened.0, &tx, plan.begin.features);
+            return Ok(opened);
+        }
         let is_empty = dataset.phys().is_some_and(|phys| phys.root == Blkptr::EMPTY);
         let set = if is_empty && plan.base().is_none() {
             let is_volume = plan.dataset_kind() == dsl::DatasetKind::Volume;

@@ -31,7 +31,8 @@ impl ReceiveProperties {
     ) -> Result<Vec<String>> {
         let mut warnings = Vec::new();
         for (property, value) in &self.received {
-            let is_overridden = self.excluded.contains(property)
+            // the place of the key is one on the sender
+            let is_overridden = property == "keylocation" || self.excluded.contains(property)
                 || self.set.iter().any(|(known, _)| known == property);
             if is_overridden {
                 continue;

@@ -2,12 +2,14 @@
 
 use std::io::Write;
 
+use dmu::Objset;
 use dsl::Dataset;
 use dsl::ResumeToken;
 use dsl::write::features;
 use ondisk::blkptr::Regular;
 use ondisk::dsl::Dataset as DatasetPhys;
 use ondisk::feature::Feature;
+use ondisk::stream::CryptKeydata;
 use send::{FeatureFacts, SendBase, SendSource, StoredBlocks, StreamWriter};
 use units::Zbookmark;
 
@@ -37,6 +39,14 @@ pub struct SendRequest {
     pub embedded: bool,
     /// Blocks are sent as they are compressed on disk (-c).
     pub compressed: bool,
+    /// Blocks are sent as they are on disk, still encrypted; no key is needed (-w).
+    pub raw: bool,
+    /// With `replicate`: file systems and volumes that are left out, with all below them (-X).
+    pub excluded: Vec<String>,
+    /// Properties are sent as they were received (-b).
+    pub backup: bool,
+    /// The holds of the snapshots are sent, too (-h).
+    pub holds: bool,
     /// The receive_resume_token of a stream that was cut (-t): the stream goes on there.
     pub resume: Option<String>,
 }
@@ -48,6 +58,7 @@ impl SendRequest {
             large_blocks: token.large_blocks,
             embedded: token.embedded,
             compressed: token.compressed,
+            raw: token.raw,
             ..self.clone()
         }
     }
@@ -93,9 +104,17 @@ impl Pool {
             dsl::Error::KeyNotLoaded { .. } => crate::keys::locked_error(&dataset),
             error => Error::from_dsl_error(name, &error),
         };
-        let objset = dataset.open_objset().map_err(dsl_failed)?;
-        let failed = |error: send::Error| send_error(name, &error);
         let facts = self.feature_facts(&dataset)?;
+        let is_raw = plan.options.raw && facts.encrypted;
+        let objset = match is_raw {
+            true => self.raw_objset(&dataset)?,
+            false => dataset.open_objset().map_err(dsl_failed)?,
+        };
+        let keydata = match is_raw {
+            true => self.keydata(&dataset, &objset, step.base.as_deref())?,
+            false => None,
+        };
+        let failed = |error: send::Error| send_error(name, &error);
         let features = send::stream_features(&objset, plan.options, facts).map_err(failed)?;
         let phys = dataset.phys();
         let source = SendSource {
@@ -107,6 +126,7 @@ impl Pool {
             base,
             features,
             resume: plan.resume,
+            keydata,
             stored: &BlockReader(self),
         };
         send::send(&source, writer).map_err(failed)
@@ -132,6 +152,19 @@ impl Pool {
         }
         let is_origin = found.dir().path() != dataset.dir().path();
         Ok(SendBase { guid: found.guid().get(), txg, is_origin })
+    }
+
+    /// The wrapped key for the raw stream of an encrypted snapshot.
+    fn keydata(
+        &self,
+        dataset: &Dataset,
+        objset: &Objset,
+        base: Option<&str>,
+    ) -> Result<Option<CryptKeydata>> {
+        let failed = |error: dsl::Error| Error::from_dsl_error(&dataset.name(), &error);
+        let base = base.map(|base| self.find_dataset(base)).transpose()?;
+        let from = base.map_or(Ok(0), |base| base.ivset_guid()).map_err(failed)?;
+        dataset.crypt_keydata(objset.header(), from).map_err(failed)
     }
 
     fn feature_facts(&self, dataset: &Dataset) -> Result<FeatureFacts> {

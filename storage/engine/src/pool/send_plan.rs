@@ -7,6 +7,7 @@ use ondisk::stream::{
     Begin, BeginFlags, Package, PackagedDataset, PackagedValue, StreamFeatures, StreamKind,
 };
 use send::{ResumePoint, SendOptions};
+use units::Txg;
 
 use super::open_volumes::DatasetHold;
 use super::{Pool, SendRequest};
@@ -77,9 +78,9 @@ impl Pool {
         let (mut steps, mut package) = (Vec::new(), None);
         if request.replicate || request.intermediates || request.properties {
             let list = self.plan_package(&tree, request, (&top, part), &mut steps)?;
-            package = Some((package_begin(&request.snapshot), list));
+            package = Some((package_begin(request), list));
         } else {
-            steps.push(self.plan_step(&last, request.base.as_deref(), request.compressed)?);
+            steps.push(self.plan_step(&last, request.base.as_deref(), request.compressed || request.raw)?);
         }
         let holds = self.hold_snapshots(&tree, &steps);
         let options = options(request);
@@ -97,8 +98,8 @@ impl Pool {
         let refused = |why: &str| Error::Refused {
             what: format!("cannot resume the send of '{}': {why}", token.to_name),
         };
-        if token.raw || token.redacted {
-            return Err(refused("raw and redacted streams are not supported"));
+        if token.redacted {
+            return Err(refused("redacted streams are not supported"));
         }
         let find = |guid: u64| {
             let mut all = tree.datasets().filter_map(std::result::Result::ok);
@@ -121,7 +122,7 @@ impl Pool {
             })?),
         };
         let base = base.as_ref().map(Dataset::name);
-        let mut step = self.plan_step(&snapshot, base.as_deref(), token.compressed)?;
+        let mut step = self.plan_step(&snapshot, base.as_deref(), token.compressed || token.raw)?;
         step.bytes = step.bytes.checked_sub(token.bytes).unwrap_or(RECORD);
         let steps = vec![step];
         Ok(SendPlan {
@@ -177,6 +178,7 @@ impl Pool {
         let range = Range {
             from: from.and_then(|base| base.split_once('@')).map(|(_, part)| part),
             to: part,
+            to_txg: self.snapshot_txg(&request.snapshot)?,
             all: request.intermediates || (request.replicate && from.is_none()),
         };
         check_range_base(request, top)?;
@@ -196,17 +198,31 @@ impl Pool {
             from_snapshot: range.from.filter(|_| range.all || request.replicate).map(str::to_owned),
             to_snapshot: part.to_owned(),
             is_recursive: request.replicate,
+            is_raw: request.raw,
             ..Package::default()
         };
         for head in in_origin_order(heads)? {
             let Some(chosen) = choose_snapshots(&head, &range, request)? else { continue };
-            self.push_steps(&head, &chosen, request, &is_in_package, steps)?;
+            // the list has what is left out, so that a receiver does not take it for destroyed
+            let name = head.name();
+            let is_excluded = |above: &String| {
+                name.strip_prefix(above.as_str())
+                    .is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+            };
+            if !request.excluded.iter().any(is_excluded) {
+                self.push_steps(&head, &chosen, request, &is_in_package, steps)?;
+            }
             let failed = |error: dsl::Error| Error::from_dsl_error(&head.name(), &error);
-            let listed = packaged(&head, &chosen, &package).map_err(failed)?;
+            let listed = packaged(&head, &chosen, (&package, request)).map_err(failed)?;
             package.datasets.push(listed);
         }
         let has_list = request.replicate || request.properties;
         Ok(if has_list { package.encode() } else { Vec::new() })
+    }
+
+    fn snapshot_txg(&self, name: &str) -> Result<Txg> {
+        let found = self.find_dataset(name)?;
+        Ok(found.phys().map_or(Txg::ZERO, |phys| phys.creation_txg))
     }
 
     fn push_steps(
@@ -225,7 +241,7 @@ impl Pool {
             base = origin.filter(|it| is_in_package(it.dir().path())).map(|it| it.name());
         }
         for snapshot in &chosen.sent {
-            steps.push(self.plan_step(snapshot, base.as_deref(), request.compressed)?);
+            steps.push(self.plan_step(snapshot, base.as_deref(), request.compressed || request.raw)?);
             base = Some(snapshot.name());
         }
         Ok(())
@@ -237,6 +253,8 @@ struct Range<'a> {
     /// The part of the base's name behind the `@`.
     from: Option<&'a str>,
     to: &'a str,
+    /// The txg of the top file system's last snapshot.
+    to_txg: Txg,
     /// Those between, too.
     all: bool,
 }
@@ -258,7 +276,9 @@ fn choose_snapshots(
     let snapshots = head.snapshots().map_err(failed)?;
     let find = |part: &str| snapshots.iter().position(|it| it.short_name() == Some(part));
     let Some(to) = find(range.to) else {
-        if request.skip_missing {
+        // it was made after the snapshot
+        let is_newer = head.phys().is_some_and(|phys| phys.creation_txg > range.to_txg);
+        if request.skip_missing || is_newer {
             return Ok(None);
         }
         let what = format!(
@@ -284,6 +304,7 @@ fn options(request: &SendRequest) -> SendOptions {
         large_blocks: request.large_blocks,
         embedded: request.embedded,
         compressed: request.compressed,
+        raw: request.raw,
     }
 }
 
@@ -343,30 +364,44 @@ fn in_origin_order(heads: Vec<Dataset>) -> Result<Vec<Dataset>> {
     Ok(ordered)
 }
 
-fn package_begin(snapshot: &str) -> Begin {
+fn package_begin(request: &SendRequest) -> Begin {
+    let features = StreamFeatures::default();
     Begin {
         kind: StreamKind::Compound,
-        features: StreamFeatures::default(),
+        features: if request.holds { features.with(StreamFeatures::HOLDS) } else { features },
         creation_time: 0,
         objset_type: 0,
         flags: BeginFlags::default(),
         to_guid: 0,
         from_guid: 0,
-        to_name: snapshot.as_bytes().to_vec(),
+        to_name: request.snapshot.as_bytes().to_vec(),
     }
 }
 
 /// A file system in the list of a compound stream.
-fn packaged(head: &Dataset, chosen: &Chosen, package: &Package) -> dsl::Result<PackagedDataset> {
+fn packaged(
+    head: &Dataset,
+    chosen: &Chosen,
+    (package, request): (&Package, &SendRequest),
+) -> dsl::Result<PackagedDataset> {
     let parent = head.dir().parent().map(|dir| dir.path().to_owned());
     let parent = package.datasets.iter().find(|it| Some(&it.name) == parent.as_ref());
     let from = package.from_snapshot.as_ref();
-    let parent_from = parent.zip(from).and_then(|(parent, from)| {
-        parent.snapshots.iter().find(|(name, _)| name == from).map(|(_, guid)| *guid)
+    // of a full stream, the guid of the parent's last snapshot
+    let wanted = from.unwrap_or(&package.to_snapshot);
+    let parent_from = parent.and_then(|parent| {
+        parent.snapshots.iter().find(|(name, _)| name == wanted).map(|(_, guid)| *guid)
     });
     let values = |dataset: &Dataset| -> dsl::Result<Vec<(String, PackagedValue)>> {
-        let all = dataset.local_properties()?.into_iter();
-        let all = all.filter(|(name, _)| !KEY_PROPERTIES.contains(&name.as_str()));
+        let all = match request.backup {
+            true => dataset.received_properties()?,
+            false => dataset.local_properties()?,
+        };
+        // a raw stream tells where the sender has the key
+        let is_sent = |name: &str| {
+            !KEY_PROPERTIES.contains(&name) || (request.raw && name == "keylocation")
+        };
+        let all = all.into_iter().filter(|(name, _)| is_sent(name));
         Ok(all.map(|(name, value)| (name, packaged_value(value))).collect())
     };
     let base = chosen.base.iter().filter(|_| from.is_some());
@@ -376,15 +411,22 @@ fn packaged(head: &Dataset, chosen: &Chosen, package: &Package) -> dsl::Result<P
     for snapshot in &listed {
         snapshot_properties.push((part(snapshot), values(snapshot)?));
     }
+    let mut holds = Vec::new();
+    for snapshot in listed.iter().filter(|_| request.holds) {
+        let found = snapshot.holds()?.into_iter();
+        holds.push((part(snapshot), found.map(|hold| (hold.tag, hold.time)).collect()));
+    }
+    let root = head.key_info()?.map(|facts| facts.encryption_root);
     Ok(PackagedDataset {
         guid: head.guid().get(),
         name: head.name(),
         parent_from_snapshot: parent_from.unwrap_or(0),
         origin: head.clone_origin()?.map(|origin| origin.guid().get()),
-        is_encryption_root: false,
+        is_encryption_root: root == Some(head.dir().id()),
         properties: values(head)?,
         snapshots: listed.iter().map(|it| (part(it), it.guid().get())).collect(),
         snapshot_properties,
+        holds,
     })
 }
 

@@ -9,7 +9,8 @@
 
 use std::io::Read;
 
-use ondisk::stream::{Begin, BeginFlags, Package, Record, StreamFeatures, StreamKind};
+use ondisk::nvlist::Nvlist;
+use ondisk::stream::{Begin, BeginFlags, CryptKeydata, Package, Record, StreamFeatures, StreamKind};
 use send::{ResumePoint, StreamReader, VerifiedRecord, check_receivable};
 
 use crate::{Error, Result};
@@ -42,6 +43,23 @@ pub struct StreamHeader {
     pub is_clone: bool,
     /// The stream goes on where another was cut.
     pub is_resuming: bool,
+}
+
+/// The BEGIN record of a snapshot's stream, checked, and its payload.
+pub(super) struct BegunStream {
+    pub(super) begin: Begin,
+    /// Where the stream goes on that was cut.
+    pub(super) resume: Option<ResumePoint>,
+    /// The wrapped key, in a raw stream.
+    pub(super) keydata: Option<CryptKeydata>,
+}
+
+/// The wrapped key behind the BEGIN record of a raw stream.
+fn read_keydata(payload: &[u8]) -> std::result::Result<CryptKeydata, send::Error> {
+    let damaged = |why| send::Error::Record { at: 0, why };
+    let list = Nvlist::decode(payload).map_err(damaged)?;
+    let missing = || send::Error::Unsupported { what: "a raw stream without its key".to_owned() };
+    CryptKeydata::decode(list.nvlist(CryptKeydata::NAME).ok_or_else(missing)?).map_err(damaged)
 }
 
 fn stream_error(why: &send::Error) -> Error {
@@ -107,8 +125,8 @@ impl<'a> StreamInput<'a> {
         Ok(())
     }
 
-    /// The BEGIN record of the next snapshot, checked, and where its stream goes on that was cut.
-    pub(super) fn take_begin(&mut self) -> Result<(Begin, Option<ResumePoint>)> {
+    /// The BEGIN record of the next snapshot.
+    pub(super) fn take_begin(&mut self) -> Result<BegunStream> {
         self.next_snapshot()?;
         let (begin, payload) =
             self.next.take().ok_or_else(|| stream_error(&send::Error::NotAStream))?;
@@ -122,7 +140,11 @@ impl<'a> StreamInput<'a> {
         } else {
             None
         };
-        Ok((begin, resume))
+        let keydata = match begin.features.has(StreamFeatures::RAW) {
+            true => Some(read_keydata(&payload).map_err(|why| stream_error(&why))?),
+            false => None,
+        };
+        Ok(BegunStream { begin, resume, keydata })
     }
 
     fn next_record(&mut self) -> Result<VerifiedRecord> {

@@ -19,6 +19,7 @@ mod offline;
 mod old;
 mod pool_properties;
 mod reattach;
+mod raw_streams;
 mod refreservation;
 mod replace;
 mod resilver;

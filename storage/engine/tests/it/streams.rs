@@ -187,7 +187,7 @@ fn damaged_or_cut_stream_changes_nothing() {
 }
 
 /// Computes every checksum of a stream anew, as far as its records can be read.
-fn reseal(stream: &mut [u8]) {
+pub(crate) fn reseal(stream: &mut [u8]) {
     let (mut sum, mut at) = (simd::fletcher::Fletcher4::new(false), 0);
     while let Some(record) = stream.get_mut(at..at + RECORD_SIZE) {
         let Ok(raw) = RawRecord::parse(record, ondisk::Order::Little) else { return };
@@ -212,7 +212,7 @@ fn reseal(stream: &mut [u8]) {
 }
 
 /// Where the records of a stream begin.
-fn record_offsets(stream: &[u8]) -> Vec<usize> {
+pub(crate) fn record_offsets(stream: &[u8]) -> Vec<usize> {
     let mut reader = send::StreamReader::new(stream);
     let mut found = Vec::new();
     while let Some(next) = reader.next_record().unwrap() {

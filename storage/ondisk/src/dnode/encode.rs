@@ -16,6 +16,10 @@ impl Dnode {
         assert!(whole.len() == self.size(), "a dnode is written into all of its slots");
         assert!(self.bonus.len() <= self.bonus_space(), "a bonus fits its dnode");
         assert!(
+            self.bonus.len().saturating_add(self.bonus_tail.len()) <= self.bonus_space(),
+            "an encrypted bonus area fits its dnode"
+        );
+        assert!(
             self.order == crate::Order::Little || self.bonus.is_empty(),
             "a bonus is little-endian before it is written"
         );
@@ -40,6 +44,7 @@ impl Dnode {
             room.bytes(&pointer.encode());
         }
         room.bytes(&self.bonus);
+        room.bytes(&self.bonus_tail);
         let free = room.remaining();
         room.zeros(free);
         if let Some(spill) = &self.spill {

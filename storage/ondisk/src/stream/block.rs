@@ -94,6 +94,11 @@ pub struct DedupKey {
     pub properties: u64,
 }
 
+impl DedupKey {
+    /// The bit of an encrypted block in `properties`.
+    pub const ENCRYPTED: u64 = 1 << 39;
+}
+
 /// A data block (drr_write).
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Write {

@@ -29,6 +29,7 @@
 mod begin;
 mod block;
 mod encode;
+mod keydata;
 mod object;
 mod package;
 mod range;
@@ -37,6 +38,7 @@ mod tests;
 
 pub use begin::{Begin, BeginFlags, StreamFeatures, StreamKind};
 pub use block::{BlockCrypt, DedupKey, Spill, Write, WriteEmbedded};
+pub use keydata::{CryptKeydata, MetaShape};
 pub use object::ObjectRecord;
 pub use package::{Package, PackagedDataset, PackagedValue};
 pub use range::{End, FreeObjects, FreeRange, ObjectRange, RedactRange};

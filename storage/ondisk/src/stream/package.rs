@@ -60,6 +60,8 @@ pub struct PackagedDataset {
     pub snapshots: Vec<(String, u64)>,
     /// The properties of snapshots.
     pub snapshot_properties: Vec<(String, Vec<(String, PackagedValue)>)>,
+    /// The holds of each snapshot, their tags and times in seconds since 1970. Empty without -h.
+    pub holds: Vec<(String, Vec<(String, u64)>)>,
 }
 
 /// The value of a property.
@@ -159,7 +161,14 @@ fn read_dataset((key, value): (&str, &Value)) -> Result<PackagedDataset> {
         properties: properties(part("props")),
         snapshots: part("snaps").iter().filter_map(snapshot).collect(),
         snapshot_properties: part("snapprops").iter().filter_map(of_snapshot).collect(),
+        holds: part("snapholds").iter().filter_map(read_holds).collect(),
     })
+}
+
+fn read_holds((snapshot, value): (&str, &Value)) -> Option<(String, Vec<(String, u64)>)> {
+    let Value::List(list) = value else { return None };
+    let holds = list.iter().filter_map(|(tag, time)| Some((tag.to_owned(), time.u64()?)));
+    Some((snapshot.to_owned(), holds.collect()))
 }
 
 fn write_dataset(dataset: &PackagedDataset) -> Nvlist {
@@ -176,10 +185,10 @@ fn write_dataset(dataset: &PackagedDataset) -> Nvlist {
     if let Some(origin) = dataset.origin {
         list.push("origin", Value::U64(origin));
     }
+    list.push("props", Value::List(properties(&dataset.properties)));
     if dataset.is_encryption_root {
         list.push("is_encroot", Value::Flag);
     }
-    list.push("props", Value::List(properties(&dataset.properties)));
     let mut snapshots = Nvlist::new();
     for (name, guid) in &dataset.snapshots {
         snapshots.push(name, Value::U64(*guid));
@@ -190,5 +199,16 @@ fn write_dataset(dataset: &PackagedDataset) -> Nvlist {
         of_snapshots.push(name, Value::List(properties(all)));
     }
     list.push("snapprops", Value::List(of_snapshots));
+    if !dataset.holds.is_empty() {
+        let mut of_snapshots = Nvlist::new();
+        for (name, holds) in &dataset.holds {
+            let mut list = Nvlist::new();
+            for (tag, time) in holds {
+                list.push(tag, Value::U64(*time));
+            }
+            of_snapshots.push(name, Value::List(list));
+        }
+        list.push("snapholds", Value::List(of_snapshots));
+    }
     list
 }

@@ -4,6 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use device::{Device, File};
+use dmu::Objset;
 use dsl::{Dataset, DatasetTree, PoolInfo};
 use fixtures::Fixture;
 use ondisk::blkptr::Regular;
@@ -15,8 +16,11 @@ use send::{
 use spa::Pool;
 use units::Zbookmark;
 
-const PLAIN: SendOptions = SendOptions { large_blocks: false, embedded: false, compressed: false };
-const ALL: SendOptions = SendOptions { large_blocks: true, embedded: true, compressed: true };
+const PLAIN: SendOptions =
+    SendOptions { large_blocks: false, embedded: false, compressed: false, raw: false };
+const ALL: SendOptions =
+    SendOptions { large_blocks: true, embedded: true, compressed: true, raw: false };
+const RAW: SendOptions = SendOptions { raw: true, ..PLAIN };
 
 #[test]
 fn full_streams_equal_those_of_openzfs() {
@@ -49,6 +53,26 @@ fn streams_with_flags_equal_those_of_openzfs() {
     pool.compare("compressed.zstream", "tank/from@one", None, compressed);
     pool.compare("all-flags.zstream", "tank/from@one", None, ALL);
     pool.compare("all-flags-incremental.zstream", "tank/from@two", Some("tank/from@one"), ALL);
+}
+
+#[test]
+fn raw_streams_equal_those_of_openzfs() {
+    let pool = TestPool::open("sent-raw");
+    let secret = Some("tank/secret@one");
+    pool.compare("raw.zstream", "tank/secret@one", None, RAW);
+    pool.compare("raw-incremental.zstream", "tank/secret@two", secret, RAW);
+    pool.compare("raw-from-bookmark.zstream", "tank/secret@two", Some("tank/secret#one"), RAW);
+    pool.compare("raw-child.zstream", "tank/secret/child@one", None, RAW);
+    pool.compare("raw-clone.zstream", "tank/secret/clone@two", secret, RAW);
+    pool.compare("raw-plain.zstream", "tank/plain@one", None, RAW);
+}
+
+#[test]
+fn raw_streams_of_volumes_equal_those_of_openzfs() {
+    let pool = TestPool::open("sent-raw");
+    pool.compare("raw-volume.zstream", "tank/secret/volume@one", None, RAW);
+    let base = Some("tank/secret/volume@one");
+    pool.compare("raw-volume-incremental.zstream", "tank/secret/volume@two", base, RAW);
 }
 
 struct TestPool {
@@ -96,7 +120,15 @@ impl TestPool {
     fn compare(&self, recorded: &str, name: &str, base: Option<&str>, options: SendOptions) {
         let dataset = self.tree.find(name).unwrap();
         let phys = dataset.phys().unwrap();
-        let objset = dataset.open_objset().unwrap();
+        let is_raw = options.raw && dataset.key_object().unwrap().is_some();
+        let objset = if is_raw {
+            let source = Arc::new(self.pool.reader().with_raw_dnodes());
+            Objset::open(source, dataset.id().unwrap(), &phys.root, None).unwrap()
+        } else {
+            dataset.open_objset().unwrap()
+        };
+        let from_ivset = base.map_or(0, |base| self.tree.find(base).unwrap().ivset_guid().unwrap());
+        let keydata = dataset.crypt_keydata(objset.header(), from_ivset).unwrap();
         let base = base.map(|base| {
             let it = self.tree.find(base).unwrap();
             let txg = it.phys().map(|it| it.creation_txg);
@@ -114,6 +146,7 @@ impl TestPool {
             base,
             features,
             resume: None,
+            keydata: keydata.filter(|_| is_raw),
             stored: self,
         };
         let mut ours = Vec::new();

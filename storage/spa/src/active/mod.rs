@@ -164,8 +164,10 @@ impl OpenDataset {
     /// Has it stored otherwise from now on; what the pool's features allow, and the key, stay.
     pub fn update_settings(&self, settings: StorageSettings) {
         let mut now = self.settings.write();
-        let key = settings.key.or_else(|| now.key.clone());
-        *now = StorageSettings { features: now.features, key, ..settings };
+        // a raw receive does without the key, even if it is loaded meanwhile
+        let key = settings.key.or_else(|| now.key.clone()).filter(|_| !now.keyless);
+        let (features, keyless) = (now.features, now.keyless);
+        *now = StorageSettings { features, keyless, key, ..settings };
     }
 
     /// Has promises kept by whole groups, instead of the intent log, or by the log again.

@@ -46,6 +46,8 @@ pub struct StorageSettings {
     pub write_through: bool,
     /// The key of an encrypted dataset.
     pub key: Option<Key>,
+    /// The dataset is encrypted, and a raw stream is received into it without its key.
+    pub keyless: bool,
     /// What the pool's features allow.
     pub features: EnabledFeatures,
 }
@@ -110,6 +112,7 @@ impl Default for StorageSettings {
             special_small_blocks: 0,
             write_through: true,
             key: None,
+            keyless: false,
             features: EnabledFeatures::default(),
         }
     }
@@ -144,11 +147,11 @@ impl StorageSettings {
             number => Checksum::from_number(number).unwrap_or(self.checksum),
         };
         // with a key only what is ciphered can be told apart by its checksum alone
-        let shareable = !metadata && (self.key.is_none() || wanted.kind.is_encrypted());
+        let shareable = !metadata && !self.keyless && (self.key.is_none() || wanted.kind.is_encrypted());
         let dedup = self.dedup.filter(|_| shareable);
         let checksum = dedup.unwrap_or(checksum);
         let most_copies = if self.features.ditto_blocks { 3 } else { 1 };
-        let nopwrite = !metadata && dedup.is_none() && self.key.is_none();
+        let nopwrite = !metadata && dedup.is_none() && self.key.is_none() && !self.keyless;
         WritePolicy {
             checksum: if metadata { metadata_checksum(checksum) } else { checksum },
             compression: if metadata { self.metadata_compression() } else { compression },
@@ -161,6 +164,7 @@ impl StorageSettings {
             zeros_to_hole: metadata || !compression.is_off(),
             hole_birth: self.features.hole_birth,
             key: self.key.clone(),
+            keyless: self.keyless,
             class: match wanted.kind {
                 ObjectType::DDT_ZAP => Class::Dedup,
                 _ if metadata => Class::Special,

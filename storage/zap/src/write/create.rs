@@ -63,6 +63,7 @@ impl NewZap {
             slots: self.slots,
             checksum: 0,
             compression: 0,
+            shape: None,
         }
     }
 }

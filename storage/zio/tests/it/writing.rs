@@ -73,6 +73,7 @@ fn write_request<'a>(
         policy,
         previous,
         zbookmark: Zbookmark::default(),
+        raw: None,
     }
 }
 
@@ -194,6 +195,7 @@ fn policies() -> impl Strategy<Value = WritePolicy> {
             zeros_to_hole: flags[2],
             hole_birth: flags[3],
             key: suite.map(key),
+            keyless: false,
             class: Class::Normal,
             special_small_blocks: 0,
         },

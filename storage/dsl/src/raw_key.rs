@@ -1,0 +1,86 @@
+//! The wrapped key of a dataset for raw streams. The user's key is not needed for that.
+
+use ondisk::dsl::Dataset as DatasetPhys;
+use ondisk::objset::ObjsetHeader;
+use ondisk::stream::{CryptKeydata, MetaShape};
+use transform::crypt::{Suite, WrappedKey};
+
+use crate::{Dataset, Error, KeyFormat, Result};
+
+/// The version of the key's form that raw streams can carry.
+const KEY_VERSION: u64 = 1;
+
+impl Dataset {
+    /// The wrapped key of an encrypted snapshot, and what the MAC of its object set covers. `from_ivset_guid` is
+    /// the set of nonces of the base; 0 for a full stream. `None` if the snapshot is not encrypted.
+    pub fn crypt_keydata(
+        &self,
+        header: &ObjsetHeader,
+        from_ivset_guid: u64,
+    ) -> Result<Option<CryptKeydata>> {
+        let (Some(wrapped), Some(own)) = (self.wrapped_key()?, self.key_info()?) else {
+            return Ok(None);
+        };
+        if wrapped.version != KEY_VERSION {
+            let code = wrapped.version;
+            let why = transform::Error::Unsupported { feature: "raw stream of a key version", code };
+            return Err(Error::Key { name: self.name(), why });
+        }
+        let root = self.tree().encryption_root(self)?;
+        let root = root.map(|root| root.key_info()).transpose()?.flatten();
+        let facts = root.unwrap_or(own);
+        let is_passphrase = facts.format == Some(KeyFormat::Passphrase);
+        let shape = header.meta.as_ref().map_or_else(MetaShape::default, |meta| MetaShape {
+            checksum: meta.checksum,
+            compression: meta.compression,
+            levels: meta.levels,
+            block_size: meta.block_size,
+            indirect_shift: meta.indirect_shift,
+            pointer_count: u8::try_from(meta.pointers.len()).unwrap_or(u8::MAX),
+            max_block: meta.max_block.get(),
+        });
+        Ok(Some(CryptKeydata {
+            suite: wrapped.suite.code(),
+            guid: wrapped.guid,
+            version: wrapped.version,
+            master: wrapped.master,
+            hmac: wrapped.hmac,
+            iv: wrapped.iv,
+            mac: wrapped.mac,
+            portable_mac: header.portable_mac,
+            key_format: facts.format.map_or(0, KeyFormat::code),
+            iterations: if is_passphrase { facts.iterations } else { 0 },
+            salt: if is_passphrase { facts.salt } else { 0 },
+            meta: shape,
+            to_ivset_guid: self.ivset_guid()?,
+            from_ivset_guid,
+        }))
+    }
+
+    /// The set of nonces of an encrypted snapshot, or of the snapshot that a bookmark is of. 0: it is not
+    /// recorded.
+    pub fn ivset_guid(&self) -> Result<u64> {
+        if let Some(mark) = self.bookmark_record() {
+            return Ok(mark.ivset_guid);
+        }
+        let found = self.zap_field(DatasetPhys::IVSET_GUID)?;
+        Ok(found.and_then(|value| value.u64()).unwrap_or(0))
+    }
+}
+
+/// The wrapped key in a raw stream.
+pub fn wrapped_key_of(keydata: &CryptKeydata) -> std::result::Result<WrappedKey, transform::Error> {
+    if keydata.version != KEY_VERSION {
+        let code = keydata.version;
+        return Err(transform::Error::Unsupported { feature: "raw stream of a key version", code });
+    }
+    Ok(WrappedKey {
+        suite: Suite::from_code(keydata.suite)?,
+        guid: keydata.guid,
+        version: keydata.version,
+        iv: keydata.iv,
+        mac: keydata.mac,
+        master: keydata.master,
+        hmac: keydata.hmac,
+    })
+}

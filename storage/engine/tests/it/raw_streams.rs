@@ -1,0 +1,242 @@
+//! Raw streams of OpenZFS received without a key: the datasets are sent again byte for byte, and open with the
+//! user's key. A stream that is damaged, cut or hostile leaves the pool as it was.
+
+use engine::pool::{self, Pool, ReceiveRequest, SendRequest, VdevLayout};
+use ondisk::stream::Record;
+
+use crate::streams::{record_offsets, reseal};
+use crate::test_pool::{
+    TempDir, check_pool, environment, new_pool, read_file, write_file,
+};
+
+const PASSPHRASE: &[u8] = b"correct horse battery staple";
+
+fn create_pool(name: &str) -> (Pool, TempDir) {
+    let folder = TempDir::new(name, 1, 128 << 20);
+    let new = new_pool(&folder, VdevLayout::Single, 1);
+    (pool::create(&new, &environment()).unwrap(), folder)
+}
+
+fn recorded(name: &str) -> Vec<u8> {
+    std::fs::read(fixtures::load("sent-raw").dir.join(name)).unwrap()
+}
+
+fn receive(pool: &Pool, target: &str, stream: &[u8]) -> Result<pool::Received, engine::Error> {
+    let request = ReceiveRequest { target: target.to_owned(), ..ReceiveRequest::default() };
+    pool.receive(&request, &mut &*stream)
+}
+
+fn send_raw(pool: &Pool, snapshot: &str, base: Option<&str>) -> Vec<u8> {
+    let request = SendRequest {
+        snapshot: snapshot.to_owned(),
+        base: base.map(str::to_owned),
+        raw: true,
+        ..SendRequest::default()
+    };
+    let mut stream = Vec::new();
+    pool.send(&request, &mut stream).unwrap();
+    stream
+}
+
+fn assert_same_stream(name: &str, ours: &[u8]) {
+    let theirs = recorded(name);
+    if theirs == ours {
+        return;
+    }
+    let mut readers = [&theirs[..], ours].map(send::StreamReader::new);
+    loop {
+        let records = readers.each_mut().map(|reader| reader.next_record().unwrap());
+        let [theirs, ours] = records.map(|it| it.expect("a record"));
+        assert_eq!(theirs.record, ours.record, "{name} at {}", theirs.at);
+        assert!(theirs.payload == ours.payload, "{name}: {}", send::describe_record(&theirs));
+    }
+}
+
+fn numbers(last: u32) -> Vec<u8> {
+    (1..=last).flat_map(|number| format!("{number}\n").into_bytes()).collect()
+}
+
+fn close_and_check(pool: Pool, folder: &TempDir) {
+    pool.export().unwrap();
+    drop(pool);
+    assert_eq!(check_pool(folder, "tank"), Vec::<String>::new());
+}
+
+#[test]
+fn received_raw_snapshots_are_sent_again_unchanged() {
+    let (pool, folder) = create_pool("rawagain");
+    receive(&pool, "tank/secret", &recorded("raw.zstream")).unwrap();
+    assert_same_stream("raw.zstream", &send_raw(&pool, "tank/secret@one", None));
+    let incremental = recorded("raw-incremental.zstream");
+    receive(&pool, "tank/secret", &incremental).unwrap();
+    let base = Some("tank/secret@one");
+    assert_same_stream("raw-incremental.zstream", &send_raw(&pool, "tank/secret@two", base));
+    receive(&pool, "tank/secret/clone", &recorded("raw-clone.zstream")).unwrap();
+    assert_same_stream("raw-clone.zstream", &send_raw(&pool, "tank/secret/clone@two", base));
+    close_and_check(pool, &folder);
+}
+
+#[test]
+fn received_raw_volumes_are_sent_again_unchanged() {
+    let (pool, folder) = create_pool("rawvolume");
+    receive(&pool, "tank/secret", &recorded("raw.zstream")).unwrap();
+    receive(&pool, "tank/secret/volume", &recorded("raw-volume.zstream")).unwrap();
+    receive(&pool, "tank/secret/volume", &recorded("raw-volume-incremental.zstream")).unwrap();
+    let (snapshot, base) = ("tank/secret/volume@two", Some("tank/secret/volume@one"));
+    assert_same_stream("raw-volume-incremental.zstream", &send_raw(&pool, snapshot, base));
+    close_and_check(pool, &folder);
+}
+
+#[test]
+fn received_raw_filesystem_opens_with_its_key() {
+    let (pool, folder) = create_pool("rawkey");
+    receive(&pool, "tank/secret", &recorded("raw.zstream")).unwrap();
+    assert!(pool.load_key("tank/secret", b"another phrase").is_err());
+    pool.load_key("tank/secret", PASSPHRASE).unwrap();
+    assert_eq!(read_file(&pool, "tank/secret", "small"), numbers(30));
+    assert_eq!(read_file(&pool, "tank/secret", "large"), numbers(60_000));
+    // with the key loaded, an increment is still received as it is
+    receive(&pool, "tank/secret", &recorded("raw-incremental.zstream")).unwrap();
+    assert_eq!(read_file(&pool, "tank/secret", "new"), numbers(20));
+    write_file(&pool, "tank/secret", "mine", b"written here");
+    assert_eq!(read_file(&pool, "tank/secret", "mine"), b"written here");
+    close_and_check(pool, &folder);
+}
+
+#[test]
+fn raw_increment_of_another_dataset_is_refused() {
+    let (pool, folder) = create_pool("rawother");
+    receive(&pool, "tank/secret", &recorded("raw.zstream")).unwrap();
+    pool.create_snapshots(&["tank/secret@mine".to_owned()]).unwrap();
+    let refused = receive(&pool, "tank/secret", &recorded("raw-incremental.zstream"));
+    assert!(refused.is_err(), "a newer snapshot is in the way");
+    pool.destroy("tank/secret@mine").unwrap();
+    let volume = receive(&pool, "tank/secret", &recorded("raw-volume-incremental.zstream"));
+    assert!(volume.is_err(), "a stream of another dataset");
+    receive(&pool, "tank/secret", &recorded("raw-incremental.zstream")).unwrap();
+    close_and_check(pool, &folder);
+}
+
+#[test]
+fn cut_raw_receive_is_resumed() {
+    let (pool, folder) = create_pool("rawcut");
+    let stream = recorded("raw.zstream");
+    let target = "tank/secret".to_owned();
+    let request = ReceiveRequest { target, resumable: true, ..ReceiveRequest::default() };
+    pool.receive(&request, &mut &stream[..60_000]).unwrap_err();
+    let token = pool.receive_resume_token("tank/secret").unwrap().expect("a token");
+    // the sender has the whole snapshot
+    let (sender, _kept) = create_pool("rawcutsender");
+    receive(&sender, "tank/secret", &stream).unwrap();
+    let resumed = SendRequest { resume: Some(token), ..SendRequest::default() };
+    let mut rest = Vec::new();
+    sender.send(&resumed, &mut rest).unwrap();
+    assert!(rest.len() < stream.len());
+    pool.receive(&request, &mut &rest[..]).unwrap();
+    assert_same_stream("raw.zstream", &send_raw(&pool, "tank/secret@one", None));
+    close_and_check(pool, &folder);
+}
+
+#[test]
+fn damaged_raw_stream_leaves_nothing() {
+    let (pool, folder) = create_pool("rawdamaged");
+    let stream = recorded("raw-child.zstream");
+    for cut in record_offsets(&stream).into_iter().skip(1).step_by(7) {
+        assert!(receive(&pool, "tank/child", &stream[..cut]).is_err());
+        let mut bytes = stream.clone();
+        bytes[cut + 20] ^= 1;
+        assert!(receive(&pool, "tank/child", &bytes).is_err());
+        assert!(pool.snapshots("tank/child").is_err(), "nothing is left of it");
+    }
+    receive(&pool, "tank/child", &stream).unwrap();
+    close_and_check(pool, &folder);
+}
+
+#[test]
+fn hostile_raw_stream_never_harms_the_pool() {
+    let (pool, folder) = create_pool("rawhostile");
+    receive(&pool, "tank/secret", &recorded("raw.zstream")).unwrap();
+    let stream = recorded("raw-incremental.zstream");
+    let records = record_offsets(&stream);
+    let mut seed = 0x9e37_79b9_7f4a_7c15_u64;
+    let mut next = |below: usize| {
+        seed = seed.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(0x1405);
+        usize::try_from(seed >> 33).unwrap() % below
+    };
+    let (mut refused, mut received) = (0, 0);
+    for round in 0..90 {
+        let mut bytes = stream.clone();
+        for _ in 0..=round % 3 {
+            let record = records[1 + next(records.len() - 2)];
+            let field = record + if next(6) == 0 { next(4) } else { 8 + next(64) };
+            bytes[field] = u8::try_from([0, 1, 0x80, 0xff, next(256)][next(5)]).unwrap();
+        }
+        reseal(&mut bytes);
+        match receive(&pool, "tank/secret", &bytes) {
+            Err(_) => refused += 1,
+            Ok(done) => {
+                received += 1;
+                pool.destroy(&done.snapshot).unwrap();
+                pool.rollback_dataset("tank/secret").unwrap();
+            }
+        }
+    }
+    assert!(refused > 12 && received > 3, "{refused} refused, {received} received");
+    receive(&pool, "tank/secret", &stream).unwrap();
+    let base = Some("tank/secret@one");
+    assert_same_stream("raw-incremental.zstream", &send_raw(&pool, "tank/secret@two", base));
+    close_and_check(pool, &folder);
+}
+
+#[test]
+fn raw_records_are_refused_in_plain_streams() {
+    let (pool, folder) = create_pool("rawinplain");
+    let stream = recorded("raw-child.zstream");
+    let mut bytes = stream.clone();
+    // the feature bit 24 of version_info, which begins behind the magic number
+    let version_info = 16;
+    bytes[version_info + 3] &= !(1 << 2);
+    reseal(&mut bytes);
+    let begin = send::StreamReader::new(&bytes[..]).next_record().unwrap().unwrap();
+    let Record::Begin(begin) = begin.record else { panic!("no BEGIN") };
+    assert!(!begin.features.has(ondisk::stream::StreamFeatures::RAW));
+    assert!(receive(&pool, "tank/child", &bytes).is_err());
+    close_and_check(pool, &folder);
+}
+
+#[test]
+fn packages_equal_those_of_openzfs() {
+    let folder = TempDir::new("rawpackages", 0, 0);
+    let fixture = fixtures::load("sent-raw");
+    std::fs::copy(&fixture.images()[0], folder.path().join("d0.img")).unwrap();
+    let pool = pool::import(&[folder.path().to_owned()], "tank", true, &environment()).unwrap();
+    let plain = SendRequest::default();
+    let tree = SendRequest { replicate: true, raw: true, ..plain.clone() };
+    let base = Some("tank/secret@one".to_owned());
+    let excluded = vec!["tank/secret/child".to_owned(), "tank/secret/clone".to_owned()];
+    for (name, snapshot, request) in [
+        ("raw-tree", "tank/secret@one", tree.clone()),
+        (
+            "raw-tree-incremental",
+            "tank/secret@two",
+            SendRequest { base, intermediates: true, ..tree.clone() },
+        ),
+        ("excluded", "tank/secret@two", SendRequest { excluded, ..tree }),
+        (
+            "holds",
+            "tank/plain@one",
+            SendRequest { properties: true, holds: true, ..plain.clone() },
+        ),
+        (
+            "tree-holds",
+            "tank/plain@two",
+            SendRequest { replicate: true, holds: true, ..plain.clone() },
+        ),
+        ("backup", "tank/copy@one", SendRequest { properties: true, backup: true, ..plain }),
+    ] {
+        let request = SendRequest { snapshot: snapshot.to_owned(), ..request };
+        let mut stream = Vec::new();
+        pool.send(&request, &mut stream).unwrap();
+        assert_same_stream(&format!("{name}.zstream"), &stream);
+    }
+}
