@@ -18,6 +18,7 @@ mod name_rules;
 mod offline;
 mod old;
 mod pool_properties;
+mod raidz_expand;
 mod reattach;
 mod refreservation;
 mod replace;
