@@ -32,7 +32,7 @@
 //! Learnt from: `vdev_raidz.c`, `uberblock_impl.h` of OpenZFS 2.3.2 and pools it made. Proved by:
 //! `map_locates_blocks_of_real_pools`.
 
-use crate::map::{Block, Column, Map, Sectors, Shape, child};
+use crate::map::{Block, Column, Map, Sectors, Shadow, Shape, child};
 use crate::raidz::{Raidz, SWAP_BIT};
 use crate::stripe::Stripe;
 use crate::{BOOT_SIZE, Error};
@@ -52,6 +52,23 @@ impl Reflow {
     pub fn from_uberblock(info: u64) -> Self {
         Self { offset: (info & ((1 << 55) - 1)) << 9, scratch: info >> 55 == 1 }
     }
+}
+
+impl From<Reflow> for ReflowPosition {
+    fn from(reflow: Reflow) -> Self {
+        Self { synced: reflow.offset, next: reflow.offset, scratch: reflow.scratch }
+    }
+}
+
+/// Where a running expansion is in memory: copying runs ahead of what the uberblock records.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ReflowPosition {
+    /// The uberblock on the drives records this offset: bytes of the top-level vdev.
+    pub synced: u64,
+    /// All sectors below are copied to their new place; bytes, not less than `synced`.
+    pub next: u64,
+    /// Whether the scratch copy holds all sectors below `synced`.
+    pub scratch: bool,
 }
 
 /// A raidz that may have been widened: what a label says of it.
@@ -112,18 +129,50 @@ impl Expandable {
 
     /// Where the columns of `block`, born in `birth` (physically), are.
     pub fn map(&self, block: Block, birth: Txg) -> Result<Map, Error> {
+        self.map_during(block, birth, self.reflow.map(ReflowPosition::from))
+    }
+
+    /// The same while an expansion has come to `position`. Sectors that are copied already, in rows that
+    /// are still read at the old width, get [shadows](Map::shadows) at the new width.
+    pub fn map_during(
+        &self,
+        block: Block,
+        birth: Txg,
+        position: Option<ReflowPosition>,
+    ) -> Result<Map, Error> {
         let width = self.logical_width(birth);
-        if width == self.current.width() && self.reflow.is_none() {
+        if width == self.current.width() && position.is_none() {
             return self.current.map(block);
         }
-        self.map_by_rows(block, width)
+        self.map_by_rows(block, width, position)
+    }
+
+    /// The same array with one more child, from which an expansion begins.
+    pub fn start_expansion(&self) -> Result<Self, Error> {
+        let Self { current, expansion_txgs, .. } = self;
+        let wider = Raidz::new(current.width() + 1, current.parity(), current.ashift())?;
+        Self::new(wider, expansion_txgs, Some(Reflow { offset: 0, scratch: false }))
+    }
+
+    /// The same array after its expansion; blocks born in `txg` or later have the new width.
+    #[must_use]
+    pub fn finish_expansion(&self, txg: Txg) -> Self {
+        let mut finished = self.clone();
+        finished.reflow = None;
+        finished.expansion_txgs.push(txg);
+        finished
     }
 
     fn at_width(&self, width: u32) -> Raidz {
         Raidz::new(width, self.current.parity(), self.current.ashift()).unwrap_or(self.current)
     }
 
-    fn map_by_rows(&self, block: Block, logical: u32) -> Result<Map, Error> {
+    fn map_by_rows(
+        &self,
+        block: Block,
+        logical: u32,
+        position: Option<ReflowPosition>,
+    ) -> Result<Map, Error> {
         let ashift = self.current.ashift();
         let (parity, logical) = (self.current.parity() as usize, logical as usize);
         let sectors = block.sectors(ashift)?;
@@ -133,7 +182,7 @@ impl Expandable {
         let width = stripe.total_sectors.min(logical);
         let size = sectors.count << ashift.get();
         let mut map = Map::with_shape(Shape { rows, width, parity, size }, padding);
-        let placement = Placement { array: self, sectors, logical, width };
+        let placement = Placement { array: self, sectors, logical, width, position };
         let sector_bytes = 1_usize << ashift.get();
 
         for row in 0..rows {
@@ -147,8 +196,15 @@ impl Expandable {
                 }
                 map.push(column);
             }
-            if parity == 1 && block.offset & SWAP_BIT != 0 {
+            let swaps = parity == 1 && width > 1 && block.offset & SWAP_BIT != 0;
+            if swaps {
                 map.swap_first_two_of_last_row();
+            }
+            for index in 0..width {
+                let sector = if swaps && index < 2 { 1 - index } else { index };
+                if let Some((child, offset, scratch)) = placement.shadow(row, sector) {
+                    map.push_shadow(Shadow { row, index, child, offset, scratch });
+                }
             }
         }
         for number in stripe.total_sectors..stripe.total_sectors + padding {
@@ -176,27 +232,52 @@ struct Placement<'a> {
     sectors: Sectors,
     logical: usize,
     width: usize,
+    position: Option<ReflowPosition>,
 }
 
 impl Placement<'_> {
+    /// The first sector of a row on the top-level vdev.
+    fn first_sector(&self, row: usize) -> u64 {
+        self.sectors.first + (row * self.logical) as u64
+    }
+
+    /// Whether a row is read at the old width. The last row of a block counts as full.
+    fn is_at_old_width(&self, row: usize, position: ReflowPosition) -> bool {
+        let shift = self.array.current.ashift().get();
+        self.first_sector(row) + self.width as u64 > position.synced >> shift
+    }
+
     /// The place of a sector of the block, by its row and its index there.
     fn column(&self, row: usize, index: usize) -> Column {
         let shift = self.array.current.ashift().get();
-        let first = self.sectors.first + (row * self.logical) as u64;
         let mut physical = u64::from(self.array.current.width());
         let mut scratch = false;
-        if let Some(reflow) = self.array.reflow {
-            if first + self.width as u64 > reflow.offset >> shift {
+        if let Some(position) = self.position {
+            if self.is_at_old_width(row, position) {
                 physical -= 1;
             } else {
-                scratch = reflow.scratch;
+                scratch = position.scratch;
             }
         }
-        let sector = first + index as u64;
+        let sector = self.first_sector(row) + index as u64;
         let offset = (sector / physical) << shift;
         // the copy is no larger than the boot area: what is further down cannot be in it
         scratch &= offset < BOOT_SIZE;
         Column { child: child(sector % physical), offset, size: 0, data_start: 0, scratch }
+    }
+
+    /// The child, the offset there, and whether it is in the scratch copy, of a sector's place at the new
+    /// width; none where the sector is not copied yet, or read there.
+    fn shadow(&self, row: usize, index: usize) -> Option<(usize, u64, bool)> {
+        let position = self.position?;
+        let shift = self.array.current.ashift().get();
+        let sector = self.first_sector(row) + index as u64;
+        if !self.is_at_old_width(row, position) || sector >= position.next >> shift {
+            return None;
+        }
+        let physical = u64::from(self.array.current.width());
+        let offset = (sector / physical) << shift;
+        Some((child(sector % physical), offset, position.scratch && offset < BOOT_SIZE))
     }
 }
 

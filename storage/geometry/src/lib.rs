@@ -26,9 +26,9 @@ mod stripe;
 
 pub use draid::Draid;
 pub use error::Error;
-pub use expand::{Expandable, Reflow};
+pub use expand::{Expandable, Reflow, ReflowPosition};
 pub use layout::Layout;
-pub use map::{Block, Column, Map, Row};
+pub use map::{Block, Column, Map, Row, Shadow};
 pub use raidz::Raidz;
 
 /// Bytes at the start of every drive that hold labels and the boot area, not data.

@@ -58,6 +58,21 @@ impl Column {
     }
 }
 
+/// A second place of a column, at the new width of an array that is being expanded: writes go to both.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Shadow {
+    /// The row of the column.
+    pub row: usize,
+    /// The index of the column in its row.
+    pub index: usize,
+    /// Which child of the array holds it.
+    pub child: usize,
+    /// Where on the child, bytes, counted as in [`Column::offset`].
+    pub offset: u64,
+    /// Whether it is in the scratch copy in the child's boot area.
+    pub scratch: bool,
+}
+
 /// One row: the columns that share parity.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Row<'a> {
@@ -92,6 +107,7 @@ impl<'a> Row<'a> {
 pub struct Map {
     /// The rows one after the other, each `width` long, then the padding: one allocation.
     columns: Vec<Column>,
+    shadows: Vec<Shadow>,
     width: usize,
     rows: usize,
     parity: usize,
@@ -104,12 +120,22 @@ impl Map {
     pub(crate) fn with_shape(shape: Shape, padding: usize) -> Self {
         let Shape { rows, width, parity, size } = shape;
         let columns = Vec::with_capacity(rows.saturating_mul(width).saturating_add(padding));
-        Self { columns, width, rows, parity, size, zero_padding: false }
+        Self { columns, shadows: Vec::new(), width, rows, parity, size, zero_padding: false }
     }
 
     /// Adds the next column, or, after all rows are full, a sector of padding.
     pub(crate) fn push(&mut self, column: Column) {
         self.columns.push(column);
+    }
+
+    /// Adds a second place of a column.
+    pub(crate) fn push_shadow(&mut self, shadow: Shadow) {
+        self.shadows.push(shadow);
+    }
+
+    /// Second places of columns, by row: none, except while an expansion runs.
+    pub fn shadows(&self) -> &[Shadow] {
+        &self.shadows
     }
 
     /// Lets the first two columns of the row that was pushed last change drives.

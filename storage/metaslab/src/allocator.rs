@@ -253,7 +253,12 @@ impl Allocator {
 
     /// Reads the map of a metaslab and loads it, if there is somebody who can read maps. One that
     /// cannot be read is left alone for some txgs, or until it [may be](Self::try_again).
-    fn read_and_load(&self, vdev: VdevId, metaslab: MetaslabId, txg: Txg) -> Result<(), Error> {
+    pub(crate) fn read_and_load(
+        &self,
+        vdev: VdevId,
+        metaslab: MetaslabId,
+        txg: Txg,
+    ) -> Result<(), Error> {
         let reader = self.map_reader.read().clone();
         let reader = reader.ok_or(Error::NotLoaded { vdev, metaslab })?;
         for _ in 0..MAX_READS {
@@ -337,7 +342,7 @@ impl Allocator {
         let mut unread = None;
         for index in allocation_order(&mut rotor, class, want, others) {
             let top = Arc::clone(&rotor.groups()[index]);
-            let (vdev, asize) = (top.spec.vdev, top.psize_to_asize(want.psize).max(1));
+            let (vdev, asize) = (top.spec.vdev, top.psize_to_asize(want.psize, want.txg).max(1));
             let mut near = [0; 3];
             let count = copy_offsets(others, vdev, &mut near);
             match top.allocate(class, asize, want.txg, &near[..count]) {
@@ -556,7 +561,7 @@ fn metaslab_index(vdev: VdevId, metaslab: MetaslabId, top: &MetaslabGroup) -> Re
 
 /// The bytes that an address has allocated.
 fn dva_range(top: &MetaslabGroup, dva: &Dva) -> Range<u64> {
-    let length = if dva.gang { top.psize_to_asize(GANG_HEADER_SIZE) } else { dva.asize };
+    let length = if dva.gang { top.psize_to_asize(GANG_HEADER_SIZE, Txg::ZERO) } else { dva.asize };
     dva.offset..dva.offset.saturating_add(length)
 }
 
@@ -589,7 +594,11 @@ fn largest_on_vdev(top: &MetaslabGroup, class: Class) -> u64 {
     let (mut fits, mut fails) = (0, room / sector + 1);
     while fits + 1 < fails {
         let middle = u64::midpoint(fits, fails);
-        if top.psize_to_asize(middle * sector) <= room { fits = middle } else { fails = middle }
+        if top.psize_to_asize(middle * sector, Txg::ZERO) <= room {
+            fits = middle
+        } else {
+            fails = middle
+        }
     }
     fits * sector
 }

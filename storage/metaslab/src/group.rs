@@ -11,8 +11,8 @@ use units::{Ashift, MetaslabId, Txg, VdevId};
 use crate::metaslab::{ChangedRanges, Metaslab};
 use crate::{Class, Error, RangeSet};
 
-/// Bytes that a block of so many takes on a vdev, parity and padding included.
-pub type AsizeFn = Arc<dyn Fn(u64) -> u64 + Send + Sync>;
+/// Bytes that a block of so many takes on a vdev if it is born in a txg, parity and padding included.
+pub type AsizeFn = Arc<dyn Fn(u64, Txg) -> u64 + Send + Sync>;
 
 /// A vdev with more metaslabs than this keeps one of them for logs.
 const EMBEDDED_LOG_MIN_METASLABS: usize = 64;
@@ -109,8 +109,8 @@ impl MetaslabGroup {
         self.available[lane_index(class)].load(Ordering::Relaxed)
     }
 
-    pub(crate) fn psize_to_asize(&self, psize: u64) -> u64 {
-        (self.spec.asize_fn)(psize)
+    pub(crate) fn psize_to_asize(&self, psize: u64, birth: Txg) -> u64 {
+        (self.spec.asize_fn)(psize, birth)
     }
 
     /// Counts again what may be allocated.

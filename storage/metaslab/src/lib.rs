@@ -10,6 +10,7 @@
 //!    └ top    a vdev: which metaslab is in use
 //!      └ slab a metaslab: free, allocated, waiting; what each txg changed
 //!        └ free, ranges   where a piece fits
+//! allocated   which ranges blocks may have
 //! removed     vdevs that were removed: freeing what has its address there
 //! ```
 //!
@@ -17,6 +18,7 @@
 //! given out before its txg and two more are on disk.
 #![forbid(unsafe_code)]
 
+mod allocated;
 mod allocator;
 mod class;
 mod error;

@@ -165,6 +165,21 @@ impl Metaslab {
         Some(all)
     }
 
+    /// Adds the parts of a range in this metaslab that cannot be allocated, in order.
+    pub(crate) fn push_allocated(&self, range: Range<u64>, into: &mut Vec<Range<u64>>) {
+        let free = self.free.as_ref().map(|free| free.ranges().intersection(&range));
+        let mut from = range.start;
+        for free in free.into_iter().flatten() {
+            if from < free.start {
+                into.push(from..free.start);
+            }
+            from = free.end;
+        }
+        if from < range.end {
+            into.push(from..range.end);
+        }
+    }
+
     /// How many ranges no block has, by log2 of their bytes.
     pub(crate) fn histogram(&self) -> Option<[u64; 64]> {
         let mut counts = self.free.as_ref()?.histogram();

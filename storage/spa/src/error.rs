@@ -59,6 +59,12 @@ pub enum Error {
     /// A drive may not come into the pool, or leave it.
     #[error("{0}")]
     DeviceChange(#[from] crate::active::DeviceChangeError),
+    /// A raidz cannot be expanded.
+    #[error("{0}")]
+    Expand(#[from] crate::active::ExpandError),
+    /// A raidz expansion cannot go on for now.
+    #[error("the raidz expansion is paused: {0}")]
+    Reflow(#[from] vdev::ReflowPause),
     /// No drive took the root of the txg (Unavailable).
     #[error("no drive could be written")]
     NoDeviceWritten,

@@ -62,13 +62,6 @@ pub enum Error {
         /// What is wrong.
         why: String,
     },
-    /// The widening of a raidz was interrupted when its first rows were held elsewhere: it can be
-    /// read but not written (Unsupported).
-    #[error("vdev {guid} was interrupted at the very start of being widened and cannot be written")]
-    ReflowInScratch {
-        /// Its identity.
-        guid: Guid,
-    },
     /// Everything could be read, and no way to put it together fits the checksum (Corrupt).
     #[error("the checksum does not match, with any copy or any reconstruction")]
     ChecksumMismatch,

@@ -62,7 +62,7 @@ impl VdevTree {
 
 /// Flushes leaves, those that must wait for hardware at the same time: one after the other, the
 /// drives of a wide array would take as many times as long. Gives those that failed.
-fn flush_in_parallel(leaves: &[&Arc<Leaf>]) -> Vec<Arc<Leaf>> {
+pub(crate) fn flush_in_parallel(leaves: &[&Arc<Leaf>]) -> Vec<Arc<Leaf>> {
     let wanting = leaves.iter().copied().filter(|leaf| leaf.needs_flush());
     let (slow, fast): (Vec<&Arc<Leaf>>, Vec<_>) = wanting.partition(|leaf| leaf.may_block());
     let failing = fast.into_iter().filter(|leaf| leaf.flush().is_err());

@@ -4,9 +4,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
 use device::Device;
+use geometry::{BOOT_SIZE, LABEL_START};
 use parking_lot::{Mutex, RwLock};
 use units::{Ashift, Guid, Txg};
 
+use crate::node::NodeAddress;
 use crate::{DeviceError, TxgRanges};
 
 /// Bytes of labels and boot area in front of the allocatable space.
@@ -379,22 +381,27 @@ impl Leaf {
         self.write_raw(None, position, &[from])
     }
 
-    /// Writes parts of blocks one behind the other, from `offset` on, counted from the end of the
-    /// front labels. What fails it remembers to have missed.
-    pub(crate) fn write_parts(
+    /// Writes parts of blocks one behind the other, at an address of the allocatable space or of the boot
+    /// area. What fails it remembers to have missed.
+    pub(crate) fn write_at(
         &self,
-        birth: Txg,
-        offset: u64,
+        address: NodeAddress,
         parts: &[&[u8]],
     ) -> Result<(), DeviceError> {
+        let NodeAddress { offset, birth, is_absolute, .. } = address;
         let length: u64 = parts.iter().map(|part| part.len() as u64).sum();
-        let room = self.device.as_ref().map_or(u64::MAX, |device| usable_space(&**device));
+        let space = self.device.as_ref().map_or(u64::MAX, |device| usable_space(&**device));
         // nothing but labels is ever written over labels, whatever an address says
-        let result = match offset.checked_add(length) {
-            Some(end) if end <= room => {
-                self.write_raw(Some(birth), offset.saturating_add(LABEL_START_SIZE), parts)
-            }
-            _ => Err(DeviceError::WriteFailed),
+        let boot = LABEL_START - BOOT_SIZE;
+        let (first, limit) =
+            if is_absolute { (offset.checked_sub(boot), BOOT_SIZE) } else { (Some(offset), space) };
+        let fits =
+            first.and_then(|first| first.checked_add(length)).is_some_and(|end| end <= limit);
+        let position =
+            if is_absolute { Some(offset) } else { offset.checked_add(LABEL_START_SIZE) };
+        let result = match position.filter(|_| fits) {
+            Some(position) => self.write_raw(Some(birth), position, parts),
+            None => Err(DeviceError::WriteFailed),
         };
         if result.is_err() {
             self.record_miss(birth, birth);

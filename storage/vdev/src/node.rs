@@ -190,7 +190,7 @@ impl VdevNode {
     ) -> bool {
         match &self.kind {
             NodeKind::Leaf(leaf) => {
-                let result = leaf.write_parts(spot.birth, spot.offset, parts);
+                let result = leaf.write_at(spot, parts);
                 if let Err(trouble) = result {
                     let fault = LeafError { leaf: leaf.guid(), error: trouble };
                     if !faults.contains(&fault) {

@@ -10,6 +10,7 @@ use std::sync::Arc;
 use units::VdevId;
 
 use crate::leaf::{LABEL_START_SIZE, Leaf};
+use crate::tree::TopVdev;
 use crate::{NodeKind, ReadRequest, VdevNode, VdevTree};
 
 /// A block of a run.
@@ -44,14 +45,14 @@ impl VdevTree {
     /// Reads of some blocks, best given in the order in which they lie, those that are on arrays of
     /// which all that is needed is there. The memory of those that are not done then holds anything.
     pub fn read_blocks(&self, parts: &mut [RunBlock<'_>]) {
-        let nodes: Vec<_> = parts.iter().map(|part| self.trusted_array(part.vdev)).collect();
+        let tops: Vec<_> = parts.iter().map(|part| self.trusted_array(part.vdev)).collect();
         let mut pieces = Vec::new();
         let mut done = vec![false; parts.len()];
-        for (index, (part, node)) in parts.iter_mut().zip(&nodes).enumerate() {
+        for (index, (part, top)) in parts.iter_mut().zip(&tops).enumerate() {
             let (request, into) = (&part.request, &mut *part.into);
-            done[index] = node
+            done[index] = top
                 .as_ref()
-                .is_some_and(|node| add_columns(&mut pieces, index, node, request, into));
+                .is_some_and(|top| add_columns(&mut pieces, index, &top.node, request, into));
         }
         pieces.sort_unstable_by_key(|piece| (piece.leaf.guid(), piece.position));
         for run in pieces.chunk_by_mut(RunPiece::is_adjacent) {
@@ -74,11 +75,13 @@ impl VdevTree {
         self.trusted_array(vdev).is_some()
     }
 
-    /// An array of which no drive is known to lie.
-    fn trusted_array(&self, vdev: VdevId) -> Option<Arc<VdevNode>> {
+    /// An array of which no drive is known to lie, and which is not being expanded: then the sectors of
+    /// blocks are scattered, and their place changes.
+    fn trusted_array(&self, vdev: VdevId) -> Option<TopVdev> {
         let top = self.top_vdev(vdev)?;
         let is_array = matches!(top.node.kind, NodeKind::Raidz(..) | NodeKind::Draid(..));
-        (is_array && top.suspects.lock().is_empty()).then_some(top.node)
+        let is_settled = is_array && top.reflow.is_none();
+        (is_settled && top.suspects.lock().is_empty()).then_some(top)
     }
 }
 
@@ -90,7 +93,7 @@ fn add_columns<'a>(
     request: &ReadRequest<'_>,
     into: &'a mut [u8],
 ) -> bool {
-    let Ok(Some((map, _))) = node.column_map(request) else { return false };
+    let Ok(Some((map, _))) = node.column_map(request, None) else { return false };
     let is_whole = into.len() == request.size && into.len() == map.size();
     if !is_whole || !request.has_checksum {
         return false;

@@ -6,6 +6,8 @@
 //!
 //! Proved by: `tests/it/mend.rs`.
 
+use std::sync::Arc;
+
 use device::buffer;
 use geometry::Block;
 use units::{Txg, VdevId};
@@ -28,7 +30,8 @@ impl VdevTree {
         birth: Txg,
         wanting: RepairFilter<'_>,
     ) -> bool {
-        let Some(node) = self.top(vdev) else { return false };
+        let Some(top) = self.top_vdev(vdev) else { return false };
+        let node = Arc::clone(&top.node);
         if let NodeKind::Indirect(_) = node.kind {
             let length = u64::try_from(block.size).unwrap_or(u64::MAX);
             let pieces =
@@ -42,7 +45,11 @@ impl VdevTree {
         if !node.leaves().into_iter().any(|leaf| wanting(leaf, birth)) {
             return false;
         }
-        let Ok(map) = node.block_column_map(block, birth) else { return false };
+        if top.reflow.is_some() {
+            // its sectors may have a second place, and where they are may change at any time
+            return true;
+        }
+        let Ok(map) = node.block_column_map(block, birth, None) else { return false };
         let Some((map, draid)) = map else {
             return any_leaf_needs(&node, None, birth, block.offset, wanting);
         };
@@ -111,8 +118,11 @@ impl VdevTree {
         faults: &mut Vec<LeafError>,
     ) -> Result<u64, Error> {
         let Some(BlockWrite { vdev, birth, .. }) = blocks.first().copied() else { return Ok(0) };
-        let node = &*self.top(vdev).ok_or(Error::NoVdev(vdev))?;
-        let layouts = blocks.iter().map(|block| WriteLayout::new(node, block));
+        let top = self.top_vdev(vdev).ok_or(Error::NoVdev(vdev))?;
+        let node = &*top.node;
+        let lock = top.lock_blocks(blocks.iter().map(BlockWrite::block));
+        let position = lock.as_ref().map(|lock| lock.position);
+        let layouts = blocks.iter().map(|block| WriteLayout::new(node, block, position));
         let layouts = layouts.collect::<Result<Vec<_>, _>>()?;
         let sizes =
             blocks.iter().zip(&layouts).map(|(block, layout)| layout.scratch_size(block.data));
@@ -131,7 +141,7 @@ impl VdevTree {
         let mut written = 0;
         batch.write_all(&|_| false, &mut |first, parts| {
             let Some(child) = child(&first) else { return false };
-            let spot = NodeAddress::new(first.offset, birth);
+            let spot = first.address(birth);
             let (count, good) = child.repair_child(family, spot, parts, wanting, faults);
             written += count;
             good
@@ -195,7 +205,7 @@ impl VdevNode {
         match &self.kind {
             NodeKind::Leaf(leaf) if wanting(leaf, spot.birth) => {
                 let length: usize = parts.iter().map(|part| part.len()).sum();
-                match leaf.write_parts(spot.birth, spot.offset, parts) {
+                match leaf.write_at(spot, parts) {
                     Ok(()) => (u64::try_from(length).unwrap_or(u64::MAX), true),
                     Err(trouble) => {
                         let fault = LeafError { leaf: leaf.guid(), error: trouble };

@@ -3,10 +3,11 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use geometry::{Block, Draid, Map};
+use geometry::{Block, Draid, Map, ReflowPosition};
 use parking_lot::{Mutex, RwLock};
 use units::{Guid, Txg, VdevId};
 
+use crate::reflow_gate::{ReflowGate, SharedLock};
 use crate::{Error, IndirectMapping, Leaf, LeafError, NodeKind, VdevNode, indirect, mirror, raidz};
 
 /// Says whether bytes are the block that is wanted.
@@ -31,6 +32,13 @@ pub struct ReadRequest<'a> {
     pub must_exist: bool,
 }
 
+impl ReadRequest<'_> {
+    /// Where the block is, and when it was written.
+    pub(crate) fn block(&self) -> (Block, Txg) {
+        (Block { offset: self.offset, size: self.size }, self.birth)
+    }
+}
+
 /// A top-level vdev.
 #[derive(Clone, Debug)]
 pub(crate) struct TopVdev {
@@ -38,6 +46,56 @@ pub(crate) struct TopVdev {
     pub(crate) node: Arc<VdevNode>,
     /// Which children were found to lie when a block was last put together: tried first.
     pub(crate) suspects: Arc<Mutex<Vec<usize>>>,
+    /// The gate of its expansion, while that runs.
+    pub(crate) reflow: Option<Arc<ReflowGate>>,
+    /// Shared by all I/O that takes no locks of the gate.
+    ungated_io: Arc<()>,
+}
+
+impl TopVdev {
+    fn new(node: VdevNode) -> Self {
+        let ungated_io = Arc::default();
+        let reflow = initial_gate(&node, &ungated_io);
+        Self { node: Arc::new(node), suspects: Arc::default(), reflow, ungated_io }
+    }
+
+    /// Replaces the node. The gate of an expansion stays as long as the node is being expanded.
+    fn set_node(&mut self, node: VdevNode) {
+        let is_expanding =
+            matches!(&node.kind, NodeKind::Raidz(raidz, _) if raidz.reflow().is_some());
+        if !is_expanding {
+            self.reflow = None;
+        } else if self.reflow.is_none() {
+            self.reflow = initial_gate(&node, &self.ungated_io);
+            self.ungated_io = Arc::default();
+        }
+        self.node = Arc::new(node);
+    }
+
+    /// Locks what blocks have of the vdev against a running expansion, if there is one. The blocks are given
+    /// by offset, size and birth.
+    pub(crate) fn lock_blocks(
+        &self,
+        blocks: impl Iterator<Item = (Block, Txg)>,
+    ) -> Option<SharedLock> {
+        let gate = self.reflow.as_ref()?;
+        let NodeKind::Raidz(raidz, _) = &self.node.kind else { return None };
+        // the last row of a block counts as full
+        let row = u64::from(raidz.current().width()) << raidz.current().ashift().get();
+        let end = |(block, birth): (Block, Txg)| {
+            let asize = raidz.asize(block.size as u64, birth);
+            (block.offset, block.offset.saturating_add(asize).saturating_add(row))
+        };
+        let (start, end) =
+            blocks.map(end).reduce(|all, one| (all.0.min(one.0), all.1.max(one.1)))?;
+        Some(ReflowGate::lock_shared(gate, start..end))
+    }
+}
+
+/// The gate of a node whose expansion runs.
+fn initial_gate(node: &VdevNode, earlier_io: &Arc<()>) -> Option<Arc<ReflowGate>> {
+    let NodeKind::Raidz(raidz, _) = &node.kind else { return None };
+    Some(Arc::new(ReflowGate::new(raidz.reflow()?, Arc::clone(earlier_io))))
 }
 
 /// A pool's vdevs. Which leaves a top-level vdev has may change: whoever is at work on one goes on
@@ -51,8 +109,7 @@ pub struct VdevTree {
 impl VdevTree {
     /// From the top-level vdevs in the order of their ids.
     pub fn new(nodes: Vec<VdevNode>) -> Self {
-        let top = |node| TopVdev { node: Arc::new(node), suspects: Arc::default() };
-        let tops = RwLock::new(nodes.into_iter().map(top).collect());
+        let tops = RwLock::new(nodes.into_iter().map(TopVdev::new).collect());
         Self { tops, counts_parity: AtomicBool::new(false) }
     }
 
@@ -70,14 +127,14 @@ impl VdevTree {
     pub fn set_top(&self, vdev: VdevId, node: VdevNode) {
         let index = usize::try_from(vdev.get()).unwrap_or(usize::MAX);
         if let Some(top) = self.tops.write().get_mut(index) {
-            top.node = Arc::new(node);
+            top.set_node(node);
         }
     }
 
     /// Adds a top-level vdev; returns its id.
     pub fn add_top(&self, node: VdevNode) -> VdevId {
         let mut tops = self.tops.write();
-        tops.push(TopVdev { node: Arc::new(node), suspects: Arc::default() });
+        tops.push(TopVdev::new(node));
         vdev_id(tops.len() - 1)
     }
 
@@ -168,7 +225,9 @@ impl VdevTree {
             )));
         }
         let top = self.top_vdev(vdev).ok_or(Error::NoVdev(vdev))?;
-        if let Some((map, draid)) = top.node.column_map(request)? {
+        let lock = top.lock_blocks(std::iter::once(request.block()));
+        let position = lock.as_ref().map(|lock| lock.position);
+        if let Some((map, draid)) = top.node.column_map(request, position)? {
             let (children, suspects) = (top.node.children(), &top.suspects);
             return raidz::ArrayBlock { map: &map, children, draid, suspects }
                 .read(request, into, faults);
@@ -191,18 +250,24 @@ impl VdevNode {
     pub(crate) fn column_map(
         &self,
         request: &ReadRequest<'_>,
+        position: Option<ReflowPosition>,
     ) -> Result<Option<(Map, Option<&Draid>)>, Error> {
-        self.block_column_map(Block { offset: request.offset, size: request.size }, request.birth)
+        let (block, birth) = request.block();
+        self.block_column_map(block, birth, position)
     }
 
-    /// The same, for a block that was, or is to be, written in `birth`.
+    /// The same, for a block that was, or is to be, written in `birth`. `position` is that of a running
+    /// expansion; the caller holds the lock that it read it with.
     pub(crate) fn block_column_map(
         &self,
         block: Block,
         birth: Txg,
+        position: Option<ReflowPosition>,
     ) -> Result<Option<(Map, Option<&Draid>)>, Error> {
         let found = match &self.kind {
-            NodeKind::Raidz(raidz, _) => raidz.map(block, birth).map(|map| (map, None)),
+            NodeKind::Raidz(raidz, _) => {
+                raidz.map_during(block, birth, position).map(|map| (map, None))
+            }
             NodeKind::Draid(draid, _) => draid.map(block).map(|map| (map, Some(&**draid))),
             _ => return Ok(None),
         };

@@ -31,7 +31,9 @@ impl VdevTree {
         faults: &mut Vec<LeafError>,
     ) -> Result<(), Error> {
         let top = self.top_vdev(vdev).ok_or(Error::NoVdev(vdev))?;
-        if let Some((map, draid)) = top.node.column_map(request)? {
+        let lock = top.lock_blocks(std::iter::once(request.block()));
+        let position = lock.as_ref().map(|lock| lock.position);
+        if let Some((map, draid)) = top.node.column_map(request, position)? {
             return verify_array(&top, &map, top.node.children(), draid, request, into, faults);
         }
         match &top.node.kind {

@@ -9,7 +9,7 @@
 //! Proved by: `tests/it/write.rs`; `blocks_of_real_pools_are_written_as_openzfs_wrote_them` (spa).
 
 use device::buffer;
-use geometry::{Block, Column, Draid, Map, Row};
+use geometry::{BOOT_SIZE, Block, Column, Draid, LABEL_START, Map, ReflowPosition, Row, Shadow};
 use units::{Txg, VdevId};
 
 use crate::node::NodeAddress;
@@ -33,6 +33,13 @@ pub struct BlockWrite<'a> {
     pub birth: Txg,
     /// The bytes that are to be stored; zeros are added up to the end of the last sector.
     pub data: &'a [u8],
+}
+
+impl BlockWrite<'_> {
+    /// Where the block is, and when it is written.
+    pub(crate) fn block(&self) -> (Block, Txg) {
+        (Block { offset: self.offset, size: self.data.len() }, self.birth)
+    }
 }
 
 impl VdevTree {
@@ -84,13 +91,15 @@ impl VdevTree {
         failed: &mut dyn FnMut(usize, Error),
     ) {
         let Some(BlockWrite { vdev, birth, .. }) = blocks.first().copied() else { return };
-        let Some(node) = self.top(vdev) else {
+        let Some(top) = self.top_vdev(vdev) else {
             return (0..blocks.len()).for_each(|index| failed(index, Error::NoVdev(vdev)));
         };
-        let node = &*node;
+        let node = &*top.node;
+        let lock = top.lock_blocks(blocks.iter().map(BlockWrite::block));
+        let position = lock.as_ref().map(|lock| lock.position);
         let mut maps = Vec::with_capacity(blocks.len());
         for (index, block) in blocks.iter().enumerate() {
-            match WriteLayout::new(node, block) {
+            match WriteLayout::new(node, block, position) {
                 Ok(layout) => maps.push((index, block.data, layout)),
                 Err(error) => failed(index, error),
             }
@@ -143,15 +152,14 @@ pub(crate) enum WriteLayout {
 }
 
 impl WriteLayout {
-    pub(crate) fn new(node: &VdevNode, block: &BlockWrite<'_>) -> Result<Self, Error> {
-        let BlockWrite { offset, birth, data, .. } = *block;
-        let place = Block { offset, size: data.len() };
-        if let NodeKind::Raidz(raidz, _) = &node.kind
-            && raidz.reflow().is_some_and(|reflow| reflow.scratch)
-        {
-            return Err(Error::ReflowInScratch { guid: node.guid });
-        }
-        if let Some((map, _)) = node.block_column_map(place, birth)? {
+    pub(crate) fn new(
+        node: &VdevNode,
+        block: &BlockWrite<'_>,
+        position: Option<ReflowPosition>,
+    ) -> Result<Self, Error> {
+        let BlockWrite { offset, data, .. } = *block;
+        let (place, birth) = block.block();
+        if let Some((map, _)) = node.block_column_map(place, birth, position)? {
             return Ok(Self::Array(map));
         }
         let (NodeKind::Leaf(_) | NodeKind::Mirror(_) | NodeKind::Replacing(_) | NodeKind::Spare(_)) =
@@ -182,11 +190,14 @@ impl WriteLayout {
     /// How many pieces it comes to at most.
     fn max_pieces(&self) -> usize {
         let Self::Array(map) = self else { return 2 };
-        map.rows().map(|row| row.columns().len()).sum::<usize>() + map.padding().len()
+        let columns = map.rows().map(|row| row.columns().len()).sum::<usize>();
+        columns + map.padding().len() + map.shadows().len()
     }
 
+    /// How many rows are written: those with shadows count twice.
     fn row_count(&self) -> usize {
-        if let Self::Array(map) = self { map.rows().len() } else { 1 }
+        let Self::Array(map) = self else { return 1 };
+        map.rows().len() + map.shadows().chunk_by(|a, b| a.row == b.row).count()
     }
 
     /// How many columns of a row may be lost.
@@ -207,8 +218,10 @@ impl WriteLayout {
 #[derive(Clone, Copy)]
 pub(crate) struct WritePiece<'a> {
     pub(crate) child: usize,
-    /// Bytes from the end of the child's front labels.
+    /// Bytes from the end of the child's front labels, or from the start of its boot area.
     pub(crate) offset: u64,
+    /// Whether it goes to the scratch copy in the boot area, which a raidz expansion began with.
+    pub(crate) in_scratch: bool,
     pub(crate) bytes: &'a [u8],
     /// To which row of which block it belongs: an index in [`PieceBatch::rows`]. None for what nobody
     /// will ever read.
@@ -218,7 +231,19 @@ pub(crate) struct WritePiece<'a> {
 impl WritePiece<'_> {
     /// Whether `next` begins where this ends.
     fn is_adjacent(&self, next: &Self) -> bool {
-        self.child == next.child && self.offset + self.bytes.len() as u64 == next.offset
+        self.child == next.child
+            && self.in_scratch == next.in_scratch
+            && self.offset + self.bytes.len() as u64 == next.offset
+    }
+
+    /// Where on the child it goes.
+    pub(crate) fn address(&self, birth: Txg) -> NodeAddress {
+        if !self.in_scratch {
+            return NodeAddress::new(self.offset, birth);
+        }
+        let start = LABEL_START - BOOT_SIZE;
+        let offset = start.saturating_add(self.offset);
+        NodeAddress { is_absolute: true, ..NodeAddress::new(offset, birth) }
     }
 }
 
@@ -256,16 +281,25 @@ impl<'a> PieceBatch<'a> {
         match layout {
             WriteLayout::Plain { offset, padding } => {
                 let row = Some(self.new_row());
-                self.pieces.push(WritePiece { child: 0, offset: *offset, bytes: data, row });
+                self.push_plain(*offset, data, row);
                 let (offset, bytes) = (offset + data.len() as u64, &ZEROS[..*padding]);
                 if !bytes.is_empty() {
-                    self.pieces.push(WritePiece { child: 0, offset, bytes, row });
+                    self.push_plain(offset, bytes, row);
                 }
                 memory
             }
             WriteLayout::Array(map) => {
                 let first = self.rows.len();
-                let rest = map.rows().fold(memory, |memory, row| self.add_row(row, data, memory));
+                let mut shadows = map.shadows();
+                let mut rest = memory;
+                let mut shadowed = Vec::new();
+                for (index, row) in map.rows().enumerate() {
+                    let own = shadows.iter().take_while(|shadow| shadow.row == index).count();
+                    let (now, later) = shadows.split_at(own);
+                    shadows = later;
+                    rest = self.add_row(row, (now, &mut shadowed), data, rest);
+                }
+                self.add_shadows(shadowed);
                 for (index, sector) in map.padding().iter().enumerate() {
                     // what lies in the last row of a dRAID is covered by parity and must be there
                     let row = map.zero_padding().then(|| first + padding_row(map, index));
@@ -276,7 +310,14 @@ impl<'a> PieceBatch<'a> {
         }
     }
 
-    fn add_row(&mut self, row: Row<'_>, data: &'a [u8], memory: &'a mut [u8]) -> &'a mut [u8] {
+    /// Adds the columns of a row; what their shadows hold goes to `shadowed`.
+    fn add_row(
+        &mut self,
+        row: Row<'_>,
+        (shadows, shadowed): (&[Shadow], &mut Vec<(Shadow, &'a [u8])>),
+        data: &'a [u8],
+        memory: &'a mut [u8],
+    ) -> &'a mut [u8] {
         let mut memory = memory;
         let mut columns: Vec<&'a [u8]> = Vec::with_capacity(row.data().len());
         for column in row.data() {
@@ -299,18 +340,35 @@ impl<'a> PieceBatch<'a> {
         }
         simd::parity::generate(&columns, &mut outs[..row.parity().len()]);
         let number = Some(self.new_row());
-        for (column, bytes) in row.parity().iter().zip(outs) {
+        let outs = outs.into_iter().take(row.parity().len()).map(|out| &*out);
+        let all: Vec<&'a [u8]> = outs.chain(columns).collect();
+        for (column, bytes) in row.columns().iter().zip(&all) {
             self.push_piece(column, bytes, number);
         }
-        for (column, bytes) in row.data().iter().zip(columns) {
-            self.push_piece(column, bytes, number);
-        }
+        shadowed.extend(shadows.iter().filter_map(|one| Some((*one, *all.get(one.index)?))));
         rest
+    }
+
+    /// Adds what is written a second time, at the new width of an array that is being expanded.
+    fn add_shadows(&mut self, shadowed: Vec<(Shadow, &'a [u8])>) {
+        for row in shadowed.chunk_by(|(a, _), (b, _)| a.row == b.row) {
+            let number = Some(self.new_row());
+            for (shadow, bytes) in row {
+                let Shadow { child, offset, scratch, .. } = *shadow;
+                let column = Column { child, offset, size: bytes.len(), data_start: 0, scratch };
+                self.push_piece(&column, bytes, number);
+            }
+        }
+    }
+
+    fn push_plain(&mut self, offset: u64, bytes: &'a [u8], row: Option<usize>) {
+        self.pieces.push(WritePiece { child: 0, offset, in_scratch: false, bytes, row });
     }
 
     fn push_piece(&mut self, column: &Column, bytes: &'a [u8], row: Option<usize>) {
         if !bytes.is_empty() {
-            self.pieces.push(WritePiece { child: column.child, offset: column.offset, bytes, row });
+            let Column { child, offset, scratch, .. } = *column;
+            self.pieces.push(WritePiece { child, offset, in_scratch: scratch, bytes, row });
         }
     }
 
@@ -327,7 +385,7 @@ impl<'a> PieceBatch<'a> {
         is_busy: &dyn Fn(usize) -> bool,
         put: &mut dyn FnMut(WritePiece<'_>, &[&[u8]]) -> bool,
     ) {
-        self.pieces.sort_unstable_by_key(|piece| (piece.child, piece.offset));
+        self.pieces.sort_unstable_by_key(|piece| (piece.child, piece.in_scratch, piece.offset));
         let pieces = std::mem::take(&mut self.pieces);
         let mut parts = Vec::with_capacity(pieces.len());
         let mut later = Vec::new();
@@ -376,10 +434,9 @@ fn write_piece(
     parts: &[&[u8]],
     faults: &mut Vec<LeafError>,
 ) -> bool {
-    let spot = NodeAddress::new(first.offset, birth);
     let (children, family) = column_children(node);
     let Some(child) = children.get(first.child) else { return false };
-    child.write_child(family, spot, parts, faults)
+    child.write_child(family, first.address(birth), parts, faults)
 }
 
 /// The dRAID that a child belongs to, and all its children.
@@ -412,7 +469,7 @@ mod tests {
         let mut batch = PieceBatch::default();
         for (child, offset) in [(2, 0), (0, 0), (1, 0), (0, 4), (0, 512)] {
             let row = Some(batch.new_row());
-            batch.pieces.push(WritePiece { child, offset, bytes: b"four", row });
+            batch.pieces.push(WritePiece { child, offset, in_scratch: false, bytes: b"four", row });
         }
         let mut order = Vec::new();
         batch.write_all(&|child| child == 0, &mut |first, parts| {

@@ -115,7 +115,7 @@ impl MemoryVdevs {
             ashift,
             alignment: ashift.bytes(),
             data_width: 1,
-            asize_fn: Arc::new(move |psize| match &raid {
+            asize_fn: Arc::new(move |psize, _| match &raid {
                 Some(raid) => raid.asize(psize, Txg::new(1)),
                 None => ashift.round_up(psize),
             }),

@@ -33,6 +33,7 @@ mod open_volumes;
 mod owner_quotas;
 mod pool_name;
 mod properties;
+mod raidz_expand;
 mod raw_receive;
 mod receive;
 mod receive_records;
@@ -96,6 +97,7 @@ pub use offline::OfflineOptions;
 pub use ondisk::stream::{Package, PackagedDataset, PackagedValue};
 pub use open_volumes::DatasetHold;
 pub use properties::{CreateOptions, PoolProperty};
+pub use raidz_expand::ExpansionStatus;
 pub use receive::{ExchangeHead, ReceiveRequest, Received};
 pub use received_properties::ReceiveProperties;
 pub use replay_failures::ReplayFailure;
@@ -140,6 +142,8 @@ struct Inner {
     is_failmode_continue: AtomicBool,
     /// The walk over it that goes on, or was the last.
     scan_control: scan::ScanControl,
+    /// The reflow of a raidz that is being expanded.
+    reflow_control: raidz_expand::ReflowControl,
     /// The errors of its drives in the last minutes.
     diagnosis: Mutex<diagnosis::Diagnosis>,
     /// Where it was taken back to.
@@ -197,6 +201,7 @@ impl Pool {
             keys,
             is_failmode_continue: goes_on,
             scan_control: scans,
+            reflow_control: raidz_expand::ReflowControl::default(),
             diagnosis: Mutex::default(),
             rewind_target: rewound,
             replay_failures: Mutex::default(),
@@ -280,6 +285,7 @@ impl Pool {
     /// Writes out what was changed and ends: this host has the pool still, and takes it over again
     /// when it comes back. All handles are of no use afterwards.
     pub fn close(&self) -> Result<()> {
+        self.stop_raidz_expansion();
         self.stop_scans();
         self.0.filesystems.lock().clear();
         let volumes = std::mem::take(&mut *self.0.volumes.lock());
@@ -339,6 +345,7 @@ impl Pool {
     }
 
     fn close_with_state(&self, state: PoolState) -> Result<()> {
+        self.stop_raidz_expansion();
         self.stop_scans();
         self.0.filesystems.lock().clear();
         let volumes = std::mem::take(&mut *self.0.volumes.lock());

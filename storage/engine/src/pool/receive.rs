@@ -219,11 +219,7 @@ impl Pool {
         })
     }
 
-    fn plan_receive(
-        &self,
-        request: &ReceiveRequest,
-        begun: BegunStream,
-    ) -> Result<Plan> {
+    fn plan_receive(&self, request: &ReceiveRequest, begun: BegunStream) -> Result<Plan> {
         let BegunStream { begin, resume: point, keydata } = begun;
         let target = request.target.clone();
         let sent_name = String::from_utf8_lossy(&begin.to_name).into_owned();
@@ -408,8 +404,7 @@ impl Pool {
                         let id = write::begin_full_receive(change, &path).map_err(&failed)?;
                         record_encryption(change, id, keying.as_ref()).map_err(&failed)?;
                         if let Some(keydata) = &keydata {
-                            write::set_received_key(change, &path, id, keydata)
-                                .map_err(&failed)?;
+                            write::set_received_key(change, &path, id, keydata).map_err(&failed)?;
                         }
                         Ok((id, new.finish(active, change, id)?))
                     })

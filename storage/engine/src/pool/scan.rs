@@ -210,7 +210,7 @@ impl Pool {
         Ok(())
     }
 
-    fn request_scan(&self, scan: ScanKind) {
+    pub(super) fn request_scan(&self, scan: ScanKind) {
         let mut state = self.0.scan_control.state.lock();
         if let Some((_, watch, _)) = &state.running {
             watch.job.cancel.cancel();

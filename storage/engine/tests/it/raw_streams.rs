@@ -5,9 +5,7 @@ use engine::pool::{self, Pool, ReceiveRequest, SendRequest, VdevLayout};
 use ondisk::stream::Record;
 
 use crate::streams::{record_offsets, reseal};
-use crate::test_pool::{
-    TempDir, check_pool, environment, new_pool, read_file, write_file,
-};
+use crate::test_pool::{TempDir, check_pool, environment, new_pool, read_file, write_file};
 
 const PASSPHRASE: &[u8] = b"correct horse battery staple";
 
@@ -222,11 +220,7 @@ fn packages_equal_those_of_openzfs() {
             SendRequest { base, intermediates: true, ..tree.clone() },
         ),
         ("excluded", "tank/secret@two", SendRequest { excluded, ..tree }),
-        (
-            "holds",
-            "tank/plain@one",
-            SendRequest { properties: true, holds: true, ..plain.clone() },
-        ),
+        ("holds", "tank/plain@one", SendRequest { properties: true, holds: true, ..plain.clone() }),
         (
             "tree-holds",
             "tank/plain@two",

@@ -18,7 +18,7 @@ pub(crate) fn vdev_spec(vdev: u32, class: Class, asize: u64) -> MetaslabGroupSpe
         ashift: Ashift::new(12).unwrap(),
         alignment: SECTOR,
         data_width: 1,
-        asize_fn: Arc::new(|psize: u64| psize.next_multiple_of(SECTOR)),
+        asize_fn: Arc::new(|psize: u64, _| psize.next_multiple_of(SECTOR)),
     }
 }
 

@@ -118,7 +118,7 @@ impl ActivePool {
 
     /// The asize that a top-level vdev could have; none while a device of it is missing, or where it has
     /// no metaslabs.
-    fn possible_asize(&self, top: &VdevConfig) -> Option<u64> {
+    pub(super) fn possible_asize(&self, top: &VdevConfig) -> Option<u64> {
         let node = self.tree.top(top.id)?;
         let leaves = node.leaves();
         let sizes = leaves.iter().map(|leaf| capacity::leaf_space(leaf.device()?.size()));

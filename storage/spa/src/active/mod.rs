@@ -18,6 +18,7 @@ mod log_vdevs;
 mod mmp;
 mod offline;
 mod policy;
+mod raidz_expand;
 mod reattach;
 mod self_heal;
 mod space_limits;
@@ -39,12 +40,12 @@ use ondisk::dnode::Flags;
 use ondisk::feature::Feature;
 use ondisk::label::PoolConfig;
 use ondisk::objset::LogHeader;
-use ondisk::uberblock::Uberblock;
+use ondisk::uberblock::{Reflow, Uberblock};
 use ondisk::version;
 use parking_lot::{Mutex, RwLock};
 use txg::{Tx, TxGate, TxgLimits, Txgs};
 use units::{Guid, ObjsetId, Txg};
-use vdev::{LeafError, TxgRanges, VdevTree};
+use vdev::{LeafError, ReflowPause, TxgRanges, VdevTree};
 use zio::{Reader, Source, Writer};
 
 use crate::commit::TxgCommitter;
@@ -59,6 +60,7 @@ pub(crate) use history::append_entry;
 pub use mmp::FAIL_INTERVALS as SIGNS_MISSED;
 pub use offline::out_of_service_leaves;
 pub use policy::{EnabledFeatures, RedundantMetadata, StorageSettings};
+pub use raidz_expand::{ExpandError, ExpansionStatus, ReflowEnd};
 pub use synced_mos::SyncedMos;
 
 /// What of the world outside a pool needs that is changed. It comes in at the door.
@@ -252,6 +254,10 @@ pub struct ActivePool {
     pub(crate) suspension: Arc<suspend::Suspension>,
     /// What drives gave wrong, to be mended.
     repair_queue: Arc<self_heal::RepairQueue>,
+    /// The state of a raidz expansion that the next uberblock records, if it is another.
+    pub(crate) next_reflow: Mutex<Option<Reflow>>,
+    /// Why a raidz expansion does not go on for now.
+    pub(crate) reflow_pause: Mutex<Option<ReflowPause>>,
     /// Nothing is written, whatever is asked for.
     is_read_only: bool,
     /// The txg to which the pool was taken back, if it was.
@@ -368,6 +374,8 @@ impl ActivePool {
             heartbeat: mmp::Heartbeat::load(&pool.directory)?,
             suspension: standstill,
             repair_queue: wrongs,
+            next_reflow: Mutex::default(),
+            reflow_pause: Mutex::default(),
             is_read_only: false,
             rewound_to: pool.rewound_to,
             rewind_pending: AtomicBool::new(false),

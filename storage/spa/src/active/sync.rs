@@ -293,16 +293,9 @@ impl ActivePool {
         // signs of life, which lead to the state before, keep the sum of the vdevs that that has
         let tree = config.as_ref().and_then(|config| config.tree.as_ref());
         let guid_sum = tree.map_or(uberblock.guid_sum, guid_sum);
-        let uberblock = Uberblock { multihost, checkpoint_txg, guid_sum, ..uberblock };
-        loop {
-            let tries = self.suspension.current_clear_count();
-            let Err(error) = self.try_commit(&uberblock, config.as_ref()) else { break };
-            // labels and uberblocks can be written again; what was not kept cannot
-            let again = matches!(error, Error::VdevNotWritten { .. } | Error::NoDeviceWritten);
-            if !again || !self.suspension.wait_until_cleared(&error, tries) {
-                return Err(error);
-            }
-        }
+        let reflow = self.next_reflow.lock().take().unwrap_or(uberblock.reflow);
+        let uberblock = Uberblock { multihost, checkpoint_txg, guid_sum, reflow, ..uberblock };
+        self.commit_until_written(&uberblock, config.as_ref())?;
         *self.uberblock.write() = uberblock;
         self.mos.pin_synced();
         self.saved_space.store(self.block_refs.saved_bytes(), Ordering::Relaxed);
@@ -330,6 +323,23 @@ impl ActivePool {
         self.try_commit(&uberblock, None)?;
         self.rewind_pending.store(false, Ordering::Release);
         Ok(())
+    }
+
+    /// Commits; where no device takes it, waits until `zpool clear` and tries again.
+    pub(super) fn commit_until_written(
+        &self,
+        uberblock: &Uberblock,
+        config: Option<&PoolConfig>,
+    ) -> Result<(), Error> {
+        loop {
+            let tries = self.suspension.current_clear_count();
+            let Err(error) = self.try_commit(uberblock, config) else { return Ok(()) };
+            // labels and uberblocks can be written again; what was not kept cannot
+            let again = matches!(error, Error::VdevNotWritten { .. } | Error::NoDeviceWritten);
+            if !again || !self.suspension.wait_until_cleared(&error, tries) {
+                return Err(error);
+            }
+        }
     }
 
     fn try_commit(&self, root: &Uberblock, config: Option<&PoolConfig>) -> Result<(), Error> {

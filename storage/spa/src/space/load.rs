@@ -288,15 +288,12 @@ pub(crate) fn is_closed_to_allocation(config: &VdevConfig, top: &VdevNode) -> bo
 pub(crate) fn check_writable(pool: &Pool) -> Result<(), Error> {
     let root = pool.config().tree.as_ref();
     let removing = root.is_some_and(|root| root.children.iter().any(|top| top.removing));
-    let expanding = root.is_some_and(|root| root.children.iter().any(|top| top.raidz_expanding));
     let why = if let FeatureCheck::ReadOnly(guids) = features::check_features(pool.features()) {
         format!("it uses what is not known here: {}", guids.join(", "))
     } else if pool.checkpoint()?.is_some() {
         "it has a checkpoint".to_owned()
     } else if removing {
         "a vdev is being removed".to_owned()
-    } else if expanding {
-        "a raidz vdev is being widened".to_owned()
     } else if let Some(spare) = super::incomplete_spare(pool) {
         let number = spare.spare_id.unwrap_or_default();
         format!("the distributed spare {number} has not all yet that it is to have")
@@ -345,8 +342,8 @@ pub(crate) fn vdev_spec(
         (false, Some(Bias::Unknown(_)) | None) => Class::Normal,
     };
     let (tree, vdev) = (Arc::clone(tree), config.id);
-    let cost: AsizeFn = Arc::new(move |psize: u64| {
-        let array = tree.asize(vdev, psize, Txg::new(u64::MAX));
+    let cost: AsizeFn = Arc::new(move |psize: u64, birth: Txg| {
+        let array = tree.asize(vdev, psize, birth);
         array.unwrap_or_else(|| ashift.round_up(psize.max(1)))
     });
     Ok(MetaslabGroupSpec {

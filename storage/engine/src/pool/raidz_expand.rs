@@ -1,0 +1,182 @@
+//! raidz expansion: one more drive for a raidz, copied on a thread that the caller lends
+//! ([`Pool::run_raidz_expansion`]).
+
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use job::Job;
+use ondisk::label::{VdevConfig, VdevKind};
+use parking_lot::{Condvar, Mutex};
+use serde::{Deserialize, Serialize};
+use spa::{NewChild, ReflowEnd};
+
+use super::create::describe_drive;
+use super::drive::Drive;
+use super::{Pool, ScanKind};
+use crate::{Error, Result};
+
+/// How often the thread looks for an expansion, and whether it is to end.
+const POLL_INTERVAL: Duration = Duration::from_millis(200);
+/// How long a paused expansion waits before it looks again.
+const RETRY_POLLS: u32 = 10;
+/// How long the reflow leaves the drives to others after each chunk, if they use the vdev.
+const YIELD_INTERVAL: Duration = Duration::from_millis(20);
+
+/// How far a raidz expansion has come, or how the last went.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ExpansionStatus {
+    /// The vdev: "raidz1-0".
+    pub vdev: String,
+    /// "expanding", "paused" or "finished".
+    pub state: String,
+    /// When it began, in seconds since 1970.
+    pub started: u64,
+    /// When it ended; now, if it has not.
+    pub ended: u64,
+    /// Bytes that are copied.
+    pub copied: u64,
+    /// Bytes allocated on the vdev: about as many are to be copied.
+    pub total: u64,
+    /// Why it is paused, and what to do.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pause: Option<String>,
+}
+
+/// The reflow of a pool.
+#[derive(Default)]
+pub(super) struct ReflowControl {
+    state: Mutex<ReflowState>,
+    changed: Condvar,
+}
+
+#[derive(Default)]
+struct ReflowState {
+    is_closed: bool,
+    running: Option<Arc<Job>>,
+    /// Why the last run failed, if it did.
+    error: Option<String>,
+}
+
+impl Pool {
+    /// The raidz of that name ("raidz1-0") or guid.
+    pub(super) fn find_raidz(&self, wanted: &str) -> Option<VdevConfig> {
+        let config = self.0.spa.config();
+        let tops = config.tree.map(|root| root.children).unwrap_or_default();
+        let is_named = |top: &VdevConfig| {
+            crate::summary::vdev_name(top) == wanted || top.guid.to_string() == wanted
+        };
+        tops.into_iter().find(|top| top.kind == VdevKind::Raidz && is_named(top))
+    }
+
+    /// Attaches a drive to a raidz, named as `zpool status` does. Whatever the drive holds is lost. The
+    /// thread of [`Pool::run_raidz_expansion`] then copies.
+    pub fn attach_to_raidz(&self, raidz: &str, new: &Path, device: &Drive) -> Result<()> {
+        let found = self.find_raidz(raidz).ok_or_else(|| Error::Usage {
+            what: format!("'{raidz}' is no raidz of pool '{}'", self.name()),
+        })?;
+        let spec = describe_drive((&new.to_owned(), device));
+        let new = NewChild { spec, device: Arc::clone(device) };
+        let done = self.0.spa.attach_to_raidz(found.guid, new);
+        done.map_err(|error| match error {
+            spa::Error::Expand(why) => {
+                Error::Usage { what: format!("cannot attach a device to {raidz}: {why}") }
+            }
+            other => self.drive_error(raidz, &other),
+        })?;
+        self.0.reflow_control.changed.notify_all();
+        Ok(())
+    }
+
+    /// Copies for a raidz expansion, if there is one, until it is complete, cannot go on for now, or the job
+    /// is cancelled. Returns its state then, or none. To be called by one thread at a time.
+    pub fn continue_raidz_expansion(&self, job: &Job) -> Result<Option<ExpansionStatus>> {
+        let pace = |is_vdev_in_use: bool| {
+            if is_vdev_in_use {
+                std::thread::sleep(YIELD_INTERVAL);
+            }
+        };
+        let end = self.0.spa.run_reflow(job, &pace).map_err(|error| self.explain_error(&error))?;
+        match end {
+            ReflowEnd::NotExpanding => return Ok(None),
+            // nothing of what was copied was compared with a checksum
+            ReflowEnd::Finished => self.start_scrub_if_idle(),
+            ReflowEnd::Stopped | ReflowEnd::Paused(_) => {}
+        }
+        self.expansion_status()
+    }
+
+    /// Copies for raidz expansions whenever there is one, until told to stop. For a thread of its own.
+    pub fn run_raidz_expansion(&self, stop: &AtomicBool) {
+        let control = &self.0.reflow_control;
+        let mut polls_left = 0;
+        while !stop.load(Ordering::Acquire) && !self.0.spa.txgs().is_stopped() {
+            let mut state = control.state.lock();
+            if state.is_closed {
+                break;
+            }
+            if polls_left > 0 || self.is_read_only() || self.0.spa.expanding_vdev().is_none() {
+                polls_left = u32::saturating_sub(polls_left, 1);
+                control.changed.wait_for(&mut state, POLL_INTERVAL);
+                continue;
+            }
+            let job = Arc::new(Job::default());
+            state.running = Some(Arc::clone(&job));
+            drop(state);
+            let done = self.continue_raidz_expansion(&job);
+            let mut state = control.state.lock();
+            state.running = None;
+            state.error = done.as_ref().err().map(ToString::to_string);
+            polls_left = RETRY_POLLS;
+            control.changed.notify_all();
+        }
+    }
+
+    /// Ends the reflow thread's work; the expansion goes on with the next import.
+    pub(super) fn stop_raidz_expansion(&self) {
+        let control = &self.0.reflow_control;
+        let mut state = control.state.lock();
+        state.is_closed = true;
+        while let Some(job) = &state.running {
+            job.cancel.cancel();
+            let timed_out = control.changed.wait_for(&mut state, POLL_INTERVAL).timed_out();
+            // one whose pool is suspended ends when the pool is closed
+            if timed_out && self.is_suspended() {
+                return;
+            }
+        }
+    }
+
+    /// The raidz expansion that runs, or the last one that finished.
+    pub fn expansion_status(&self) -> Result<Option<ExpansionStatus>> {
+        let found = self.0.spa.expansion_status().map_err(|error| self.explain_error(&error))?;
+        let Some(found) = found else { return Ok(None) };
+        let config = self.0.spa.config();
+        let tops = config.tree.iter().flat_map(|root| &root.children);
+        let name = tops.into_iter().find(|top| top.id == found.vdev).map(crate::summary::vdev_name);
+        let error = self.0.reflow_control.state.lock().error.clone();
+        let pause = found.pause.map(|pause| pause.to_string()).or(error);
+        let word = match (found.is_finished, &pause) {
+            (true, _) => "finished",
+            (false, Some(_)) => "paused",
+            (false, None) => "expanding",
+        };
+        Ok(Some(ExpansionStatus {
+            vdev: name.unwrap_or_default(),
+            state: word.to_owned(),
+            started: found.started,
+            ended: if found.is_finished { found.ended } else { (self.0.environment.now)().0 },
+            copied: found.copied,
+            total: found.allocated,
+            pause: pause.filter(|_| !found.is_finished),
+        }))
+    }
+
+    /// Starts a scrub, unless the pool is scanned already.
+    fn start_scrub_if_idle(&self) {
+        if self.scan_status().is_none_or(|scan| scan.state != "scanning") {
+            self.request_scan(ScanKind::Scrub);
+        }
+    }
+}

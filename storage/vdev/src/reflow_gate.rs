@@ -1,0 +1,182 @@
+//! The lock between a raidz expansion and the I/O to the vdev that is being expanded.
+//!
+//! ```text
+//! readers, writers   shared lock on the sectors of their blocks, as long as the I/O runs
+//! reflow             exclusive lock on the sectors that it copies, and on those whose place changes
+//! ```
+//!
+//! The position is read together with the shared lock. It changes only under an exclusive lock on the
+//! sectors for which that matters, so that a block is never read at a place that is being overwritten.
+//!
+//! Proved by: the tests below, and `tests/it/reflow.rs`.
+
+use std::ops::Range;
+use std::sync::Arc;
+use std::time::Duration;
+
+use geometry::{Reflow, ReflowPosition};
+use parking_lot::{Condvar, Mutex};
+
+/// How often the gate looks whether I/O has ended that began before the expansion.
+const DRAIN_POLL: Duration = Duration::from_millis(1);
+
+/// The position of an expansion, and the locks on ranges of its vdev.
+#[derive(Debug)]
+pub(crate) struct ReflowGate {
+    state: Mutex<GateState>,
+    released: Condvar,
+    /// Held by I/O that began before the expansion, and takes no locks.
+    earlier_io: Arc<()>,
+}
+
+#[derive(Debug)]
+struct GateState {
+    position: ReflowPosition,
+    /// Each I/O under way: its number, and the range from its first byte to its last.
+    shared: Vec<(u64, Range<u64>)>,
+    exclusive: Option<Range<u64>>,
+    /// How many shared locks were taken.
+    requests: u64,
+}
+
+/// A shared lock; released on drop.
+pub(crate) struct SharedLock {
+    gate: Arc<ReflowGate>,
+    number: u64,
+    /// The position of the expansion, as long as the lock is held.
+    pub(crate) position: ReflowPosition,
+}
+
+/// The exclusive lock; released on drop.
+pub(crate) struct ExclusiveLock<'a>(&'a ReflowGate);
+
+impl ReflowGate {
+    /// A gate of an expansion; `earlier_io` is shared with the I/O that began before it.
+    pub(crate) fn new(reflow: Reflow, earlier_io: Arc<()>) -> Self {
+        let state = GateState {
+            position: ReflowPosition::from(reflow),
+            shared: Vec::new(),
+            exclusive: None,
+            requests: 0,
+        };
+        Self { state: Mutex::new(state), released: Condvar::new(), earlier_io }
+    }
+
+    /// Locks a range for I/O; waits while the reflow has some of it.
+    pub(crate) fn lock_shared(gate: &Arc<Self>, range: Range<u64>) -> SharedLock {
+        let mut state = gate.state.lock();
+        while state.exclusive.as_ref().is_some_and(|locked| overlaps(locked, &range)) {
+            gate.released.wait(&mut state);
+        }
+        state.requests += 1;
+        let number = state.requests;
+        state.shared.push((number, range));
+        SharedLock { gate: Arc::clone(gate), number, position: state.position }
+    }
+
+    /// Locks a range for the reflow; waits for the I/O in it. There is one such lock at a time.
+    pub(crate) fn lock_exclusive(&self, range: Range<u64>) -> ExclusiveLock<'_> {
+        let mut state = self.state.lock();
+        while state.exclusive.is_some() {
+            self.released.wait(&mut state);
+        }
+        state.exclusive = Some(range.clone());
+        while state.shared.iter().any(|(_, locked)| overlaps(locked, &range)) {
+            self.released.wait(&mut state);
+        }
+        ExclusiveLock(self)
+    }
+
+    /// Waits for the I/O that began before the expansion.
+    pub(crate) fn wait_for_earlier_io(&self) {
+        // one count is the gate's own
+        while Arc::strong_count(&self.earlier_io) > 1 {
+            std::thread::sleep(DRAIN_POLL);
+        }
+    }
+
+    pub(crate) fn position(&self) -> ReflowPosition {
+        self.state.lock().position
+    }
+
+    /// How many requests of others the gate has let through.
+    pub(crate) fn request_count(&self) -> u64 {
+        self.state.lock().requests
+    }
+
+    /// Copying went on to, or went back to, `next`.
+    pub(crate) fn set_next(&self, next: u64) {
+        self.state.lock().position.next = next;
+    }
+}
+
+impl ExclusiveLock<'_> {
+    /// Changes the position. The lock covers all sectors whose place depends on it.
+    pub(crate) fn set_position(&self, position: ReflowPosition) {
+        self.0.state.lock().position = position;
+    }
+}
+
+impl Drop for SharedLock {
+    fn drop(&mut self) {
+        self.gate.state.lock().shared.retain(|(number, _)| *number != self.number);
+        self.gate.released.notify_all();
+    }
+}
+
+impl Drop for ExclusiveLock<'_> {
+    fn drop(&mut self) {
+        self.0.state.lock().exclusive = None;
+        self.0.released.notify_all();
+    }
+}
+
+fn overlaps(one: &Range<u64>, other: &Range<u64>) -> bool {
+    one.start < other.end && other.start < one.end
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicBool, Ordering};
+
+    use geometry::Reflow;
+
+    use super::ReflowGate;
+
+    fn gate() -> Arc<ReflowGate> {
+        let reflow = Reflow { offset: 0, scratch: false };
+        Arc::new(ReflowGate::new(reflow, Arc::default()))
+    }
+
+    #[test]
+    fn exclusive_lock_waits_for_io_in_range() {
+        let gate = gate();
+        let inside = ReflowGate::lock_shared(&gate, 10..20);
+        let _outside = ReflowGate::lock_shared(&gate, 30..40);
+        let is_released = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            let waiting = scope.spawn(|| {
+                let _lock = gate.lock_exclusive(15..30);
+                is_released.load(Ordering::SeqCst)
+            });
+            is_released.store(true, Ordering::SeqCst);
+            drop(inside);
+            assert!(waiting.join().unwrap());
+        });
+    }
+
+    #[test]
+    fn shared_lock_sees_position_set_under_exclusive_lock() {
+        let gate = gate();
+        let lock = gate.lock_exclusive(0..100);
+        std::thread::scope(|scope| {
+            let reader = scope.spawn(|| ReflowGate::lock_shared(&gate, 50..60).position.synced);
+            let position = geometry::ReflowPosition { synced: 100, next: 100, scratch: false };
+            lock.set_position(position);
+            drop(lock);
+            assert_eq!(reader.join().unwrap(), 100);
+        });
+        assert_eq!(gate.request_count(), 1);
+    }
+}
