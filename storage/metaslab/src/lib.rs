@@ -11,6 +11,7 @@
 //!      └ slab a metaslab: free, allocated, waiting; what each txg changed
 //!        └ free, ranges   where a piece fits
 //! removed     vdevs that were removed: freeing what has its address there
+//! checkpoint  freed blocks that the pool's checkpoint keeps
 //! ```
 //!
 //! What must hold (`tests/it`): no byte is given out twice; none is lost; nothing that was freed is
@@ -18,6 +19,7 @@
 #![forbid(unsafe_code)]
 
 mod allocator;
+mod checkpoint;
 mod class;
 mod error;
 mod free_space;

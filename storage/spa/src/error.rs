@@ -59,6 +59,9 @@ pub enum Error {
     /// A drive may not come into the pool, or leave it.
     #[error("{0}")]
     DeviceChange(#[from] crate::active::DeviceChangeError),
+    /// A checkpoint is not what a command needs it to be.
+    #[error("{0}")]
+    Checkpoint(#[from] crate::active::CheckpointError),
     /// No drive took the root of the txg (Unavailable).
     #[error("no drive could be written")]
     NoDeviceWritten,
@@ -84,6 +87,12 @@ pub enum Error {
         vdev: VdevId,
         /// Its metaslab.
         metaslab: MetaslabId,
+    },
+    /// A vdev cannot have a space map of a checkpoint, as it has no table of its own (Corrupt).
+    #[error("vdev {vdev} has no table for the space map of the pool's checkpoint")]
+    CheckpointMap {
+        /// The vdev.
+        vdev: VdevId,
     },
     /// The table of logs of space has an entry that is none (Corrupt).
     #[error("'{name}' is no log of changes of space")]

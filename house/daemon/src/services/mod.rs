@@ -14,6 +14,7 @@ mod health;
 mod iscsi;
 mod jobs;
 mod keys;
+mod maintenance;
 mod mounts;
 mod nbd;
 mod nfs;
@@ -118,6 +119,7 @@ const SERVICES: &[Registration] = &[
         Arc::new(replicas::ReplicaService::new(context))
     }),
     Registration::new(|context| Arc::new(keys::KeyService::new(context))),
+    Registration::new(|context| Arc::new(maintenance::MaintenanceService::new(context))),
     Registration::new(|context| Arc::new(backups::BackupService::new(context))),
     Registration::new(|context| Arc::new(jobs::JobService::new(context))),
     Registration::new(|context| Arc::new(events::EventService::new(context))),

@@ -1,6 +1,7 @@
 //! `poolhouse zpool`: pools, in the words of zpool(8).
 
 mod advice;
+mod checkpoint;
 mod create;
 mod drives;
 mod history;
@@ -12,6 +13,7 @@ mod repeat;
 mod scan;
 mod status;
 mod vdevs;
+mod wait;
 
 use api::{ClearPool, DestroyPool, ExportPool, ListPools, PoolReport, SyncPools};
 
@@ -61,6 +63,8 @@ enum Command {
     Remove(drives::RemoveArgs),
     /// Open missing drives of pools again
     Reopen(drives::ReopenArgs),
+    /// Keep the state of a pool, so that an import can go back to it
+    Checkpoint(checkpoint::Args),
     /// Clear the labels of a drive that no pool uses
     Labelclear(drives::LabelclearArgs),
     /// Have another drive take the place of one
@@ -186,6 +190,7 @@ impl Zpool {
             Command::Add(args) => args.run(asking),
             Command::Remove(args) => args.run(asking),
             Command::Reopen(args) => args.run(asking),
+            Command::Checkpoint(args) => args.run(asking),
             Command::Labelclear(args) => args.run(asking),
             Command::Replace(args) => args.run(asking),
             Command::Attach(args) => args.run(asking),

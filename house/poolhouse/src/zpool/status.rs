@@ -3,7 +3,7 @@
 use std::io::{self, Write};
 
 use api::PoolReport;
-use engine::pool::{DedupBucket, PoolStatus, VdevActivity, VdevStatus};
+use engine::pool::{CheckpointStatus, DedupBucket, PoolStatus, VdevActivity, VdevStatus};
 
 use super::advice::status_and_action;
 use super::repeat::RepeatArgs;
@@ -121,6 +121,9 @@ fn print_pool(pool: &PoolStatus, args: &Args, out: &mut dyn Write) -> io::Result
     if pool.is_unavailable() {
         return Ok(());
     }
+    if let Some(checkpoint) = &pool.checkpoint {
+        print_checkpoint(checkpoint, out)?;
+    }
     writeln!(out, "config:\n")?;
     let mut head = vec![
         ("NAME", Align::Left),
@@ -175,6 +178,16 @@ fn print_pool(pool: &PoolStatus, args: &Args, out: &mut dyn Write) -> io::Result
         )?,
     }
     if args.dedup { print_dedup(&pool.dedup, out) } else { Ok(()) }
+}
+
+/// The line about the checkpoint.
+fn print_checkpoint(checkpoint: &CheckpointStatus, out: &mut dyn Write) -> io::Result<()> {
+    let bytes = units::human_bytes(checkpoint.bytes);
+    if checkpoint.state == "discarding" {
+        return writeln!(out, "checkpoint: discarding, {bytes} remaining.");
+    }
+    let time = time::format_date(checkpoint.time);
+    writeln!(out, "checkpoint: created {time}, consumes {bytes}")
 }
 
 /// What deduplication stores, by how often it is referred to.

@@ -10,6 +10,7 @@ mod add;
 mod auxiliary;
 mod backup;
 mod cache;
+mod checkpoint;
 mod compatibility;
 mod create;
 mod datasets;
@@ -77,6 +78,7 @@ pub use add::AddOptions;
 pub use arc::MemoryBudget;
 pub use backup::BackupRequest;
 pub use cache::CacheCounts;
+pub use checkpoint::CheckpointStatus;
 pub use create::{
     ImportOptions, NewPool, NewVdev, check_pool_name, create, create_encrypted, create_on_devices,
     create_on_devices_with, create_with_options, import, import_devices, import_devices_with,

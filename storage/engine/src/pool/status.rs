@@ -6,7 +6,7 @@ use units::{Guid, ObjectId};
 use vdev::{Leaf, OutOfService};
 use zap::Zap;
 
-use super::{CacheCounts, Pool, ScanStatus};
+use super::{CacheCounts, CheckpointStatus, Pool, ScanStatus};
 
 /// How a pool is.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -34,6 +34,9 @@ pub struct PoolStatus {
     pub error: Option<String>,
     /// The walk over it that goes on, or was the last since it was taken over.
     pub scan: Option<ScanStatus>,
+    /// Its checkpoint, if it has one or discards one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub checkpoint: Option<CheckpointStatus>,
     /// Whether a drive that is there lacks what was written while it failed or was away.
     #[serde(default)]
     pub needs_resilver: bool,
@@ -141,6 +144,7 @@ impl PoolStatus {
             dedup: Vec::new(),
             error: Some(why.to_owned()),
             scan: None,
+            checkpoint: None,
             needs_resilver: false,
             vdevs: Vec::new(),
             caches: Vec::new(),
@@ -251,6 +255,7 @@ impl Pool {
             dedup: DedupBucket::from_histogram(&stored),
             error: trouble,
             scan: self.scan_status(),
+            checkpoint: self.checkpoint_status(),
             needs_resilver: self.needs_resilver(),
             vdevs,
             caches: self.caches(),

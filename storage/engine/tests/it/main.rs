@@ -4,6 +4,7 @@ mod add;
 mod auxiliary;
 mod backup;
 mod block_cloning;
+mod checkpoint;
 mod concurrency;
 mod dataset_properties;
 mod destroying;

@@ -8,6 +8,7 @@ mod add;
 mod attach;
 mod auxiliary;
 mod block_refs;
+mod checkpoint;
 mod config;
 mod deflate;
 mod dtl;
@@ -52,6 +53,7 @@ use crate::{Error, Pool, capacity};
 
 pub use add::NewTop;
 pub use attach::{AttachMode, DeviceChangeError, NewChild};
+pub use checkpoint::{CheckpointError, CheckpointStatus};
 pub(crate) use config::write_packed_nvlist;
 pub(crate) use deflate::dva_dsize;
 pub(crate) use history::append_entry;
@@ -224,6 +226,8 @@ pub struct ActivePool {
     asize_inflation: AtomicU64,
     pub(crate) config: Mutex<ConfigState>,
     pub(crate) uberblock: RwLock<Uberblock>,
+    /// The uberblock of the checkpoint, if the pool has one.
+    checkpoint: RwLock<Option<Uberblock>>,
     pub(crate) open_datasets: Mutex<BTreeMap<ObjsetId, Arc<OpenDataset>>>,
     pub(crate) tasks: tasks::SyncTasks,
     /// What the MOS used more in the last group, to be written with the next.
@@ -315,7 +319,8 @@ impl ActivePool {
         for leaf in pool.tree.writable_leaves() {
             leaf.rejoin(pool.uberblock.txg);
         }
-        let (bare, usable) = (capacity::base_space(&pool), capacity::usable_space(&pool));
+        let (bare, saved) = (capacity::base_space(&pool), capacity::saved_space(&pool));
+        let checkpoint = pool.checkpoint()?;
         mos.pin_synced();
         let limits = TxgLimits { sector_size: space_limits::min_allocation(&pool), ..world.limits };
         let groups = Txgs::new(pool.uberblock.txg, limits);
@@ -332,7 +337,7 @@ impl ActivePool {
             features: EnabledFeatures::from_pool(&pool.features, pool.uberblock.version),
             base_space: AtomicU64::new(bare),
             asize_inflation: AtomicU64::new(space_limits::asize_inflation(&pool)),
-            saved_space: AtomicU64::new(usable.saturating_sub(bare)),
+            saved_space: AtomicU64::new(saved),
             name: pool.name,
             guid: pool.guid,
             environment: world,
@@ -351,6 +356,7 @@ impl ActivePool {
                 syncing: None,
             }),
             uberblock: RwLock::new(pool.uberblock),
+            checkpoint: RwLock::new(checkpoint),
             open_datasets: Mutex::default(),
             tasks: tasks::SyncTasks::default(),
             mos_growth: Mutex::default(),
