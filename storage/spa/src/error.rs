@@ -62,6 +62,15 @@ pub enum Error {
     /// A checkpoint is not what a command needs it to be.
     #[error("{0}")]
     Checkpoint(#[from] crate::active::CheckpointError),
+    /// The pool is older than what can be upgraded here (Unsupported).
+    #[error(
+        "pools of version {version} cannot be upgraded here: only those of version 26 and later; OpenZFS \
+         upgrades older ones"
+    )]
+    OldVersion {
+        /// Its version.
+        version: u64,
+    },
     /// No drive took the root of the txg (Unavailable).
     #[error("no drive could be written")]
     NoDeviceWritten,

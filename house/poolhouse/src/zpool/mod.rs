@@ -6,12 +6,14 @@ mod create;
 mod drives;
 mod history;
 mod import;
+mod iostat;
 mod list;
 mod properties;
 mod repair;
 mod repeat;
 mod scan;
 mod status;
+mod upgrade;
 mod vdevs;
 mod wait;
 
@@ -65,6 +67,14 @@ enum Command {
     Reopen(drives::ReopenArgs),
     /// Keep the state of a pool, so that an import can go back to it
     Checkpoint(checkpoint::Args),
+    /// Give a pool another guid, so that it can be imported beside a copy of its drives
+    Reguid(upgrade::ReguidArgs),
+    /// Enable all features of pools
+    Upgrade(upgrade::Args),
+    /// Wait until activities of a pool have ended
+    Wait(wait::Args),
+    /// Show what the drives of pools do
+    Iostat(iostat::Args),
     /// Clear the labels of a drive that no pool uses
     Labelclear(drives::LabelclearArgs),
     /// Have another drive take the place of one
@@ -191,6 +201,10 @@ impl Zpool {
             Command::Remove(args) => args.run(asking),
             Command::Reopen(args) => args.run(asking),
             Command::Checkpoint(args) => args.run(asking),
+            Command::Reguid(args) => args.run(asking),
+            Command::Upgrade(args) => args.run(asking),
+            Command::Wait(args) => args.run(asking),
+            Command::Iostat(args) => args.run(asking),
             Command::Labelclear(args) => args.run(asking),
             Command::Replace(args) => args.run(asking),
             Command::Attach(args) => args.run(asking),

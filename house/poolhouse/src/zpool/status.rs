@@ -8,7 +8,7 @@ use engine::pool::{CheckpointStatus, DedupBucket, PoolStatus, VdevActivity, Vdev
 use super::advice::status_and_action;
 use super::repeat::RepeatArgs;
 use crate::daemon::DaemonArgs;
-use crate::outcome::{CommandResult, Outcome};
+use crate::outcome::{CommandResult, Failure, Outcome};
 use crate::print;
 use crate::table::{Align, Table, escape_control};
 use crate::time;
@@ -53,11 +53,17 @@ pub(super) struct Args {
     /// Of vdevs only those that are not well
     #[arg(short = 'e')]
     unhealthy_vdevs_only: bool,
+    /// Programs for more columns: refused
+    #[arg(short = 'c', value_name = "SCRIPT", hide = true)]
+    script: Option<String>,
     #[command(flatten)]
     repeat: RepeatArgs,
 }
 
 pub(super) fn run(args: &Args, asking: &DaemonArgs) -> CommandResult {
+    if args.script.is_some() {
+        return Err(Failure::usage("-c is not supported: the daemon runs no scripts for users"));
+    }
     args.repeat.run_repeatedly(asking, |found, named, _| print_pools(found, named, args, asking))
 }
 

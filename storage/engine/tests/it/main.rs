@@ -15,6 +15,7 @@ mod encryption;
 mod features;
 mod fill_up;
 mod history;
+mod identity;
 mod name_rules;
 mod offline;
 mod old;

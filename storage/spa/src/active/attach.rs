@@ -84,6 +84,9 @@ pub enum DeviceChangeError {
     /// The drives must fit the configuration of the pool's checkpoint.
     #[error("{0}")]
     Checkpoint(#[from] CheckpointError),
+    /// A device of the pool is missing or fails.
+    #[error("one or more devices is currently unavailable")]
+    DeviceMissing,
     /// A command faulted it, or it had too many errors.
     #[error("it is faulted: `zpool clear` brings it back")]
     Faulted,

@@ -14,6 +14,7 @@ mod deflate;
 mod dtl;
 mod export;
 mod history;
+mod identity;
 mod log_vdevs;
 mod mmp;
 mod offline;
@@ -57,6 +58,7 @@ pub use checkpoint::{CheckpointError, CheckpointStatus};
 pub(crate) use config::write_packed_nvlist;
 pub(crate) use deflate::dva_dsize;
 pub(crate) use history::append_entry;
+pub use identity::FEATURES_VERSION;
 pub use mmp::FAIL_INTERVALS as SIGNS_MISSED;
 pub use offline::out_of_service_leaves;
 pub use policy::{EnabledFeatures, RedundantMetadata, StorageSettings};
@@ -202,7 +204,8 @@ impl OpenDataset {
 /// A pool that is held to be changed.
 pub struct ActivePool {
     pub(crate) name: String,
-    pub(crate) guid: Guid,
+    /// Changes only while a txg is written.
+    guid: AtomicU64,
     pub(crate) environment: Environment,
     pub(crate) tree: Arc<VdevTree>,
     pub(crate) reader: Arc<Reader>,
@@ -271,7 +274,7 @@ pub(crate) struct ConfigState {
 
 impl std::fmt::Debug for ActivePool {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "Owned('{}', {}, txg {})", self.name, self.guid, self.txgs.synced_txg())
+        write!(f, "Owned('{}', {}, txg {})", self.name, self.guid(), self.txgs.synced_txg())
     }
 }
 
@@ -339,7 +342,7 @@ impl ActivePool {
             asize_inflation: AtomicU64::new(space_limits::asize_inflation(&pool)),
             saved_space: AtomicU64::new(saved),
             name: pool.name,
-            guid: pool.guid,
+            guid: AtomicU64::new(pool.guid.get()),
             environment: world,
             tree: pool.tree,
             reader: pool.reader,
@@ -400,7 +403,7 @@ impl ActivePool {
 
     /// Its identity.
     pub fn guid(&self) -> Guid {
-        self.guid
+        Guid::new(self.guid.load(Ordering::Acquire))
     }
 
     /// The pool's own object set.
