@@ -9,6 +9,7 @@ pub mod buffer;
 mod device_slice;
 mod error;
 mod file;
+mod io_stats;
 mod location;
 mod memory;
 mod partition;
@@ -24,6 +25,7 @@ use std::sync::Arc;
 pub use device_slice::DeviceSlice;
 pub use error::Error;
 pub use file::File;
+pub use io_stats::{IoCounts, IoKind, IoStats, LATENCY_BUCKETS, SIZE_BUCKETS};
 pub use memory::MemoryDevice;
 pub use partition::{Partition, partitions};
 pub use path_match::{is_same_file, path_match_score};
@@ -99,6 +101,11 @@ pub trait Device: Send + Sync + std::fmt::Debug {
     /// How many requests took longer than half a minute since it was opened.
     fn slow_requests(&self) -> u64 {
         0
+    }
+
+    /// The counts of its requests, if they are counted.
+    fn io_stats(&self) -> Option<&IoStats> {
+        None
     }
 
     /// Opens it anew where it was, or else where it is in that folder, if `judge` knows what is there: it

@@ -9,6 +9,7 @@ use ondisk::Dva;
 use parking_lot::{Mutex, RwLock};
 use units::{MetaslabId, Txg, VdevId};
 
+use crate::checkpoint::{Checkpoint, FreeKind};
 use crate::group::{AllocResult, MetaslabGroup, MetaslabGroupSpec, metaslab_id};
 use crate::metaslab::Metaslab;
 use crate::pin::{Pin, Pins};
@@ -72,6 +73,7 @@ pub struct Allocator {
     map_read_lock: Mutex<()>,
     pins: Arc<Pins>,
     pub(crate) removed_vdevs: RwLock<BTreeMap<VdevId, Arc<RemovedVdev>>>,
+    pub(crate) checkpoint: Checkpoint,
 }
 
 impl std::fmt::Debug for Allocator {
@@ -373,9 +375,13 @@ impl Allocator {
         class.fallback_order().iter().map(of).max().unwrap_or(0)
     }
 
-    /// Frees what a copy of a block has.
+    /// Frees a copy of a block that no checkpoint leads to.
     pub fn free(&self, dva: &Dva, txg: Txg) -> Result<(), Error> {
-        if let Some(freed) = self.free_remapped(dva, txg) {
+        self.free_as(dva, txg, FreeKind::Reusable)
+    }
+
+    pub(crate) fn free_as(&self, dva: &Dva, txg: Txg, kind: FreeKind) -> Result<(), Error> {
+        if let Some(freed) = self.free_remapped(dva, txg, kind) {
             return freed;
         }
         let top = self.group(dva.vdev)?;
@@ -383,7 +389,14 @@ impl Allocator {
         let mut state = top.state.lock();
         let at = top.require_metaslab(&state, &range)?;
         let (vdev, offset, length) = (dva.vdev, range.start, range.end - range.start);
-        if state.free(at, range, txg) {
+        let is_freed = match kind {
+            FreeKind::Reusable => state.free(at, range, txg),
+            FreeKind::Checkpointed => {
+                state.metaslabs[at].is_allocated(&range)
+                    && self.checkpoint.add(txg, (vdev, metaslab_id(at)), range)
+            }
+        };
+        if is_freed {
             return Ok(());
         }
         Err(Error::NotAllocated { vdev, offset, length })

@@ -12,6 +12,7 @@
 //!        └ free, ranges   where a piece fits
 //! allocated   which ranges blocks may have
 //! removed     vdevs that were removed: freeing what has its address there
+//! checkpoint  freed blocks that the pool's checkpoint keeps
 //! ```
 //!
 //! What must hold (`tests/it`): no byte is given out twice; none is lost; nothing that was freed is
@@ -20,6 +21,7 @@
 
 mod allocated;
 mod allocator;
+mod checkpoint;
 mod class;
 mod error;
 mod free_space;

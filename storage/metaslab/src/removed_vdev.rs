@@ -13,6 +13,7 @@ use parking_lot::Mutex;
 use units::{Ashift, Txg, VdevId};
 
 use crate::allocator::GANG_HEADER_SIZE;
+use crate::checkpoint::FreeKind;
 use crate::{Allocator, Error, RangeSet};
 
 /// More vdevs than this are never removed one into the other.
@@ -45,26 +46,31 @@ impl Allocator {
 
     /// Frees what a copy of a block has that has its address on a removed vdev; `None` if it has
     /// not.
-    pub(crate) fn free_remapped(&self, dva: &Dva, txg: Txg) -> Option<Result<(), Error>> {
+    pub(crate) fn free_remapped(
+        &self,
+        dva: &Dva,
+        txg: Txg,
+        kind: FreeKind,
+    ) -> Option<Result<(), Error>> {
         let range = self.removed_vdevs.read().get(&dva.vdev)?.dva_range(dva);
-        Some(self.free_range(dva.vdev, range, txg, 0))
+        Some(self.free_range((dva.vdev, range), txg, kind, 0))
     }
 
     fn free_range(
         &self,
-        vdev: VdevId,
-        range: Range<u64>,
+        (vdev, range): (VdevId, Range<u64>),
         txg: Txg,
+        kind: FreeKind,
         depth: u32,
     ) -> Result<(), Error> {
         let (offset, length) = (range.start, range.end.saturating_sub(range.start));
         // the lock must not be held: a piece may lie on another removed one
         let Some(removed) = self.removed_vdevs.read().get(&vdev).map(Arc::clone) else {
-            return self.free(&Dva { vdev, offset, asize: length, gang: false }, txg);
+            return self.free_as(&Dva { vdev, offset, asize: length, gang: false }, txg, kind);
         };
         let pieces = (removed.remap)(range.clone()).filter(|_| depth < MAX_DEPTH);
         for (vdev, piece) in pieces.ok_or(Error::InvalidRange { vdev, offset, length })? {
-            self.free_range(vdev, piece, txg, depth + 1)?;
+            self.free_range((vdev, piece), txg, kind, depth + 1)?;
         }
         removed.obsolete.lock().entry(txg).or_default().insert(range);
         Ok(())

@@ -33,11 +33,17 @@ const DEFLATE_BLOCK_SIZE: u64 = 1 << 17;
 
 /// Bytes that the root dataset has used and available together.
 pub fn usable_space(pool: &Pool) -> u64 {
-    let saved = saved_by_dedup(pool).saturating_add(saved_by_cloning(pool));
-    base_space(pool).saturating_add(saved)
+    let all = base_space(pool).saturating_add(saved_space(pool));
+    all.saturating_sub(checkpointed_space(pool))
 }
 
-/// The same without what dedup and cloning save, which changes with every transaction group.
+/// Bytes that dedup and cloning save.
+pub(crate) fn saved_space(pool: &Pool) -> u64 {
+    saved_by_dedup(pool).saturating_add(saved_by_cloning(pool))
+}
+
+/// The same without what dedup and cloning save and what only the checkpoint uses: these change with every
+/// txg.
 pub(crate) fn base_space(pool: &Pool) -> u64 {
     let (mut space, mut logs) = (0_u64, 0_u64);
     let tops = pool.config().tree.as_ref().map_or(&[][..], |root| &root.children);
@@ -58,7 +64,7 @@ pub(crate) fn base_space(pool: &Pool) -> u64 {
     }
     let mut kept = (space >> SLOP_SHIFT).min(SLOP_MAX);
     kept = kept.saturating_sub(logs.min(kept >> 1)).max(SLOP_MIN.min(space >> 1));
-    space.saturating_sub(unavailable_space(pool)).saturating_sub(kept)
+    space.saturating_sub(deferred_space(pool)).saturating_sub(kept)
 }
 
 /// Whether blocks of common kinds lie on a vdev.
@@ -174,13 +180,18 @@ fn saved_by_cloning(pool: &Pool) -> u64 {
     tables.fold(0, |saved, table| saved.saturating_add(table.saved))
 }
 
-/// Bytes that a checkpoint holds, and those whose freeing was put off. Of the former parity is not
-/// taken out: OpenZFS takes them off as the vdevs count them.
-fn unavailable_space(pool: &Pool) -> u64 {
+/// Bytes whose freeing was put off.
+fn deferred_space(pool: &Pool) -> u64 {
     let deferred = pool.directory().object("sync_bplist").ok().flatten().and_then(|object| {
         let list = Bpobj::parse(object.bonus(), object.bonus_order());
         list.ok().map(|list| list.bytes)
     });
+    deferred.unwrap_or(0)
+}
+
+/// Bytes that only the checkpoint uses. Parity is not taken out: OpenZFS takes them off as the vdevs count
+/// them.
+fn checkpointed_space(pool: &Pool) -> u64 {
     let tops = pool.config().tree.as_ref().map_or(&[][..], |root| &root.children);
     let kept = tops.iter().filter_map(|top| {
         let table = zap::Zap::open(pool.mos().object(top.top_zap?).ok()?).ok()?;
@@ -191,5 +202,5 @@ fn unavailable_space(pool: &Pool) -> u64 {
         // it notes what was freed, so that its sum is below 0
         Some(header.allocated.unsigned_abs())
     });
-    kept.fold(deferred.unwrap_or(0), u64::saturating_add)
+    kept.fold(0, u64::saturating_add)
 }

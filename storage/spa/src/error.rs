@@ -65,6 +65,18 @@ pub enum Error {
     /// A raidz expansion cannot go on for now.
     #[error("the raidz expansion is paused: {0}")]
     Reflow(#[from] vdev::ReflowPause),
+    /// A checkpoint is not what a command needs it to be.
+    #[error("{0}")]
+    Checkpoint(#[from] crate::active::CheckpointError),
+    /// The pool is older than what can be upgraded here (Unsupported).
+    #[error(
+        "pools of version {version} cannot be upgraded here: only those of version 26 and later; OpenZFS \
+         upgrades older ones"
+    )]
+    OldVersion {
+        /// Its version.
+        version: u64,
+    },
     /// No drive took the root of the txg (Unavailable).
     #[error("no drive could be written")]
     NoDeviceWritten,
@@ -90,6 +102,12 @@ pub enum Error {
         vdev: VdevId,
         /// Its metaslab.
         metaslab: MetaslabId,
+    },
+    /// A vdev cannot have a space map of a checkpoint, as it has no table of its own (Corrupt).
+    #[error("vdev {vdev} has no table for the space map of the pool's checkpoint")]
+    CheckpointMap {
+        /// The vdev.
+        vdev: VdevId,
     },
     /// The table of logs of space has an entry that is none (Corrupt).
     #[error("'{name}' is no log of changes of space")]

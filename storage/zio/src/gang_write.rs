@@ -153,7 +153,8 @@ impl Writer {
             }
         }
         for dva in block.copies() {
-            self.record_leak(zbookmark, self.allocator().free(&dva, txg));
+            let freed = self.allocator().free_block(&dva, block.birth_physical, txg);
+            self.record_leak(zbookmark, freed);
         }
     }
 

@@ -31,7 +31,7 @@ const CLOSE_PAUSE: Duration = Duration::from_millis(10);
 
 impl Pools {
     /// The pools of these names; without names all.
-    fn select_pools(&self, names: &[String]) -> Result<Vec<Arc<ManagedPool>>> {
+    pub(super) fn select_pools(&self, names: &[String]) -> Result<Vec<Arc<ManagedPool>>> {
         if names.is_empty() {
             return Ok(self.imported.lock().values().cloned().collect());
         }

@@ -12,6 +12,7 @@ pub(crate) mod filesystems;
 mod holds;
 mod import;
 mod keys;
+mod maintenance;
 mod mount_calls;
 mod mount_change;
 pub(crate) mod mounts;

@@ -15,6 +15,7 @@ mod health;
 mod iscsi;
 mod jobs;
 mod keys;
+mod maintenance;
 mod mounts;
 mod nbd;
 mod nfs;
@@ -122,6 +123,7 @@ const SERVICES: &[Registration] = &[
         Arc::new(replicas::ReplicaService::new(context))
     }),
     Registration::new(|context| Arc::new(keys::KeyService::new(context))),
+    Registration::new(|context| Arc::new(maintenance::MaintenanceService::new(context))),
     Registration::new(|context| Arc::new(backups::BackupService::new(context))),
     Registration::new(|context| Arc::new(jobs::JobService::new(context))),
     Registration::new(|context| Arc::new(events::EventService::new(context))),

@@ -1,7 +1,7 @@
 //! The `status:` and `action:` lines of `zpool status`, in the words of zpool(8) where it has them: people
 //! and scripts search for these.
 
-use engine::pool::{PoolStatus, VdevStatus};
+use engine::pool::{PoolStatus, SlowDrive, VdevStatus};
 
 use super::status::{is_healthy, unavailable_caches};
 
@@ -71,6 +71,9 @@ pub(super) fn status_and_action(pool: &PoolStatus) -> Option<(String, &'static s
         let action = "bring it back and run `zpool clear`, or remove it with `zpool remove`.";
         return Some((what, action));
     }
+    if let (Some(slow), true) = (pool.slow_drives.first(), is_healthy(pool)) {
+        return Some((describe_slow_drive(slow), SLOW_ACTION));
+    }
     (!is_healthy(pool)).then(|| {
         let what = "One or more devices has experienced an unrecoverable error.  An\n\
                     \tattempt was made to correct the error.  Applications are unaffected.";
@@ -78,6 +81,24 @@ pub(super) fn status_and_action(pool: &PoolStatus) -> Option<(String, &'static s
                       \tusing 'zpool clear' or replace the device with 'zpool replace'.";
         (what.to_owned(), action)
     })
+}
+
+/// The action for a drive that is far slower than its siblings.
+const SLOW_ACTION: &str = "See 'zpool iostat -vl' and 'poolhouse drives'; check its cable and port, or\n\
+                           \treplace it with 'zpool replace'.";
+
+/// What a drive that is far slower than its siblings means.
+fn describe_slow_drive(slow: &SlowDrive) -> String {
+    let time =
+        |microseconds: u64| format!("{}.{} ms", microseconds / 1000, microseconds % 1000 / 100);
+    format!(
+        "One device is slow: {} of {} take {} of late, those of its siblings {}.\n\tThe pool is as \
+         fast as its slowest device. The data is safe.",
+        slow.requests,
+        slow.device,
+        time(slow.microseconds),
+        time(slow.sibling_microseconds)
+    )
 }
 
 /// Whether a vdev, or one below it, is in that state.

@@ -198,6 +198,9 @@ pub(super) fn format_cell(pool: &PoolReport, column: &str, parsable: bool) -> St
             if parsable { part.to_string() } else { format!("{part}%") }
         }
         "health" => status.state.clone(),
+        "checkpoint" => {
+            status.checkpoint.as_ref().map_or_else(|| "-".to_owned(), |kept| bytes(kept.bytes))
+        }
         "fragmentation" => format_percent(status.fragmentation, parsable),
         "dedupratio" => {
             let (whole, part) = (status.dedup_ratio / 100, status.dedup_ratio % 100);

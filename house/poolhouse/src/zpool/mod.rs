@@ -1,17 +1,21 @@
 //! `poolhouse zpool`: pools, in the words of zpool(8).
 
 mod advice;
+mod checkpoint;
 mod create;
 mod drives;
 mod history;
 mod import;
+mod iostat;
 mod list;
 mod properties;
 mod repair;
 mod repeat;
 mod scan;
 mod status;
+mod upgrade;
 mod vdevs;
+mod wait;
 
 use api::{ClearPool, DestroyPool, ExportPool, ListPools, PoolReport, SyncPools};
 
@@ -61,6 +65,16 @@ enum Command {
     Remove(drives::RemoveArgs),
     /// Open missing drives of pools again
     Reopen(drives::ReopenArgs),
+    /// Keep the state of a pool, so that an import can go back to it
+    Checkpoint(checkpoint::Args),
+    /// Give a pool another guid, so that it can be imported beside a copy of its drives
+    Reguid(upgrade::ReguidArgs),
+    /// Enable all features of pools
+    Upgrade(upgrade::Args),
+    /// Wait until activities of a pool have ended
+    Wait(wait::Args),
+    /// Show what the drives of pools do
+    Iostat(iostat::Args),
     /// Clear the labels of a drive that no pool uses
     Labelclear(drives::LabelclearArgs),
     /// Have another drive take the place of one
@@ -186,6 +200,11 @@ impl Zpool {
             Command::Add(args) => args.run(asking),
             Command::Remove(args) => args.run(asking),
             Command::Reopen(args) => args.run(asking),
+            Command::Checkpoint(args) => args.run(asking),
+            Command::Reguid(args) => args.run(asking),
+            Command::Upgrade(args) => args.run(asking),
+            Command::Wait(args) => args.run(asking),
+            Command::Iostat(args) => args.run(asking),
             Command::Labelclear(args) => args.run(asking),
             Command::Replace(args) => args.run(asking),
             Command::Attach(args) => args.run(asking),

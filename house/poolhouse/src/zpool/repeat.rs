@@ -30,8 +30,16 @@ pub(super) struct RepeatArgs {
     words: Vec<String>,
 }
 
-/// Which pools; how long it is waited from one time to the next, and how many times there are.
-type RepeatPlan<'a> = (&'a [String], Option<Duration>, Option<u64>);
+/// Which pools are shown, and how often.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct RepeatPlan<'a> {
+    /// The pools; none: all.
+    pub(super) pools: &'a [String],
+    /// The time from one report to the next.
+    pub(super) interval: Option<Duration>,
+    /// How many reports there are.
+    pub(super) count: Option<u64>,
+}
 
 impl RepeatArgs {
     /// Has the pools shown, which `show` does; it is told whether that is for the first time.
@@ -40,13 +48,13 @@ impl RepeatArgs {
         asking: &DaemonArgs,
         mut show: impl FnMut(Vec<PoolReport>, &[String], bool) -> CommandResult,
     ) -> CommandResult {
-        let (pools, wait, count) = parse_words(&self.words)?;
+        let RepeatPlan { pools, interval, count } = self.plan()?;
         for turn in 0.. {
             let found = query_reports(asking, pools)?;
             self.print_time()?;
             show(found, pools, turn == 0)?;
             io::stdout().flush()?;
-            let Some(wait) = wait.filter(|_| count.is_none_or(|count| turn + 1 < count)) else {
+            let Some(wait) = interval.filter(|_| count.is_none_or(|count| turn + 1 < count)) else {
                 break;
             };
             thread::sleep(wait);
@@ -54,13 +62,14 @@ impl RepeatArgs {
         Ok(Outcome::Complete)
     }
 
-    fn print_time(&self) -> io::Result<()> {
-        let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |now| now.as_secs());
-        match self.time.as_deref() {
-            Some("u") => writeln!(io::stdout(), "{now}"),
-            Some(_) => writeln!(io::stdout(), "{}", time::format_date(now)),
-            None => Ok(()),
-        }
+    /// Which pools are shown, and how often.
+    pub(super) fn plan(&self) -> Result<RepeatPlan<'_>, Failure> {
+        parse_words(&self.words)
+    }
+
+    /// Prints the time, if that is wanted.
+    pub(super) fn print_time(&self) -> io::Result<()> {
+        print_time(self.time.as_deref())
     }
 
     /// What a vdev is called.
@@ -71,6 +80,16 @@ impl RepeatArgs {
         let target = Some(&vdev.name).filter(|name| self.links && name.starts_with('/'));
         let target = target.and_then(|path| std::fs::canonicalize(path).ok());
         target.map_or_else(|| vdev.name.clone(), |path| path.display().to_string())
+    }
+}
+
+/// Prints the time as `-T` has it: u as seconds since 1970, anything else as a date.
+pub(super) fn print_time(form: Option<&str>) -> io::Result<()> {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |now| now.as_secs());
+    match form {
+        Some("u") => writeln!(io::stdout(), "{now}"),
+        Some(_) => writeln!(io::stdout(), "{}", time::format_date(now)),
+        None => Ok(()),
     }
 }
 
@@ -87,9 +106,11 @@ fn parse_words(words: &[String]) -> Result<RepeatPlan<'_>, Failure> {
     let times =
         |word: &String| word.parse().ok().filter(|count| *count > 0).ok_or_else(|| bad(word));
     match numbers {
-        [] => Ok((pools, None, None)),
-        [wait] => Ok((pools, Some(seconds(wait)?), None)),
-        [wait, count] => Ok((pools, Some(seconds(wait)?), Some(times(count)?))),
+        [] => Ok(RepeatPlan { pools, interval: None, count: None }),
+        [wait] => Ok(RepeatPlan { pools, interval: Some(seconds(wait)?), count: None }),
+        [wait, count] => {
+            Ok(RepeatPlan { pools, interval: Some(seconds(wait)?), count: Some(times(count)?) })
+        }
         [_, _, more, ..] => Err(Failure::usage(format!("{more}: nothing can follow a count"))),
     }
 }
@@ -106,7 +127,7 @@ mod tests {
         let of = |text: &str| {
             let words = words(text);
             parse_words(&words)
-                .map(|(pools, wait, count)| (pools.join(" "), wait, count))
+                .map(|plan| (plan.pools.join(" "), plan.interval, plan.count))
                 .map_err(|_| ())
         };
         let seconds = |seconds| Some(Duration::from_secs_f64(seconds));

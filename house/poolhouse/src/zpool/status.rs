@@ -3,12 +3,12 @@
 use std::io::{self, Write};
 
 use api::PoolReport;
-use engine::pool::{DedupBucket, PoolStatus, VdevActivity, VdevStatus};
+use engine::pool::{CheckpointStatus, DedupBucket, PoolStatus, VdevActivity, VdevStatus};
 
 use super::advice::status_and_action;
 use super::repeat::RepeatArgs;
 use crate::daemon::DaemonArgs;
-use crate::outcome::{CommandResult, Outcome};
+use crate::outcome::{CommandResult, Failure, Outcome};
 use crate::print;
 use crate::table::{Align, Table, escape_control};
 use crate::time;
@@ -53,11 +53,17 @@ pub(super) struct Args {
     /// Of vdevs only those that are not well
     #[arg(short = 'e')]
     unhealthy_vdevs_only: bool,
+    /// Programs for more columns: refused
+    #[arg(short = 'c', value_name = "SCRIPT", hide = true)]
+    script: Option<String>,
     #[command(flatten)]
     repeat: RepeatArgs,
 }
 
 pub(super) fn run(args: &Args, asking: &DaemonArgs) -> CommandResult {
+    if args.script.is_some() {
+        return Err(Failure::usage("-c is not supported: the daemon runs no scripts for users"));
+    }
     args.repeat.run_repeatedly(asking, |found, named, _| print_pools(found, named, args, asking))
 }
 
@@ -121,6 +127,9 @@ fn print_pool(pool: &PoolStatus, args: &Args, out: &mut dyn Write) -> io::Result
     if pool.is_unavailable() {
         return Ok(());
     }
+    if let Some(checkpoint) = &pool.checkpoint {
+        print_checkpoint(checkpoint, out)?;
+    }
     writeln!(out, "config:\n")?;
     let mut head = vec![
         ("NAME", Align::Left),
@@ -175,6 +184,16 @@ fn print_pool(pool: &PoolStatus, args: &Args, out: &mut dyn Write) -> io::Result
         )?,
     }
     if args.dedup { print_dedup(&pool.dedup, out) } else { Ok(()) }
+}
+
+/// The line about the checkpoint.
+fn print_checkpoint(checkpoint: &CheckpointStatus, out: &mut dyn Write) -> io::Result<()> {
+    let bytes = units::human_bytes(checkpoint.bytes);
+    if checkpoint.state == "discarding" {
+        return writeln!(out, "checkpoint: discarding, {bytes} remaining.");
+    }
+    let time = time::format_date(checkpoint.time);
+    writeln!(out, "checkpoint: created {time}, consumes {bytes}")
 }
 
 /// What deduplication stores, by how often it is referred to.

@@ -231,6 +231,12 @@ impl L2arc {
         drives.iter().map(|drive| drive.stats(self.index.lock().bytes_on(drive.id))).collect()
     }
 
+    /// Its drives, by their guids.
+    pub fn devices(&self) -> Vec<(Guid, Arc<dyn Device>)> {
+        let drives = self.devices.read();
+        drives.iter().map(|drive| (drive.guid, Arc::clone(&drive.device))).collect()
+    }
+
     /// Looks at what is on new drives, and writes up to `budget` bytes of what was offered to the
     /// drive whose turn it is. Gives how many.
     pub fn feed(&self, budget: usize) -> usize {

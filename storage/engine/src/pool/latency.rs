@@ -1,5 +1,5 @@
-//! Drives of which it is watched how long they take: one that is about to fail may give no errors for
-//! days, and have everybody wait.
+//! Drives whose requests are counted and timed: one that is about to fail may give no errors for days, and
+//! have everybody wait.
 
 use std::ops::Range;
 use std::path::Path;
@@ -7,32 +7,35 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use device::{Device, Error, File};
+use device::{Device, Error, File, IoKind, IoStats};
 
 /// What takes longer is counted.
 const SLOW_THRESHOLD: Duration = Duration::from_secs(30);
 
-/// A drive that counts its slow requests.
+/// A drive that counts its requests.
 #[derive(Debug)]
 struct TimedDevice {
     file: File,
     slow_requests: AtomicU64,
+    stats: IoStats,
 }
 
 /// Opens a drive for this program alone.
 pub(super) fn open_exclusive(path: &Path) -> Result<Arc<dyn Device>, Error> {
-    Ok(Arc::new(TimedDevice {
-        file: File::open_exclusive(path)?,
-        slow_requests: AtomicU64::new(0),
-    }))
+    let file = File::open_exclusive(path)?;
+    let (slow_requests, stats) = (AtomicU64::new(0), IoStats::default());
+    Ok(Arc::new(TimedDevice { file, slow_requests, stats }))
 }
 
 impl TimedDevice {
-    /// Does a request, and counts it if it takes too long.
-    fn time_request<T>(&self, request: impl FnOnce(&File) -> T) -> T {
+    /// Does a request of so many bytes, and counts it.
+    fn time_request<T>(&self, kind: IoKind, bytes: u64, request: impl FnOnce(&File) -> T) -> T {
+        self.stats.begin(kind);
         let start = Instant::now();
         let done = request(&self.file);
-        if is_slow(start.elapsed()) {
+        let took = start.elapsed();
+        self.stats.end(kind, bytes, took);
+        if is_slow(took) {
             self.slow_requests.fetch_add(1, Ordering::Relaxed);
         }
         done
@@ -61,11 +64,13 @@ impl Device for TimedDevice {
     }
 
     fn read_at(&self, offset: u64, into: &mut [u8]) -> Result<(), Error> {
-        self.time_request(|drive| drive.read_at(offset, into))
+        let bytes = into.len() as u64;
+        self.time_request(IoKind::Read, bytes, |drive| drive.read_at(offset, into))
     }
 
     fn read_parts_at(&self, offset: u64, parts: &mut [&mut [u8]]) -> Result<(), Error> {
-        self.time_request(|drive| drive.read_parts_at(offset, parts))
+        let bytes = parts.iter().map(|part| part.len() as u64).sum();
+        self.time_request(IoKind::Read, bytes, |drive| drive.read_parts_at(offset, parts))
     }
 
     fn is_writable(&self) -> bool {
@@ -73,15 +78,17 @@ impl Device for TimedDevice {
     }
 
     fn write_at(&self, offset: u64, from: &[u8]) -> Result<(), Error> {
-        self.time_request(|drive| drive.write_at(offset, from))
+        let bytes = from.len() as u64;
+        self.time_request(IoKind::Write, bytes, |drive| drive.write_at(offset, from))
     }
 
     fn write_parts_at(&self, offset: u64, parts: &[&[u8]]) -> Result<(), Error> {
-        self.time_request(|drive| drive.write_parts_at(offset, parts))
+        let bytes = parts.iter().map(|part| part.len() as u64).sum();
+        self.time_request(IoKind::Write, bytes, |drive| drive.write_parts_at(offset, parts))
     }
 
     fn flush(&self) -> Result<(), Error> {
-        self.time_request(File::flush)
+        self.time_request(IoKind::Flush, 0, File::flush)
     }
 
     fn may_block(&self) -> bool {
@@ -92,12 +99,17 @@ impl Device for TimedDevice {
         self.slow_requests.load(Ordering::Relaxed)
     }
 
+    fn io_stats(&self) -> Option<&IoStats> {
+        Some(&self.stats)
+    }
+
     fn reopen(&self, judge: &dyn Fn(&Arc<dyn Device>) -> bool) -> Result<(), Error> {
         self.file.reopen(judge)
     }
 
     fn discard(&self, range: Range<u64>) -> Result<(), Error> {
-        self.time_request(|drive| drive.discard(range))
+        let bytes = range.end.saturating_sub(range.start);
+        self.time_request(IoKind::Trim, bytes, |drive| drive.discard(range))
     }
 }
 

@@ -10,6 +10,7 @@ mod add;
 mod auxiliary;
 mod backup;
 mod cache;
+mod checkpoint;
 mod compatibility;
 mod create;
 mod datasets;
@@ -24,6 +25,7 @@ mod filesystems;
 mod history;
 mod holds;
 mod incomplete;
+mod io_stats;
 mod key_probe;
 mod latency;
 mod multihost;
@@ -58,6 +60,7 @@ mod status;
 mod stream_input;
 mod sync_policy;
 mod transactions;
+mod upgrade;
 mod vdev_mismatch;
 mod volume_snapshots;
 mod volumes;
@@ -66,7 +69,7 @@ use std::collections::HashMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use dsl::DatasetTree;
 use ondisk::label::PoolState;
@@ -79,6 +82,7 @@ pub use add::AddOptions;
 pub use arc::MemoryBudget;
 pub use backup::BackupRequest;
 pub use cache::CacheCounts;
+pub use checkpoint::CheckpointStatus;
 pub use create::{
     ImportOptions, NewPool, NewVdev, check_pool_name, create, create_encrypted, create_on_devices,
     create_on_devices_with, create_with_options, import, import_devices, import_devices_with,
@@ -92,6 +96,7 @@ pub(crate) use environment::Random;
 pub use environment::{Environment, FillRandom};
 pub use filesystems::OpenFileSystem;
 pub use holds::Hold;
+pub use io_stats::{DriveIoStats, PoolIoStats, RequestStats, SlowDrive};
 pub use key_probe::{KeyProbe, encryption_roots, try_keys};
 pub use offline::OfflineOptions;
 pub use ondisk::stream::{Package, PackagedDataset, PackagedValue};
@@ -112,6 +117,7 @@ pub use spares::ActivatedSpare;
 pub use status::{DedupBucket, PoolStatus, VdevActivity, VdevStatus};
 pub use stream_input::{StreamHeader, StreamInput};
 pub use sync_policy::Snapdir;
+pub use upgrade::{UpgradeResult, UpgradeStatus, supported_features};
 pub use volume_snapshots::VolumeSnapshot;
 pub use volumes::OpenVolume;
 
@@ -156,6 +162,8 @@ struct Inner {
     tree: Mutex<Option<DatasetTree>>,
     /// Random, and another one after each import.
     import_nonce: u64,
+    /// When it was imported.
+    imported_at: Instant,
 }
 
 impl std::fmt::Debug for Pool {
@@ -195,6 +203,7 @@ impl Pool {
             spa: active,
             environment: world,
             import_nonce,
+            imported_at: Instant::now(),
             filesystems: files,
             volumes,
             dataset_holds: open_volumes::DatasetHolds::default(),

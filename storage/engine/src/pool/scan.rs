@@ -141,7 +141,14 @@ impl Pool {
         if self.needs_resilver() {
             self.request_scan(ScanKind::Resilver);
         }
+        let mut had_checkpoint = false;
         while !stop.load(Ordering::Acquire) && !self.0.spa.txgs().is_stopped() {
+            let has_checkpoint = self.0.spa.checkpoint_status().is_some();
+            if had_checkpoint && !has_checkpoint && self.needs_resilver() {
+                // leaves that were replaced meanwhile could not be detached
+                self.request_scan(ScanKind::Resilver);
+            }
+            had_checkpoint = has_checkpoint;
             let mut state = scans.state.lock();
             if state.is_closed {
                 break;

@@ -6,7 +6,7 @@ use units::{Guid, ObjectId};
 use vdev::{Leaf, OutOfService};
 use zap::Zap;
 
-use super::{CacheCounts, ExpansionStatus, Pool, ScanStatus};
+use super::{CacheCounts, CheckpointStatus, ExpansionStatus, Pool, ScanStatus, SlowDrive};
 
 /// How a pool is.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -37,6 +37,12 @@ pub struct PoolStatus {
     /// The raidz expansion that runs, or the last one that finished.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub expansion: Option<ExpansionStatus>,
+    /// Its checkpoint, if it has one or discards one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub checkpoint: Option<CheckpointStatus>,
+    /// Drives whose requests take far longer of late than those of their siblings.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub slow_drives: Vec<SlowDrive>,
     /// Whether a drive that is there lacks what was written while it failed or was away.
     #[serde(default)]
     pub needs_resilver: bool,
@@ -145,6 +151,8 @@ impl PoolStatus {
             error: Some(why.to_owned()),
             scan: None,
             expansion: None,
+            checkpoint: None,
+            slow_drives: Vec::new(),
             needs_resilver: false,
             vdevs: Vec::new(),
             caches: Vec::new(),
@@ -256,6 +264,8 @@ impl Pool {
             error: trouble,
             scan: self.scan_status(),
             expansion: self.expansion_status().ok().flatten(),
+            checkpoint: self.checkpoint_status(),
+            slow_drives: self.slow_drives(),
             needs_resilver: self.needs_resilver(),
             vdevs,
             caches: self.caches(),

@@ -89,6 +89,7 @@ impl ActivePool {
     /// Grows top-level vdevs whose devices are all larger than when the vdev was made; returns how many
     /// grew. `only`: the vdev of this leaf.
     pub fn expand_tops(&self, only: Option<Guid>) -> Result<usize, Error> {
+        self.check_no_checkpoint().map_err(DeviceChangeError::from)?;
         let config = self.config();
         let tops = config.tree.iter().flat_map(|root| &root.children);
         let chosen =
@@ -133,6 +134,7 @@ impl ActivePool {
         vdev: VdevId,
         asize: u64,
     ) -> Result<(), Error> {
+        self.check_no_checkpoint().map_err(DeviceChangeError::from)?;
         let mut config = self.config();
         let root = config.tree.as_mut().ok_or(DeviceChangeError::NotInPool)?;
         let top = root.children.iter_mut().find(|top| top.id == vdev);

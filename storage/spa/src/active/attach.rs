@@ -25,8 +25,8 @@ use units::{Ashift, Guid, ObjectId, Txg, VdevId};
 use vdev::{Leaf, NodeKind, TxgRanges, VdevNode};
 use zap::{NewZap, Zap};
 
-use super::ActivePool;
 use super::spares::{promoted_spare, request_unspare};
+use super::{ActivePool, CheckpointError};
 use crate::create::{INITIAL_TXG, ZAP_METADATA};
 use crate::space::free_space_map;
 use crate::vdev_layout::{DeviceSpec, leaf_config};
@@ -81,6 +81,12 @@ pub enum DeviceChangeError {
         "a spare cannot take the place of a log device: use `zpool replace` with another drive"
     )]
     SpareForLog,
+    /// The drives must fit the configuration of the pool's checkpoint.
+    #[error("{0}")]
+    Checkpoint(#[from] CheckpointError),
+    /// A device of the pool is missing or fails.
+    #[error("one or more devices is currently unavailable")]
+    DeviceMissing,
     /// A command faulted it, or it had too many errors.
     #[error("it is faulted: `zpool clear` brings it back")]
     Faulted,
@@ -150,6 +156,7 @@ impl ActivePool {
         new: &NewChild,
         mode: AttachMode,
     ) -> Result<(), DeviceChangeError> {
+        self.check_no_checkpoint()?;
         let config = self.config();
         let root = config.tree.as_ref().ok_or(DeviceChangeError::NotInPool)?;
         let top = root.children.iter().find(|top| top.leaves().any(|leaf| leaf.guid == old));
@@ -178,6 +185,7 @@ impl ActivePool {
         new: &NewChild,
         mode: AttachMode,
     ) -> Result<(), Error> {
+        self.check_no_checkpoint().map_err(DeviceChangeError::from)?;
         let mut config = self.config();
         let root = config.tree.as_mut().ok_or(DeviceChangeError::NotInPool)?;
         let place = root.children.iter().find(|top| top.leaves().any(|leaf| leaf.guid == old));
@@ -238,6 +246,7 @@ impl ActivePool {
 
     /// Returns whether the leaf was a hot spare, which stays one.
     fn detach_child_sync(&self, change: &SyncTaskContext<'_>, gone: Guid) -> Result<bool, Error> {
+        self.check_no_checkpoint().map_err(DeviceChangeError::from)?;
         let mut config = self.config();
         let root = config.tree.as_mut().ok_or(DeviceChangeError::NotInPool)?;
         let parent = parent_of(root, gone).ok_or(DeviceChangeError::NotInPool)?.clone();

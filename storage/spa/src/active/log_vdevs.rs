@@ -77,6 +77,7 @@ impl ActivePool {
         if !tops.any(|top| top.id == vdev && top.is_log) {
             return Err(DeviceChangeError::NotRemovable.into());
         }
+        self.check_no_checkpoint().map_err(DeviceChangeError::from)?;
         self.drain_log(vdev)?;
         self.run_sync_task(move |active, change| active.remove_log_sync(change, vdev))??;
         for leaf in top.leaves().into_iter().filter(|leaf| leaf.is_writable()) {
@@ -87,6 +88,7 @@ impl ActivePool {
     }
 
     fn remove_log_sync(&self, change: &SyncTaskContext<'_>, vdev: VdevId) -> Result<(), Error> {
+        self.check_no_checkpoint().map_err(DeviceChangeError::from)?;
         let mut config = self.config();
         let root = config.tree.as_mut().ok_or(DeviceChangeError::NotInPool)?;
         let top = root.children.iter_mut().find(|top| top.id == vdev);

@@ -9,11 +9,13 @@ mod assertions;
 mod attach;
 mod auxiliary;
 mod block_refs;
+mod checkpoint;
 mod config;
 mod deflate;
 mod dtl;
 mod export;
 mod history;
+mod identity;
 mod log_vdevs;
 mod mmp;
 mod offline;
@@ -54,9 +56,11 @@ use crate::{Error, Pool, capacity};
 
 pub use add::NewTop;
 pub use attach::{AttachMode, DeviceChangeError, NewChild};
+pub use checkpoint::{CheckpointError, CheckpointStatus};
 pub(crate) use config::write_packed_nvlist;
 pub(crate) use deflate::dva_dsize;
 pub(crate) use history::append_entry;
+pub use identity::FEATURES_VERSION;
 pub use mmp::FAIL_INTERVALS as SIGNS_MISSED;
 pub use offline::out_of_service_leaves;
 pub use policy::{EnabledFeatures, RedundantMetadata, StorageSettings};
@@ -205,7 +209,8 @@ impl OpenDataset {
 /// A pool that is held to be changed.
 pub struct ActivePool {
     pub(crate) name: String,
-    pub(crate) guid: Guid,
+    /// Changes only while a txg is written.
+    guid: AtomicU64,
     pub(crate) environment: Environment,
     pub(crate) tree: Arc<VdevTree>,
     pub(crate) reader: Arc<Reader>,
@@ -229,6 +234,8 @@ pub struct ActivePool {
     asize_inflation: AtomicU64,
     pub(crate) config: Mutex<ConfigState>,
     pub(crate) uberblock: RwLock<Uberblock>,
+    /// The uberblock of the checkpoint, if the pool has one.
+    checkpoint: RwLock<Option<Uberblock>>,
     pub(crate) open_datasets: Mutex<BTreeMap<ObjsetId, Arc<OpenDataset>>>,
     pub(crate) tasks: tasks::SyncTasks,
     /// What the MOS used more in the last group, to be written with the next.
@@ -276,7 +283,7 @@ pub(crate) struct ConfigState {
 
 impl std::fmt::Debug for ActivePool {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "Owned('{}', {}, txg {})", self.name, self.guid, self.txgs.synced_txg())
+        write!(f, "Owned('{}', {}, txg {})", self.name, self.guid(), self.txgs.synced_txg())
     }
 }
 
@@ -324,7 +331,8 @@ impl ActivePool {
         for leaf in pool.tree.writable_leaves() {
             leaf.rejoin(pool.uberblock.txg);
         }
-        let (bare, usable) = (capacity::base_space(&pool), capacity::usable_space(&pool));
+        let (bare, saved) = (capacity::base_space(&pool), capacity::saved_space(&pool));
+        let checkpoint = pool.checkpoint()?;
         mos.pin_synced();
         let limits = TxgLimits { sector_size: space_limits::min_allocation(&pool), ..world.limits };
         let groups = Txgs::new(pool.uberblock.txg, limits);
@@ -341,9 +349,9 @@ impl ActivePool {
             features: EnabledFeatures::from_pool(&pool.features, pool.uberblock.version),
             base_space: AtomicU64::new(bare),
             asize_inflation: AtomicU64::new(space_limits::asize_inflation(&pool)),
-            saved_space: AtomicU64::new(usable.saturating_sub(bare)),
+            saved_space: AtomicU64::new(saved),
             name: pool.name,
-            guid: pool.guid,
+            guid: AtomicU64::new(pool.guid.get()),
             environment: world,
             tree: pool.tree,
             reader: pool.reader,
@@ -360,6 +368,7 @@ impl ActivePool {
                 syncing: None,
             }),
             uberblock: RwLock::new(pool.uberblock),
+            checkpoint: RwLock::new(checkpoint),
             open_datasets: Mutex::default(),
             tasks: tasks::SyncTasks::default(),
             mos_growth: Mutex::default(),
@@ -405,7 +414,7 @@ impl ActivePool {
 
     /// Its identity.
     pub fn guid(&self) -> Guid {
-        self.guid
+        Guid::new(self.guid.load(Ordering::Acquire))
     }
 
     /// The pool's own object set.

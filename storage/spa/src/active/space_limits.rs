@@ -47,20 +47,20 @@ pub(super) fn min_allocation(pool: &Pool) -> u64 {
 impl ActivePool {
     /// Bytes that datasets may use together, as of the last group that is on the drives.
     pub fn usable_space(&self) -> u64 {
-        self.base_space
-            .load(Ordering::Relaxed)
-            .saturating_add(self.saved_space.load(Ordering::Relaxed))
+        let all = self.base_space.load(Ordering::Relaxed);
+        all.saturating_add(self.saved_space.load(Ordering::Relaxed))
+            .saturating_sub(self.space.allocator().all_checkpointed_bytes())
     }
 
     /// Takes over what follows from the shapes of the top-level vdevs, after they changed.
     pub(super) fn refresh_space_limits(&self) -> Result<(), Error> {
         let (_pin, pool) = self.synced_pool()?;
-        let (bare, usable) = (capacity::base_space(&pool), capacity::usable_space(&pool));
+        let (bare, saved) = (capacity::base_space(&pool), capacity::saved_space(&pool));
         self.writer.set_rounding(deflate::rounding(&pool));
         self.txgs.set_sector_size(min_allocation(&pool));
         self.asize_inflation.store(asize_inflation(&pool), Ordering::Relaxed);
         self.base_space.store(bare, Ordering::Relaxed);
-        self.saved_space.store(usable.saturating_sub(bare), Ordering::Relaxed);
+        self.saved_space.store(saved, Ordering::Relaxed);
         Ok(())
     }
 

@@ -55,8 +55,12 @@ impl ActivePool {
         }
     }
 
-    /// Leaves that can be detached as others have all that they hold.
+    /// Leaves that can be detached as others have all that they hold. None while the pool has a
+    /// checkpoint.
     pub(crate) fn completed_replacements(&self) -> Vec<Guid> {
+        if self.check_no_checkpoint().is_err() {
+            return Vec::new();
+        }
         let config = self.config();
         let mut found = Vec::new();
         for vdev in config.tree.iter().flat_map(VdevConfig::walk) {

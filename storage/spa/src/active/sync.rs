@@ -105,10 +105,15 @@ impl ActivePool {
             free_log: &free_log,
             dsize: &deflate,
         };
+        let early = self.tasks.drain_early(txg);
+        let mut may_enable_features = !early.is_empty();
+        for task in early {
+            task(self, &change);
+        }
         self.add_clone_references(txg)?;
         self.write_dirty_datasets(&change, &|set| set.is_dirty(txg))?;
-        let tasks: Vec<_> = self.tasks.drain_ready(txg).collect();
-        let may_enable_features = !tasks.is_empty();
+        let tasks = self.tasks.drain_ready(txg);
+        may_enable_features |= !tasks.is_empty();
         for task in tasks {
             task(self, &change);
             // only what the task itself made: a head that it took a snapshot of is not written again
@@ -117,6 +122,7 @@ impl ActivePool {
         }
         self.free_orphan_blocks(txg);
         dsl::write::free_pending(&change, MAX_FREED_BLOCKS)?;
+        self.continue_discard(&change)?;
         dsl::write::pool::add_mos_space(&change, std::mem::take(&mut self.mos_growth.lock()))?;
         self.write_dtls(&tx)?;
         if may_enable_features {

@@ -42,7 +42,7 @@ impl ActivePool {
         let config = self.config();
         let pool = Pool {
             name: self.name.clone(),
-            guid: self.guid,
+            guid: self.guid(),
             uberblock: self.uberblock.read().clone(),
             config_nvlist: config.to_list(),
             config,

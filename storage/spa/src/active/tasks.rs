@@ -16,6 +16,8 @@ struct SyncTask {
     id: u64,
     /// The group that was open when it was asked for.
     min_txg: Txg,
+    /// Whether it runs before anything of the txg is written or freed.
+    is_early: bool,
     run: TaskFn,
 }
 
@@ -34,22 +36,31 @@ impl SyncTasks {
         self.0.lock().tasks.is_empty()
     }
 
-    fn add(&self, asked_in: Txg, work: TaskFn) -> u64 {
+    fn add(&self, asked_in: Txg, is_early: bool, work: TaskFn) -> u64 {
         let mut asked = self.0.lock();
         asked.last_id += 1;
         let number = asked.last_id;
-        asked.tasks.push(SyncTask { id: number, min_txg: asked_in, run: work });
+        asked.tasks.push(SyncTask { id: number, min_txg: asked_in, is_early, run: work });
         number
     }
 
     /// Those that may be done with a group. One that was closed before they were asked for has not
     /// all that was written by then, and knows nothing of room that was had since.
-    pub(super) fn drain_ready(&self, txg: Txg) -> impl Iterator<Item = TaskFn> + use<> {
+    pub(super) fn drain_ready(&self, txg: Txg) -> Vec<TaskFn> {
+        self.drain(|task| task.min_txg <= txg)
+    }
+
+    /// Those of them that run before anything of the txg is written or freed.
+    pub(super) fn drain_early(&self, txg: Txg) -> Vec<TaskFn> {
+        self.drain(|task| task.min_txg <= txg && task.is_early)
+    }
+
+    fn drain(&self, is_due: impl Fn(&SyncTask) -> bool) -> Vec<TaskFn> {
         let mut asked = self.0.lock();
         let all = std::mem::take(&mut asked.tasks);
-        let (now, later): (Vec<_>, _) = all.into_iter().partition(|task| task.min_txg <= txg);
+        let (now, later): (Vec<_>, _) = all.into_iter().partition(is_due);
         asked.tasks = later;
-        now.into_iter().map(|task| task.run)
+        now.into_iter().map(|task| task.run).collect()
     }
 
     /// It is not to be done any more, unless it was begun.
@@ -67,7 +78,7 @@ impl ActivePool {
         if self.is_read_only {
             return 0;
         }
-        self.tasks.add(self.txgs.open_txg(), Box::new(task))
+        self.tasks.add(self.txgs.open_txg(), false, Box::new(task))
     }
 
     /// Has something done to the pool's own objects with the open group, or a later one, and waits
@@ -77,13 +88,31 @@ impl ActivePool {
         &self,
         work: impl FnOnce(&Self, &SyncTaskContext<'_>) -> T + Send + 'static,
     ) -> Result<T, Error> {
+        self.run_task(false, work)
+    }
+
+    /// The same before anything of the txg is written or freed.
+    pub(super) fn run_early_sync_task<T: Send + 'static>(
+        &self,
+        work: impl FnOnce(&Self, &SyncTaskContext<'_>) -> T + Send + 'static,
+    ) -> Result<T, Error> {
+        self.run_task(true, work)
+    }
+
+    fn run_task<T: Send + 'static>(
+        &self,
+        is_early: bool,
+        work: impl FnOnce(&Self, &SyncTaskContext<'_>) -> T + Send + 'static,
+    ) -> Result<T, Error> {
         if self.is_read_only {
             return Err(Error::ImportedReadOnly);
         }
         let result = Arc::new(Mutex::new(None));
         let answer = Arc::clone(&result);
-        let task =
-            self.queue_sync_task(move |active, change| *answer.lock() = Some(work(active, change)));
+        let run = Box::new(move |active: &Self, change: &SyncTaskContext<'_>| {
+            *answer.lock() = Some(work(active, change));
+        });
+        let task = self.tasks.add(self.txgs.open_txg(), is_early, run);
         self.sync().inspect_err(|_| self.tasks.cancel(task))?;
         let done = result.lock().take();
         done.ok_or(Error::Closed)

@@ -36,6 +36,8 @@ pub struct PoolSpace {
     pub(crate) has_histograms: bool,
     /// Whether changes are logged (log_spacemap).
     pub(crate) is_logging: AtomicBool,
+    /// Whether a checkpoint was discarded, and space that only it used is still to be freed.
+    pub(super) is_discarding: AtomicBool,
     /// Which maps were written in which txg.
     pub(crate) written_maps: Mutex<(Txg, std::collections::BTreeSet<(VdevId, MetaslabId)>)>,
 }
@@ -146,6 +148,7 @@ impl PoolSpace {
         for vdev in closed {
             space.allocator.set_allocatable(vdev, false)?;
         }
+        space.load_checkpoint(pool, mos)?;
         Ok((space, length))
     }
 
@@ -174,6 +177,7 @@ impl PoolSpace {
             has_histograms,
             // zdb counts each log among the maps with histograms, whether it has one or not
             is_logging: AtomicBool::new(zaps && has_histograms && has("com.delphix:log_spacemap")),
+            is_discarding: AtomicBool::new(false),
             written_maps: Mutex::default(),
         }
     }
@@ -290,8 +294,6 @@ pub(crate) fn check_writable(pool: &Pool) -> Result<(), Error> {
     let removing = root.is_some_and(|root| root.children.iter().any(|top| top.removing));
     let why = if let FeatureCheck::ReadOnly(guids) = features::check_features(pool.features()) {
         format!("it uses what is not known here: {}", guids.join(", "))
-    } else if pool.checkpoint()?.is_some() {
-        "it has a checkpoint".to_owned()
     } else if removing {
         "a vdev is being removed".to_owned()
     } else if let Some(spare) = super::incomplete_spare(pool) {

@@ -100,6 +100,28 @@ impl SpaceMapWriter {
         Ok(())
     }
 
+    /// Shows the entries of the last block to `visit`, and cuts the block off.
+    pub(crate) fn cut_last_block(
+        &mut self,
+        tx: &Tx,
+        visit: &mut dyn FnMut(Entry),
+    ) -> Result<(), Error> {
+        let size = u64::from(self.object.block_size()).max(1);
+        let Some(last) = self.header.length.checked_sub(1) else { return Ok(()) };
+        let (number, start) = (last / size, last / size * size);
+        if number <= self.object.max_block().get()
+            && let Some(block) = self.object.block(BlockId::new(number))?
+        {
+            let length = usize::try_from(self.header.length - start).unwrap_or(usize::MAX);
+            for entry in Entries::new(&block[..length.min(block.len())], block.order()) {
+                visit(entry?);
+            }
+        }
+        self.object.free_range(tx, start..u64::MAX)?;
+        self.header.length = start;
+        Ok(())
+    }
+
     /// Empties it.
     pub(crate) fn truncate(&mut self, tx: &Tx) -> Result<(), Error> {
         self.object.free_range(tx, 0..u64::MAX)?;

@@ -8,9 +8,11 @@
 //! load    from all of these to an allocator
 //! write   what a txg changed, to the maps of metaslabs
 //! removed what became obsolete on removed vdevs
+//! checkpoint  which freed ranges the pool's checkpoint keeps
 //! away    which txgs a drive missed
 //! ```
 
+mod checkpoint;
 mod dtl;
 mod fragmentation;
 mod load;
@@ -21,6 +23,7 @@ mod removed;
 mod vdevs;
 mod write;
 
+pub(crate) use checkpoint::CHECKPOINT_FEATURE;
 use dtl::incomplete_spare;
 pub(crate) use dtl::load_dtls;
 pub use load::PoolSpace;
@@ -28,4 +31,4 @@ pub(crate) use load::{check_writable, is_closed_to_allocation, vdev_spec};
 pub(crate) use map::SpaceMapWriter;
 pub use map::space_map_entries;
 pub use vdevs::VdevSpace;
-pub(crate) use write::free_space_map;
+pub(crate) use write::{MapSyncContext, free_space_map};

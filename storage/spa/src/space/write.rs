@@ -44,7 +44,7 @@ impl PoolSpace {
     /// was anything: then the MOS has changed, which may take space again.
     pub fn write_changes(&self, mos: &Objset, tx: &Tx, pass: u16) -> Result<bool, Error> {
         let writing = MapSyncContext { mos, tx, pass };
-        let noted = self.write_obsolete(&writing)?;
+        let noted = self.write_obsolete(&writing)? | self.write_checkpointed(&writing)?;
         if self.is_logging.load(Ordering::Relaxed) {
             return Ok(self.log_changes(&writing)? || noted);
         }

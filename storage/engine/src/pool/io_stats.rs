@@ -1,0 +1,164 @@
+//! What `zpool iostat` shows: the requests of each drive, and the drive that holds its siblings back.
+
+use std::time::Duration;
+
+use device::{IoCounts, IoKind};
+use serde::{Deserialize, Serialize};
+use vdev::{Leaf, VdevNode};
+
+use super::Pool;
+
+/// A drive stands out if its requests take so many times as long as those of its siblings,
+const STANDOUT_FACTOR: u64 = 4;
+/// and longer by this at least,
+const STANDOUT_MARGIN: Duration = Duration::from_millis(5);
+/// once it had so many of them.
+const STANDOUT_MIN_REQUESTS: u64 = 200;
+
+/// The requests of all drives of a pool at one moment.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PoolIoStats {
+    /// The pool.
+    pub name: String,
+    /// Milliseconds since the pool was imported.
+    pub milliseconds: u64,
+    /// Each drive that is open.
+    pub drives: Vec<DriveIoStats>,
+}
+
+/// The requests of a drive.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DriveIoStats {
+    /// Its guid.
+    pub guid: u64,
+    /// Requests that read.
+    pub read: RequestStats,
+    /// Requests that write.
+    pub write: RequestStats,
+    /// Requests that tell it which space is not in use.
+    pub trim: RequestStats,
+    /// Requests to keep what it took.
+    pub flush: RequestStats,
+}
+
+/// The requests of one kind, since the drive was opened.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RequestStats {
+    /// Requests that ended.
+    pub requests: u64,
+    /// Their bytes.
+    pub bytes: u64,
+    /// Nanoseconds that they took, added up.
+    pub nanoseconds: u64,
+    /// Requests that have begun and not ended.
+    pub in_flight: u64,
+    /// How many took 2^n nanoseconds, by n.
+    pub latencies: Vec<u64>,
+    /// How many had 2^(n+9) bytes, by n.
+    pub sizes: Vec<u64>,
+}
+
+/// A drive whose requests take far longer than those of its siblings.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SlowDrive {
+    /// Its path.
+    pub device: String,
+    /// "reads" or "writes".
+    pub requests: String,
+    /// Microseconds that one of them takes of late.
+    pub microseconds: u64,
+    /// The same of the middle one of its siblings.
+    pub sibling_microseconds: u64,
+}
+
+impl RequestStats {
+    fn new(counts: IoCounts) -> Self {
+        let IoCounts { requests, bytes, nanoseconds, in_flight, latencies, sizes, .. } = counts;
+        Self { requests, bytes, nanoseconds, in_flight, latencies, sizes }
+    }
+}
+
+impl Pool {
+    /// The requests of all its drives, those of the cache included.
+    pub fn io_stats(&self) -> PoolIoStats {
+        let leaves = self.0.spa.tree().leaves().into_iter();
+        let own = leaves.filter_map(|leaf| Some((leaf.guid(), leaf.device()?.clone())));
+        let caches = self.0.spa.l2arc().devices();
+        let drives = own.chain(caches).filter_map(|(guid, device)| {
+            let stats = device.io_stats()?;
+            let of = |kind| RequestStats::new(stats.counts(kind));
+            Some(DriveIoStats {
+                guid: guid.get(),
+                read: of(IoKind::Read),
+                write: of(IoKind::Write),
+                trim: of(IoKind::Trim),
+                flush: of(IoKind::Flush),
+            })
+        });
+        let milliseconds = u64::try_from(self.0.imported_at.elapsed().as_millis());
+        PoolIoStats {
+            name: self.name().to_owned(),
+            milliseconds: milliseconds.unwrap_or(u64::MAX),
+            drives: drives.collect(),
+        }
+    }
+
+    /// Drives whose requests take far longer of late than those of their siblings.
+    pub fn slow_drives(&self) -> Vec<SlowDrive> {
+        let tops = self.0.spa.tree().tops();
+        tops.iter().flat_map(|(_, top)| slow_drives_of(top)).collect()
+    }
+}
+
+/// The drives of a top-level vdev that stand out from the others.
+fn slow_drives_of(top: &VdevNode) -> Vec<SlowDrive> {
+    let mut found = Vec::new();
+    for (kind, word) in [(IoKind::Read, "reads"), (IoKind::Write, "writes")] {
+        let recent = |leaf: &Leaf| {
+            let counts = leaf.device()?.io_stats()?.counts(kind);
+            let is_known = counts.requests >= STANDOUT_MIN_REQUESTS;
+            is_known.then(|| (leaf.path().to_owned(), counts.recent_nanoseconds))
+        };
+        let all: Vec<(String, u64)> = top.leaves().iter().filter_map(|leaf| recent(leaf)).collect();
+        for (at, (device, own)) in all.iter().enumerate() {
+            let others = all.iter().enumerate().filter(|(other, _)| *other != at);
+            let Some(middle) = median(others.map(|(_, (_, time))| *time).collect()) else {
+                continue;
+            };
+            if stands_out(*own, middle) {
+                found.push(SlowDrive {
+                    device: device.clone(),
+                    requests: word.to_owned(),
+                    microseconds: own / 1000,
+                    sibling_microseconds: middle / 1000,
+                });
+            }
+        }
+    }
+    found
+}
+
+/// The middle of some figures; of an even number the higher one.
+fn median(mut all: Vec<u64>) -> Option<u64> {
+    all.sort_unstable();
+    all.get(all.len() / 2).copied()
+}
+
+/// Whether a latency (nanoseconds) is far above that of the siblings.
+fn stands_out(own: u64, siblings: u64) -> bool {
+    let margin = u64::try_from(STANDOUT_MARGIN.as_nanos()).unwrap_or(u64::MAX);
+    own / STANDOUT_FACTOR > siblings && own > siblings.saturating_add(margin)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{median, stands_out};
+
+    #[test]
+    fn only_a_far_slower_drive_stands_out() {
+        assert!(stands_out(40_000_000, 8_000_000), "40 ms beside 8 ms");
+        assert!(!stands_out(30_000_000, 8_000_000), "30 ms beside 8 ms");
+        assert!(!stands_out(900_000, 100_000), "0.9 ms beside 0.1 ms");
+        assert_eq!((median(vec![9, 1, 5]), median(Vec::new())), (Some(5), None));
+    }
+}

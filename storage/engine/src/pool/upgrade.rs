@@ -1,0 +1,128 @@
+//! The guid of a pool, its version and its features: `zpool reguid`, `zpool upgrade`.
+
+use dsl::write;
+use ondisk::feature::{FEATURES, Feature};
+use serde::{Deserialize, Serialize};
+use spa::FEATURES_VERSION;
+use units::Guid;
+
+use super::{Pool, compatibility};
+use crate::{Error, Result};
+
+/// The newest version that counts no features.
+const NEWEST_LEGACY_VERSION: u64 = 28;
+
+/// What a pool could be upgraded to.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct UpgradeStatus {
+    /// The pool.
+    pub name: String,
+    /// Its version: 1 to 28, or 5000 with feature flags.
+    pub version: u64,
+    /// Features that are known here and that it has not enabled, but for those that its `compatibility`
+    /// leaves out.
+    pub disabled: Vec<String>,
+}
+
+/// What an upgrade did.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct UpgradeResult {
+    /// The version before.
+    pub old_version: u64,
+    /// The version after.
+    pub new_version: u64,
+    /// The features that were enabled.
+    pub enabled: Vec<String>,
+}
+
+/// A feature that is known here: its name, its description, and whether systems without it can read pools
+/// that use it.
+pub fn supported_features() -> impl Iterator<Item = (&'static str, &'static str, bool)> {
+    FEATURES.iter().map(|it| (it.name, it.description, it.read_only_compatible))
+}
+
+impl Pool {
+    /// Gives the pool another guid, so that it can be imported beside a copy of its drives; returns it. All
+    /// its drives must be there.
+    pub fn set_guid(&self, wanted: Option<u64>) -> Result<u64> {
+        self.check_writable()?;
+        let failed = |error| match error {
+            spa::Error::Checkpoint(_) | spa::Error::DeviceChange(_) => {
+                Error::Refused { what: format!("cannot reguid '{}': {error}", self.name()) }
+            }
+            other => self.explain_error(&other),
+        };
+        self.0.spa.set_pool_guid(wanted.map(Guid::new)).map(Guid::get).map_err(failed)
+    }
+
+    /// What it could be upgraded to.
+    pub fn upgrade_status(&self) -> Result<UpgradeStatus> {
+        let disabled = self.disabled_features()?;
+        Ok(UpgradeStatus {
+            name: self.name().to_owned(),
+            version: self.0.spa.version(),
+            disabled: disabled.into_iter().map(|feature| feature.name.to_owned()).collect(),
+        })
+    }
+
+    /// Enables all features that are known here and that its `compatibility` allows; a pool of a legacy
+    /// version gets feature flags. `version`: only to that legacy version.
+    pub fn upgrade(&self, version: Option<u64>) -> Result<UpgradeResult> {
+        self.check_writable()?;
+        let old_version = self.0.spa.version();
+        let new_version = self.target_version(old_version, version)?;
+        let features =
+            if new_version >= FEATURES_VERSION { self.disabled_features()? } else { vec![] };
+        let enabled = features.iter().map(|feature| feature.name.to_owned()).collect();
+        if new_version != old_version || !features.is_empty() {
+            let pool = self.name().to_owned();
+            self.run_sync_task(move |active, change| {
+                if new_version != old_version {
+                    active.set_version(change, new_version).map_err(|error| Error::Refused {
+                        what: format!("cannot upgrade '{pool}': {error}"),
+                    })?;
+                }
+                let failed = |error: dsl::Error| Error::from_dsl_error(&pool, &error);
+                let mut all = features.into_iter();
+                all.try_for_each(|feature| write::features::enable(change, feature)).map_err(failed)
+            })?;
+        }
+        Ok(UpgradeResult { old_version, new_version, enabled })
+    }
+
+    /// The version to upgrade to; refuses an older one, and one that is not known.
+    fn target_version(&self, old: u64, wanted: Option<u64>) -> Result<u64> {
+        let new = wanted.unwrap_or(FEATURES_VERSION);
+        let pool = self.name();
+        if new != FEATURES_VERSION && !(1..=NEWEST_LEGACY_VERSION).contains(&new) {
+            let what = format!("'{new}' is no version of pools: it is 1 to 28, or 5000");
+            return Err(Error::Usage { what });
+        }
+        if new < old {
+            let what =
+                format!("cannot upgrade '{pool}': its version is {old}, which is newer than {new}");
+            return Err(Error::Refused { what });
+        }
+        Ok(new)
+    }
+
+    /// Features that are known here and not enabled, but for those that `compatibility` leaves out.
+    fn disabled_features(&self) -> Result<Vec<&'static Feature>> {
+        let kept_to = self.0.spa.config().compatibility;
+        let allowed = kept_to.map(|sets| compatibility::allowed_features(&sets)).transpose()?;
+        let allowed = allowed.flatten();
+        let look = self.0.spa.synced_mos();
+        let mut disabled = Vec::new();
+        for feature in &FEATURES {
+            let uses = write::features::refcount(&look, feature);
+            let uses = uses.map_err(|error| Error::from_dsl_error(self.name(), &error))?;
+            let is_allowed = allowed
+                .as_ref()
+                .is_none_or(|all| all.iter().any(|other| other.name == feature.name));
+            if uses.is_none() && is_allowed {
+                disabled.push(feature);
+            }
+        }
+        Ok(disabled)
+    }
+}
