@@ -40,6 +40,7 @@ mod services;
 mod shares;
 mod state_dir;
 mod state_file;
+mod volume_devices;
 
 pub use client::Client;
 pub use config::{ConfigProblem, check_config};

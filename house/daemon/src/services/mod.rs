@@ -23,6 +23,7 @@ mod replicas;
 mod shares;
 mod smb;
 mod web;
+mod zvol;
 
 use std::sync::Arc;
 
@@ -145,6 +146,9 @@ const SERVICES: &[Registration] = &[
     }),
     Registration::with_section::<iscsi::IscsiConfig>("iscsi", |context| {
         Arc::new(iscsi::IscsiService::new(context))
+    }),
+    Registration::with_section::<zvol::ZvolConfig>("zvol", |context| {
+        Arc::new(zvol::ZvolService::new(context))
     }),
     // after the services of all protocols
     Registration {

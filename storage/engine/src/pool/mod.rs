@@ -84,6 +84,7 @@ pub use create::{
 };
 pub use datasets::{NewDataset, check_new_dataset};
 pub use destroy::DestroyPlan;
+pub use device::OwnVolume;
 pub use diagnosis::DiagnosedDrive;
 pub use drive::{Drive, open_drive};
 pub(crate) use environment::Random;
