@@ -29,6 +29,7 @@ mod job;
 mod key;
 mod mount;
 mod overview;
+mod permission;
 mod policy;
 mod pool;
 mod replica;
@@ -60,6 +61,10 @@ pub use job::{CancelJob, Job, JobProgress, JobState, ListJobs};
 pub use key::{ChangeKey, InheritKey, LoadKey, Secret, UnloadKey};
 pub use mount::{ListMounts, Mount, MountOverrides, Mounting, Unmount};
 pub use overview::{GetOverview, Overview};
+pub use permission::{
+    AllowPermissions, DatasetPermissions, GetPermissions, NeededPermission, PermissionTarget,
+    RemovePermissions, property_permission,
+};
 pub use policy::{GetPolicyStatus, PolicyRun, PolicyStatus, RunPolicies};
 pub use pool::{
     ClearPool, CreatePool, DestroyPool, ExportPool, FindEncryptionRoots, FindImportablePools,

@@ -13,6 +13,7 @@ mod cache;
 mod compatibility;
 mod create;
 mod datasets;
+mod delegation;
 mod destroy;
 mod diagnosis;
 mod drive;
@@ -83,16 +84,20 @@ pub use create::{
     import_with, preview_rewind,
 };
 pub use datasets::{NewDataset, check_new_dataset};
+pub use delegation::check_permission_name;
 pub use destroy::DestroyPlan;
 pub use device::OwnVolume;
 pub use diagnosis::DiagnosedDrive;
 pub use drive::{Drive, open_drive};
+pub use dsl::write::DelegationEntries;
+pub use dsl::{DelegationTarget, DelegationUser, Delegations};
 pub(crate) use environment::Random;
 pub use environment::{Environment, FillRandom};
 pub use filesystems::OpenFileSystem;
 pub use holds::Hold;
 pub use key_probe::{KeyProbe, encryption_roots, try_keys};
 pub use offline::OfflineOptions;
+pub use ondisk::dsl::{DelegationKey, DelegationScope, Grantee};
 pub use ondisk::stream::{Package, PackagedDataset, PackagedValue};
 pub use open_volumes::DatasetHold;
 pub use properties::{CreateOptions, PoolProperty};
