@@ -72,6 +72,9 @@ def place_all(work, program):
         (path / name).chmod(0o755)
     for name in ("zpool", "zfs"):
         shim(name, f'POOLHOUSE_STATE={work}/state exec {program} {name} "$@"')
+    shim("mount", f'case " $* " in *" -t zfs "*) ;; *) exec /bin/mount "$@";; esac\n'
+         'options=; set -- $(printf "%s\\n" "$@" | sed "/^-t$/,/^zfs$/d")\n'
+         f'POOLHOUSE_STATE={work}/state exec -a mount.zfs {program} "$@"')
     for name in HARMLESS:
         shim(name, "exit 0")
     shim("zdb", f'{path}/zpool sync >/dev/null 2>&1; case "$*" in *-e*|*-l*) exec /sbin/zdb "$@";; *) exec /sbin/zdb -e -p {work}/files -p /dev "$@";; esac')
@@ -116,6 +119,7 @@ class Runner:
         self.disks = []
         self.state.mkdir(exist_ok=True)
         self.state.chmod(0o755)
+        (self.state / "config.toml").write_text('[zvol]\ndevices = "/dev/zvol"\n')
         for i in range(3):
             file = self.files / f"file-vdev{i}"
             with open(file, "wb") as f:

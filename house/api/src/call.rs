@@ -4,6 +4,8 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
+use crate::NeededPermission;
+
 /// An HTTP method.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Method {
@@ -57,6 +59,12 @@ pub trait Call: Serialize + DeserializeOwned + ToSchema + Send + 'static {
     /// The action in zfs(8)'s words, for "cannot ...: permission denied".
     fn action(&self) -> String {
         format!("{} {}", Self::METHOD.as_str(), Self::PATH)
+    }
+
+    /// The delegated permissions (`zfs allow`) with which an ordinary user may make a call that is otherwise for the
+    /// owner only. None: nothing opens it to others.
+    fn needed_permissions(&self) -> Option<Vec<NeededPermission>> {
+        None
     }
 
     /// The answer where no daemon runs that the caller could ask or start: no pool is imported then. None: the

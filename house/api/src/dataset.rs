@@ -4,7 +4,7 @@ use engine::dataset::{Dataset, DatasetQuery, OwnerUsage};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use crate::{Call, Method, Mounting, Secret, pool_of};
+use crate::{Call, Method, Mounting, NeededPermission, Secret, pool_of, property_permission};
 
 /// Lists datasets.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
@@ -115,6 +115,10 @@ impl Call for CreateFilesystem {
         format!("create '{}'", self.name)
     }
 
+    fn needed_permissions(&self) -> Option<Vec<NeededPermission>> {
+        if self.parents { None } else { NeededPermission::create(&self.name, &self.properties) }
+    }
+
     fn changed_pools(&self, _answer: &Mounting) -> Vec<String> {
         vec![pool_of(&self.name).to_owned()]
     }
@@ -151,6 +155,10 @@ impl Call for CreateVolume {
 
     fn action(&self) -> String {
         format!("create '{}'", self.name)
+    }
+
+    fn needed_permissions(&self) -> Option<Vec<NeededPermission>> {
+        if self.parents { None } else { NeededPermission::create(&self.name, &self.properties) }
     }
 
     fn changed_pools(&self, (): &()) -> Vec<String> {
@@ -193,6 +201,18 @@ impl Call for DestroyDatasets {
         format!("destroy '{}'", self.name)
     }
 
+    fn needed_permissions(&self) -> Option<Vec<NeededPermission>> {
+        // clones may be anywhere
+        if self.clones || self.force {
+            return None;
+        }
+        let needs = |permission| match self.name.contains('@') {
+            true if !self.recursive => NeededPermission::on(&self.name, permission),
+            _ => NeededPermission::on_head(&self.name, permission, self.recursive),
+        };
+        Some(vec![needs("destroy"), needs("mount")])
+    }
+
     fn changed_pools(&self, _answer: &DestroyedDatasets) -> Vec<String> {
         if self.dry_run { Vec::new() } else { vec![pool_of(&self.name).to_owned()] }
     }
@@ -227,6 +247,13 @@ impl Call for SetProperties {
         format!("set property for '{}'", self.names.join("', '"))
     }
 
+    fn needed_permissions(&self) -> Option<Vec<NeededPermission>> {
+        let pairs = self.names.iter().flat_map(|name| {
+            self.properties.iter().map(move |(property, _)| (name, property_permission(property)))
+        });
+        Some(pairs.map(|(name, permission)| NeededPermission::on(name, permission)).collect())
+    }
+
     fn changed_pools(&self, (): &()) -> Vec<String> {
         self.names.first().map(|name| pool_of(name).to_owned()).into_iter().collect()
     }
@@ -255,6 +282,15 @@ impl Call for InheritProperty {
 
     fn action(&self) -> String {
         format!("inherit {} for '{}'", self.property, self.names.join("', '"))
+    }
+
+    fn needed_permissions(&self) -> Option<Vec<NeededPermission>> {
+        let permission = property_permission(&self.property);
+        let needs = |name: &String| match name.contains('@') {
+            true => NeededPermission::on(name, permission),
+            false => NeededPermission::on_head(name, permission, self.recursive),
+        };
+        Some(self.names.iter().map(needs).collect())
     }
 
     fn changed_pools(&self, (): &()) -> Vec<String> {
@@ -310,6 +346,22 @@ impl Call for RenameDataset {
 
     fn action(&self) -> String {
         format!("rename '{}'", self.name)
+    }
+
+    fn needed_permissions(&self) -> Option<Vec<NeededPermission>> {
+        if self.parents || self.force {
+            return None;
+        }
+        if self.name.contains('@') {
+            return Some(vec![NeededPermission::on_head(&self.name, "rename", self.recursive)]);
+        }
+        let (parent, _) = self.to.rsplit_once('/')?;
+        Some(vec![
+            NeededPermission::on(&self.name, "rename"),
+            NeededPermission::on(&self.name, "mount"),
+            NeededPermission::on(parent, "create"),
+            NeededPermission::on(parent, "mount"),
+        ])
     }
 
     fn changed_pools(&self, (): &()) -> Vec<String> {

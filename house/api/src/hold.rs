@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use crate::{Call, Method, pool_of};
+use crate::{Call, Method, NeededPermission, pool_of};
 
 /// Puts a hold on snapshots, all in the same txg.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
@@ -25,6 +25,11 @@ impl Call for PlaceHold {
 
     fn action(&self) -> String {
         format!("hold '{}'", self.snapshots.join("', '"))
+    }
+
+    fn needed_permissions(&self) -> Option<Vec<NeededPermission>> {
+        let needs = |name: &String| NeededPermission::on_head(name, "hold", self.recursive);
+        Some(self.snapshots.iter().map(needs).collect())
     }
 
     fn changed_pools(&self, (): &()) -> Vec<String> {
@@ -52,6 +57,11 @@ impl Call for ReleaseHold {
 
     fn action(&self) -> String {
         format!("release '{}'", self.snapshots.join("', '"))
+    }
+
+    fn needed_permissions(&self) -> Option<Vec<NeededPermission>> {
+        let needs = |name: &String| NeededPermission::on_head(name, "release", self.recursive);
+        Some(self.snapshots.iter().map(needs).collect())
     }
 
     fn changed_pools(&self, (): &()) -> Vec<String> {

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use crate::{Call, Method, pool_of};
+use crate::{Call, Method, NeededPermission, pool_of};
 
 /// A user's key: a passphrase, hexadecimal digits or raw bytes. It is never shown.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
@@ -35,6 +35,10 @@ impl Call for LoadKey {
         format!("load key for '{}'", self.name)
     }
 
+    fn needed_permissions(&self) -> Option<Vec<NeededPermission>> {
+        Some(vec![NeededPermission::on(&self.name, "load-key")])
+    }
+
     fn changed_pools(&self, (): &()) -> Vec<String> {
         vec![pool_of(&self.name).to_owned()]
     }
@@ -56,6 +60,10 @@ impl Call for UnloadKey {
 
     fn action(&self) -> String {
         format!("unload key for '{}'", self.name)
+    }
+
+    fn needed_permissions(&self) -> Option<Vec<NeededPermission>> {
+        Some(vec![NeededPermission::on(&self.name, "load-key")])
     }
 
     fn changed_pools(&self, (): &()) -> Vec<String> {
@@ -85,6 +93,10 @@ impl Call for ChangeKey {
         format!("change key for '{}'", self.name)
     }
 
+    fn needed_permissions(&self) -> Option<Vec<NeededPermission>> {
+        Some(vec![NeededPermission::on(&self.name, "change-key")])
+    }
+
     fn changed_pools(&self, (): &()) -> Vec<String> {
         vec![pool_of(&self.name).to_owned()]
     }
@@ -105,6 +117,10 @@ impl Call for InheritKey {
 
     fn action(&self) -> String {
         format!("change key for '{}'", self.name)
+    }
+
+    fn needed_permissions(&self) -> Option<Vec<NeededPermission>> {
+        Some(vec![NeededPermission::on(&self.name, "change-key")])
     }
 
     fn changed_pools(&self, (): &()) -> Vec<String> {

@@ -30,6 +30,7 @@ mod key;
 mod maintenance;
 mod mount;
 mod overview;
+mod permission;
 mod policy;
 mod pool;
 mod replica;
@@ -63,6 +64,10 @@ pub use key::{ChangeKey, InheritKey, LoadKey, Secret, UnloadKey};
 pub use maintenance::{ChangePoolGuid, CheckpointPool, GetIoStats, ListUpgrades, UpgradePool};
 pub use mount::{ListMounts, Mount, MountOverrides, Mounting, Unmount};
 pub use overview::{GetOverview, Overview};
+pub use permission::{
+    AllowPermissions, DatasetPermissions, GetPermissions, NeededPermission, PermissionTarget,
+    RemovePermissions, property_permission,
+};
 pub use policy::{GetPolicyStatus, PolicyRun, PolicyStatus, RunPolicies};
 pub use pool::{
     ClearPool, CreatePool, DestroyPool, ExportPool, FindEncryptionRoots, FindImportablePools,

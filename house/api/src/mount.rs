@@ -84,6 +84,10 @@ pub struct MountOverrides {
     /// Mount on directories that are not empty, even with overlay=off.
     #[serde(default)]
     pub overlay: bool,
+    /// Mount there in place of the mountpoint: `mount -t zfs`, for a file system with mountpoint=legacy.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<String>)]
+    pub directory: Option<PathBuf>,
 }
 
 /// The mounts of file systems that a command created.

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use crate::{Call, Method, Mounting, pool_of};
+use crate::{Call, Method, Mounting, NeededPermission, pool_of};
 
 /// Creates snapshots, all in the same txg.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
@@ -28,6 +28,17 @@ impl Call for CreateSnapshots {
         format!("create snapshot '{}'", self.names.join("', '"))
     }
 
+    fn needed_permissions(&self) -> Option<Vec<NeededPermission>> {
+        let mut needed = Vec::new();
+        for name in &self.names {
+            needed.push(NeededPermission::on_head(name, "snapshot", self.recursive));
+            if !self.properties.is_empty() {
+                needed.push(NeededPermission::on_head(name, "userprop", self.recursive));
+            }
+        }
+        Some(needed)
+    }
+
     fn changed_pools(&self, (): &()) -> Vec<String> {
         self.names.first().map(|name| pool_of(name).to_owned()).into_iter().collect()
     }
@@ -50,6 +61,10 @@ impl Call for CreateBookmark {
 
     fn action(&self) -> String {
         format!("create bookmark '{}'", self.bookmark)
+    }
+
+    fn needed_permissions(&self) -> Option<Vec<NeededPermission>> {
+        Some(vec![NeededPermission::on_head(&self.bookmark, "bookmark", false)])
     }
 
     fn changed_pools(&self, (): &()) -> Vec<String> {
@@ -84,6 +99,17 @@ impl Call for RollbackDataset {
         format!("rollback '{head}'")
     }
 
+    fn needed_permissions(&self) -> Option<Vec<NeededPermission>> {
+        if self.destroy_clones || self.force {
+            return None;
+        }
+        let permissions: &[_] =
+            if self.destroy_newer { &["rollback", "destroy", "mount"] } else { &["rollback"] };
+        let needs =
+            |permission: &&str| NeededPermission::on_head(&self.snapshot, permission, false);
+        Some(permissions.iter().map(needs).collect())
+    }
+
     fn changed_pools(&self, (): &()) -> Vec<String> {
         vec![pool_of(&self.snapshot).to_owned()]
     }
@@ -112,6 +138,16 @@ impl Call for CloneSnapshot {
 
     fn action(&self) -> String {
         format!("create '{}'", self.name)
+    }
+
+    fn needed_permissions(&self) -> Option<Vec<NeededPermission>> {
+        // the daemon mounts it, and ordinary users choose no directories for that
+        if self.parents || self.properties.iter().any(|(property, _)| property == "mountpoint") {
+            return None;
+        }
+        let mut needed = NeededPermission::create(&self.name, &self.properties)?;
+        needed.push(NeededPermission::on_head(&self.snapshot, "clone", false));
+        Some(needed)
     }
 
     fn changed_pools(&self, _answer: &Mounting) -> Vec<String> {

@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use crate::{Call, Method, pool_of};
+use crate::{Call, Method, NeededPermission, pool_of};
 
 /// Sends a snapshot to a descriptor that the client offers.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
@@ -69,6 +69,13 @@ impl Call for SendStream {
 
     fn action(&self) -> String {
         format!("send '{}'", self.snapshot)
+    }
+
+    fn needed_permissions(&self) -> Option<Vec<NeededPermission>> {
+        if self.resume_token.is_some() {
+            return None;
+        }
+        Some(vec![NeededPermission::on_head(&self.snapshot, "send", self.replicate)])
     }
 }
 

@@ -2,7 +2,7 @@
 //!
 //! The kernel tells the user at the other end of a Unix socket (`SO_PEERCRED`). As with OpenZFS every local
 //! user may list pools and datasets and read their status; changes and secrets are for root and for the user
-//! that the daemon runs as. The engine has no store of `zfs allow` permissions yet: nothing is delegated.
+//! that the daemon runs as. `zfs allow` opens calls to others (`pools::permissions`).
 //! On TCP a client shows a token, and has the rights of the daemon's own user.
 
 use api::Call;
@@ -20,6 +20,10 @@ const ROOT: u32 = 0;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Peer {
     pub(crate) uid: u32,
+    /// The primary group.
+    pub(crate) gid: u32,
+    /// The process, by which the other groups are found.
+    pub(crate) pid: Option<i32>,
     /// Whether it is root or the daemon's own user.
     pub(crate) is_owner: bool,
 }
@@ -27,13 +31,14 @@ pub(crate) struct Peer {
 impl Peer {
     /// The user at the other end of a Unix socket.
     pub(crate) fn from_socket(stream: &UnixStream) -> std::io::Result<Self> {
-        Ok(Self::from_uid(stream.peer_cred()?.uid()))
+        let found = stream.peer_cred()?;
+        Ok(Self { gid: found.gid(), pid: found.pid(), ..Self::from_uid(found.uid()) })
     }
 
-    /// A user of this machine.
+    /// A user of this machine, in the group of the same number.
     pub(crate) fn from_uid(uid: u32) -> Self {
         let own = rustix::process::geteuid().as_raw();
-        Self { uid, is_owner: uid == ROOT || uid == own }
+        Self { uid, gid: uid, pid: None, is_owner: uid == ROOT || uid == own }
     }
 
     /// Refuses a call that this user may not make, in the words of zfs(8) and zpool(8).
@@ -100,7 +105,8 @@ mod tests {
 
     #[test]
     fn other_users_may_only_read() {
-        let (owner, other) = (Peer { uid: 0, is_owner: true }, Peer { uid: 1000, is_owner: false });
+        let peer = |uid, is_owner| Peer { uid, gid: uid, pid: None, is_owner };
+        let (owner, other) = (peer(0, true), peer(1000, false));
         let list = ListPools { names: Vec::new() };
         let snapshot = CreateSnapshots {
             names: vec!["tank@a".to_owned()],

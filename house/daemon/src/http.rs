@@ -171,13 +171,15 @@ mod tests {
     #[test]
     fn a_user_cannot_take_all_connections() {
         let connections = Connections::default();
-        let other = Peer { uid: 1000, is_owner: false };
+        let other = Peer { uid: 1000, gid: 1000, pid: None, is_owner: false };
         let mut open: Vec<_> =
             (0..MAX_CONNECTIONS).filter_map(|_| connections.open(other)).collect();
         assert_eq!(open.len(), MAX_CONNECTIONS);
         assert!(connections.open(other).is_none());
-        assert!(connections.open(Peer { uid: 1001, is_owner: false }).is_some());
-        assert!(connections.open(Peer { uid: 0, is_owner: true }).is_some());
+        assert!(
+            connections.open(Peer { uid: 1001, gid: 1001, pid: None, is_owner: false }).is_some()
+        );
+        assert!(connections.open(Peer { uid: 0, gid: 0, pid: None, is_owner: true }).is_some());
         open.pop();
         assert!(connections.open(other).is_some());
     }

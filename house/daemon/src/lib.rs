@@ -41,6 +41,7 @@ mod shares;
 mod state_dir;
 mod state_file;
 mod time_machine;
+mod volume_devices;
 
 pub use client::Client;
 pub use config::{ConfigProblem, check_config};

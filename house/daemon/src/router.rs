@@ -6,7 +6,7 @@
 use std::future::Future;
 use std::sync::Arc;
 
-use api::{Call, Method, Refusal, Reply};
+use api::{Call, Method, NeededPermission, Refusal, Reply};
 use axum::Extension;
 use axum::body::Body;
 use axum::extract::{RawPathParams, Request};
@@ -78,9 +78,10 @@ impl Router {
         C: Call,
         F: Future<Output = Result<Reply<C::Answer>>> + Send,
     {
+        let pools = Arc::clone(&self.pools);
         let route =
             move |Extension(peer): Extension<Peer>, fields: RawPathParams, request: Request| {
-                let handler = handler.clone();
+                let (handler, pools) = (handler.clone(), Arc::clone(&pools));
                 async move {
                     let cancel = Cancel::default();
                     // the connection drops this future when the client hangs up
@@ -90,7 +91,11 @@ impl Router {
                         Err(why) => return refuse(StatusCode::BAD_REQUEST, &why),
                     };
                     let Decoded { call, caller, command } = decoded;
-                    if let Err(why) = peer.check(&call) {
+                    let denied = peer.check(&call).err();
+                    let denied = denied.map(|why| (why, call.needed_permissions()));
+                    if let Some((why, needed)) = denied
+                        && !is_delegated(&pools, peer, needed).await
+                    {
                         return refuse(StatusCode::FORBIDDEN, &why);
                     }
                     match handler(call, caller, command).await {
@@ -120,6 +125,19 @@ impl Router {
         let routes = self.routes.route(&format!("{}/openapi.json", api::PREFIX), description);
         routes.fallback(unknown).method_not_allowed_fallback(unknown)
     }
+}
+
+/// Whether `zfs allow` delegated to a user what a call needs; none: nothing opens the call to others.
+async fn is_delegated(
+    pools: &Arc<Pools>,
+    peer: Peer,
+    needed: Option<Vec<NeededPermission>>,
+) -> bool {
+    let Some(needed) = needed else { return false };
+    let pools = Arc::clone(pools);
+    // it reads the pool
+    let checked = tokio::task::spawn_blocking(move || pools.is_permitted(peer, &needed)).await;
+    matches!(checked, Ok(Ok(true)))
 }
 
 /// Runs a handler, and records the command in the history of the pool that it changes.

@@ -195,6 +195,11 @@ impl StateDir {
         self.runtime_dir.join("smb-run")
     }
 
+    /// The directory of the files behind volume devices.
+    pub(crate) fn volume_files(&self) -> PathBuf {
+        self.runtime_dir.join("volumes")
+    }
+
     /// The token of the API on TCP.
     pub(crate) fn token(&self) -> PathBuf {
         self.persistent_dir.join("token")

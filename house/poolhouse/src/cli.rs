@@ -1,10 +1,11 @@
 //! The command line's definition: all commands, from which completions and man pages are made.
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::path::Path;
 
 use clap::{CommandFactory, FromArgMatches};
 
+use crate::mount_helper::{self, PROGRAM_NAME};
 use crate::outcome::CommandResult;
 use crate::{
     alerts, backup, bench, config, daemon, drives, events, generate, inspect, jobs, plan, policy,
@@ -69,6 +70,9 @@ enum Command {
     Plan(plan::PlanArgs),
     /// Measure what is there, and compare what came out
     Bench(bench::Bench),
+    /// Mount a file system on a directory, as mount(8) asks
+    #[command(name = PROGRAM_NAME, hide = true)]
+    MountHelper(mount_helper::MountHelper),
     /// Print the completions for a shell
     #[command(hide = true)]
     Completions(generate::Completions),
@@ -82,11 +86,12 @@ fn allow_repeated_flags(command: clap::Command) -> clap::Command {
     command.args_override_self(true).mut_subcommands(allow_repeated_flags)
 }
 
-/// The arguments, with the command in front where the program was started by the name `zpool` or `zfs`:
-/// scripts find links of those names in their PATH.
+/// The arguments, with the command in front where the program was started by the name `zpool`, `zfs` or `mount.zfs`:
+/// scripts and mount(8) find links of those names.
 fn insert_linked_command(mut args: Vec<OsString>) -> Vec<OsString> {
     let program = args.first().and_then(|program| Path::new(program).file_name());
-    let linked = program.filter(|name| *name == "zpool" || *name == "zfs").map(OsString::from);
+    let is_command = |name: &&OsStr| ["zpool", "zfs", PROGRAM_NAME].iter().any(|it| *name == *it);
+    let linked = program.filter(is_command).map(OsString::from);
     if let Some(command) = linked {
         args.insert(1, command);
     }
@@ -124,6 +129,7 @@ impl Cli {
             Command::Stream(stream) => stream.run(),
             Command::Plan(plan) => plan.run(),
             Command::Bench(bench) => bench.run(),
+            Command::MountHelper(helper) => helper.run(),
             Command::Completions(completions) => completions.run(),
             Command::Man(man) => man.run(),
         }

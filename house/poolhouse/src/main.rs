@@ -21,6 +21,7 @@ mod inspect;
 mod interrupt;
 mod jobs;
 mod keys;
+mod mount_helper;
 mod outcome;
 mod parallel;
 mod pictures;

@@ -5,6 +5,8 @@
 //!
 //! [`mount_filesystem`] mounts a file system of an imported pool ([`vfs::PoolFileSystem`]), to read and write.
 //! The kernel checks permissions; all else is the business of `vfs`.
+//!
+//! [`mount_volumes`] mounts a directory of volumes as files: what loop devices have as their backing files.
 #![forbid(unsafe_code)]
 
 mod convert;
@@ -14,13 +16,18 @@ mod ioctl;
 mod mount;
 mod mount_handle;
 mod tree_server;
+mod volume_files;
+mod volume_server;
 
 pub use filesystem::{RollbackHandle, RollbackOutcome};
 pub use fusedev::forwards_sync;
+pub use fusedev::{DetachOutcome, LoopDevice, LoopOptions};
 pub use mount::{
     Error, MountOptions, TreeMountOptions, check_mountpoint, mount_filesystem, mount_tree,
+    mount_volumes,
 };
 pub use mount_handle::{MountHandle, MountTable, unmount_dead};
+pub use volume_files::{VolumeFileId, VolumeFiles};
 
 /// What the kernel calls the root.
 const ROOT_NODEID: u64 = 1;

@@ -13,6 +13,8 @@ use vfs::{DatasetTree, DoorId, PoolFileSystem};
 use crate::filesystem::{FileSystemServer, RollbackHandle};
 use crate::mount_handle::{MountHandle, unmount_dead};
 use crate::tree_server::TreeServer;
+use crate::volume_files::VolumeFiles;
+use crate::volume_server::VolumeServer;
 
 /// How a tree is mounted.
 #[derive(Clone, Debug, Default)]
@@ -141,6 +143,28 @@ pub fn mount_filesystem(
     })?;
     folders.keep();
     Ok((mounted, RollbackHandle::new(server, notices)))
+}
+
+/// Mounts a directory on an empty folder in which each volume of `files` is a file that only this process's user
+/// can open. What a program reads and writes there takes no way through the kernel's cache.
+pub fn mount_volumes(files: &VolumeFiles, dir: &Path) -> Result<MountHandle, Error> {
+    check_mountpoint(dir)?;
+    let how = KernelMountOptions {
+        source: FUSE_SUBTYPE.to_owned(),
+        subtype: FUSE_SUBTYPE.to_owned(),
+        no_exec: true,
+        no_setuid: true,
+        no_devices: true,
+        ..KernelMountOptions::default()
+    };
+    let server = || VolumeServer::new(files.clone());
+    // the requests of a loop device come from threads of the kernel, for which rings are no gain
+    let started = start_session(&server, dir, &how, false);
+    started.map(|(mounted, _)| mounted).map_err(|why| Error::Mount {
+        dir: dir.display().to_string(),
+        why: why.to_string().trim().to_owned(),
+        hint: mount_hint(&why, false),
+    })
 }
 
 /// Folders that were made to mount on. They are removed when this is dropped, as what programs put in a folder

@@ -58,6 +58,8 @@ init_flags! {
     READDIRPLUS = 13;
     /// Those only where they are of use.
     READDIRPLUS_AUTO = 14;
+    /// Direct requests of the kernel itself (io_submit(2), loop devices) need not wait for each other.
+    ASYNC_DIO = 15;
     /// Several lookups in one directory at a time.
     PARALLEL_DIROPS = 18;
     /// POSIX access lists, which the kernel then obeys.

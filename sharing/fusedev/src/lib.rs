@@ -5,7 +5,7 @@
 //! answer     what it is told, as it wants it
 //! init       the first message: what either side can do
 //! mounting   /dev/fuse, laid over a folder
-//! loop_device  a block device, without which the kernel forwards no sync(2)
+//! loop_device  block devices: over a file that is served, and those without which the kernel forwards no sync(2)
 //! own_thread  mount(2) and umount(2) on threads that share less with the others
 //! notice     what it is told unasked
 //! special    numbers of special files
@@ -46,6 +46,7 @@ mod wire;
 
 pub use init::{InitFlags, MAX_REQUEST_BYTES};
 pub use lock_request::{LockRequest, LockType};
+pub use loop_device::{DetachOutcome, LoopDevice, LoopOptions};
 pub use mount::{KernelMountOptions, forwards_sync, mount, remount};
 pub use notifier::Notifier;
 pub use own_thread::without_descriptors;

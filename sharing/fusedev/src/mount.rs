@@ -22,7 +22,7 @@ use rustix::net::{
     recvmsg, socketpair,
 };
 
-use crate::loop_device::LoopDevice;
+use crate::loop_device::SyncDevice;
 use crate::own_thread::in_directory;
 
 /// The first kernel that sends `FUSE_SYNCFS` to mounts of type `fuseblk`.
@@ -151,7 +151,7 @@ fn over_loop_device(dir: &Path, how: &KernelMountOptions, data: &str) -> io::Res
     let data = format!("{data},blksize={}", rustix::param::page_size());
     let data = CString::new(data).map_err(io::Error::other)?;
     let (target, kind) = (std::path::absolute(dir)?, format!("fuseblk.{}", how.subtype));
-    let device = LoopDevice::attach()?;
+    let device = SyncDevice::attach()?;
     let links = LinkDir::create()?;
     let source = how.escaped_source();
     links.link(&source, &device.path)?;

@@ -107,6 +107,12 @@ impl OpenReply {
         self.with_flag(1)
     }
 
+    /// Several direct writes of the file at a time that do not extend it.
+    #[must_use]
+    pub fn parallel_direct_writes(self) -> Self {
+        self.with_flag(64)
+    }
+
     /// What the kernel keeps of the content is still right.
     #[must_use]
     pub fn keep_cache(self) -> Self {

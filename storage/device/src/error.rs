@@ -29,6 +29,14 @@ pub enum Error {
         /// Its path.
         path: String,
     },
+    /// It is the device of a volume that this process serves.
+    #[error("{path}: {}", own_volume_text(volume))]
+    OwnVolume {
+        /// Its path.
+        path: String,
+        /// The full name of the volume.
+        volume: String,
+    },
     /// It is to be written, and the device, the medium or its file system is write-protected.
     #[error("{path}: it is write-protected")]
     WriteProtected {
@@ -101,4 +109,11 @@ impl Error {
         }
         Err(Self::OutOfRange { device: device.to_owned(), offset, length, size })
     }
+}
+
+/// Why no pool may lie on a volume.
+pub fn own_volume_text(volume: &str) -> String {
+    format!(
+        "it is the volume '{volume}' of an imported pool, and a pool on it would wait for itself; use a disk or a file"
+    )
 }

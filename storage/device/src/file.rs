@@ -16,6 +16,7 @@ use rustix::fs::{FallocateFlags, FlockOperation, fallocate, fcntl_lock, flock};
 use rustix::io::{Errno, retry_on_intr};
 
 use crate::location::DeviceLocation;
+use crate::own_volumes;
 use crate::probe::{find_moved_device, io_error_text};
 use crate::write_claim::WriteClaim;
 use crate::{Device, Error};
@@ -222,8 +223,10 @@ impl File {
 }
 
 fn read_metadata(path: &Path, name: &str) -> Result<fs::Metadata, Error> {
-    fs::metadata(path)
-        .map_err(|error| Error::Open { path: name.to_owned(), reason: io_error_text(&error) })
+    let facts = fs::metadata(path)
+        .map_err(|error| Error::Open { path: name.to_owned(), reason: io_error_text(&error) })?;
+    own_volumes::check(&facts, name)?;
+    Ok(facts)
 }
 
 /// Opens it for reading and writing, for this handle alone; gives its size, too.

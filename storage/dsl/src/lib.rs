@@ -18,6 +18,7 @@
 
 pub mod block_lists;
 mod dataset;
+mod delegation;
 mod dir;
 mod error;
 mod keys;
@@ -30,6 +31,7 @@ mod tree;
 pub mod write;
 
 pub use dataset::{Dataset, DatasetKind, Hold};
+pub use delegation::{DelegationTarget, DelegationUser, Delegations, is_permitted};
 pub use dir::Dir;
 pub use error::Error;
 pub use keys::{KeyFormat, KeyInfo, KeyStatus, Keyring, Pbkdf2Params};

@@ -447,6 +447,9 @@ impl Error {
             device::Error::Open { path, reason } => {
                 Self::UnusablePath { path: path.clone(), reason: reason.clone() }
             }
+            device::Error::OwnVolume { path, volume } => {
+                Self::UnusablePath { path: path.clone(), reason: device::own_volume_text(volume) }
+            }
             device::Error::UnsupportedType { path } => Self::UnusablePath {
                 path: path.clone(),
                 reason: "it is neither a file, a folder nor a block device".to_owned(),

@@ -22,6 +22,8 @@ pub const GZIP: u64 = 5;
 pub const BOOTFS: u64 = 6;
 /// Log devices.
 pub const LOG_DEVICES: u64 = 7;
+/// Permissions can be delegated.
+pub const DELEGATED_PERMISSIONS: u64 = 8;
 /// refquota, refreservation, and exact counts of what only one dataset reaches.
 pub const UNIQUE_ACCURATE: u64 = 9;
 /// Cache devices.

@@ -17,6 +17,7 @@ mod mount_calls;
 mod mount_change;
 pub(crate) mod mounts;
 mod options;
+mod permissions;
 mod policies;
 mod receive;
 mod receive_package;

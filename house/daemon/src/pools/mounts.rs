@@ -194,7 +194,9 @@ impl ManagedPool {
         let found = self.list_filesystems(target, depth)?.into_iter();
         let found = found.filter(|it| !here.contains(&it.name));
         let wanted = found.filter_map(|dataset| {
-            let (wish, dir) = (chosen(&dataset)?, self.mountpoint_dir(&dataset)?);
+            let wish = chosen(&dataset)?;
+            // one that mount(8) mounted is mounted there again
+            let dir = wish.directory.clone().or_else(|| self.mountpoint_dir(&dataset))?;
             let is_whole = !matches!(self.handle.incomplete_kind(&dataset.name), Ok(Some(_)));
             is_whole.then_some(PlannedMount { dir, dataset, overrides: wish })
         });
@@ -274,6 +276,10 @@ impl ManagedPool {
         };
         if dataset.property_value("canmount") == Some("off") {
             return Err(Error::refused_error(format!("'{name}' has canmount=off")));
+        }
+        if let Some(dir) = &wish.directory {
+            check_legacy(dataset, wish)?;
+            return self.mount_at(dir, dataset, wish);
         }
         let Some(dir) = self.mountpoint_dir(dataset) else {
             let at = dataset.property_value("mountpoint").unwrap_or("none");
@@ -510,6 +516,19 @@ pub(super) fn join_altroot(altroot: Option<&Path>, point: &str) -> Option<PathBu
         Some(root) => root.join(inner.trim_start_matches('/')),
         None => PathBuf::from(point),
     })
+}
+
+/// Refuses to mount a file system by mount(8) whose mountpoint zfs(8) manages, in OpenZFS's words.
+fn check_legacy(dataset: &Dataset, wish: &MountOverrides) -> Result<()> {
+    let is_legacy = dataset.property_value("mountpoint") == Some("legacy");
+    if is_legacy || wish.options.iter().any(|word| word == "zfsutil") {
+        return Ok(());
+    }
+    let name = &dataset.name;
+    Err(Error::refused_error(format!(
+        "filesystem '{name}' cannot be mounted using 'mount'.\nUse 'zfs set mountpoint=legacy {name}' or \
+         'zfs mount {name}'."
+    )))
 }
 
 fn is_empty_dir(dir: &Path) -> bool {

@@ -31,7 +31,7 @@ impl Overrides for MountOverrides {
 
     fn merged_with(&self, other: &Self) -> Self {
         let more = other.options.iter().filter(|word| *word != REMOUNT);
-        Self { options: self.options.iter().chain(more).cloned().collect(), ..*self }
+        Self { options: self.options.iter().chain(more).cloned().collect(), ..self.clone() }
     }
 
     fn validate(&self) -> Result<()> {
@@ -50,7 +50,7 @@ impl Overrides for MountOverrides {
         let stays = |word: &&String| {
             option_property(word).is_none_or(|(property, _)| !is_changed(property))
         };
-        Self { options: self.options.iter().filter(stays).cloned().collect(), ..*self }
+        Self { options: self.options.iter().filter(stays).cloned().collect(), ..self.clone() }
     }
 }
 
@@ -100,9 +100,18 @@ fn apply_option(word: &str, options: &mut MountOptions) -> bool {
         Some(("setuid", is_on)) => options.no_setuid = !is_on,
         Some(("devices", is_on)) => options.no_devices = !is_on,
         Some(("atime", is_on)) => options.no_atime = !is_on,
-        _ => return word == "defaults",
+        _ => return is_word_of_mount(word),
     }
     true
+}
+
+/// Whether a word concerns mount(8) alone, or says what is so anyway.
+fn is_word_of_mount(word: &str) -> bool {
+    const WORDS: [&str; 12] = [
+        "defaults", "zfsutil", "auto", "noauto", "nofail", "_netdev", "user", "nouser", "users",
+        "owner", "group", "async",
+    ];
+    WORDS.contains(&word) || word.starts_with("x-") || word.starts_with("comment=")
 }
 
 /// The property of a word of mount(8), and whether it is on.

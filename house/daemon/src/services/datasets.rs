@@ -3,10 +3,11 @@
 use std::sync::Arc;
 
 use api::{
-    AbortReceive, CloneSnapshot, CreateBookmark, CreateFilesystem, CreateSnapshots, CreateVolume,
-    DestroyDatasets, InheritProperty, ListDatasets, ListFileChanges, ListHolds, ListOwnerUsage,
-    PlaceHold, PlanSend, PromoteClone, ReceiveStream, ReleaseHold, RenameDataset, Reply,
-    RollbackDataset, SendStream, SetProperties,
+    AbortReceive, AllowPermissions, CloneSnapshot, CreateBookmark, CreateFilesystem,
+    CreateSnapshots, CreateVolume, DestroyDatasets, GetPermissions, InheritProperty, ListDatasets,
+    ListFileChanges, ListHolds, ListOwnerUsage, PlaceHold, PlanSend, PromoteClone, ReceiveStream,
+    ReleaseHold, RemovePermissions, RenameDataset, Reply, RollbackDataset, SendStream,
+    SetProperties,
 };
 
 use super::Service;
@@ -26,15 +27,31 @@ impl DatasetService {
 
     fn add_creations(&self, router: &mut Router) {
         let pools = Arc::clone(&self.pools);
-        router.add(move |call: &CreateFilesystem, _| pools.create_filesystem(call));
+        router.add(move |call: &CreateFilesystem, caller| {
+            // root mounts it, and ordinary users choose no directories for that
+            let has_mountpoint = call.properties.iter().any(|(name, _)| name == "mountpoint");
+            let no_mount = call.no_mount || !caller.peer.is_owner && has_mountpoint;
+            let mounting =
+                pools.create_filesystem(&CreateFilesystem { no_mount, ..call.clone() })?;
+            pools.finish_creation(&call.name, caller.peer)?;
+            Ok(mounting)
+        });
         let pools = Arc::clone(&self.pools);
-        router.add(move |call: &CreateVolume, _| pools.create_volume(call));
+        router.add(move |call: &CreateVolume, caller| {
+            let reply = pools.create_volume(call)?;
+            pools.allow_creator(&call.name, caller.peer)?;
+            Ok(reply)
+        });
         let pools = Arc::clone(&self.pools);
         router.add(move |call: &CreateSnapshots, _| pools.create_snapshots(call));
         let pools = Arc::clone(&self.pools);
         router.add(move |call: &CreateBookmark, _| pools.create_bookmark(call));
         let pools = Arc::clone(&self.pools);
-        router.add(move |call: &CloneSnapshot, _| pools.clone_snapshot(call));
+        router.add(move |call: &CloneSnapshot, caller| {
+            let mounting = pools.clone_snapshot(call)?;
+            pools.allow_creator(&call.name, caller.peer)?;
+            Ok(mounting)
+        });
     }
 }
 
@@ -73,7 +90,11 @@ impl Service for DatasetService {
         let pools = Arc::clone(&self.pools);
         router.add(move |call: &DestroyDatasets, caller| pools.destroy(call, caller));
         let pools = Arc::clone(&self.pools);
-        router.add(move |call: &SetProperties, _| pools.set_properties(call));
+        router.add(move |call: &SetProperties, caller| {
+            // root mounts, and ordinary users choose no directories for that
+            let keep_mounts = call.keep_mounts || !caller.peer.is_owner;
+            pools.set_properties(&SetProperties { keep_mounts, ..call.clone() })
+        });
         let pools = Arc::clone(&self.pools);
         router.add(move |call: &InheritProperty, _| pools.inherit_property(call));
         let pools = Arc::clone(&self.pools);
@@ -83,6 +104,12 @@ impl Service for DatasetService {
         router.add(move |call: &PromoteClone, _| pools.promote_clone(&call.name));
         let pools = Arc::clone(&self.pools);
         router.add(move |call: &RenameDataset, _| pools.rename_dataset(call));
+        let pools = Arc::clone(&self.pools);
+        router.add(move |call: &GetPermissions, _| pools.permissions(call));
+        let pools = Arc::clone(&self.pools);
+        router.add(move |call: &AllowPermissions, _| pools.allow(call));
+        let pools = Arc::clone(&self.pools);
+        router.add(move |call: &RemovePermissions, _| pools.unallow(call));
         self.add_streams(router);
     }
 }

@@ -26,6 +26,7 @@ mod shares;
 mod smb;
 mod time_machine;
 mod web;
+mod zvol;
 
 use std::sync::Arc;
 
@@ -157,6 +158,8 @@ const SERVICES: &[Registration] = &[
     }),
     Registration::with_section::<announce::AnnounceConfig>("announce", |context| {
         Arc::new(announce::AnnounceService::new(context))
+    Registration::with_section::<zvol::ZvolConfig>("zvol", |context| {
+        Arc::new(zvol::ZvolService::new(context))
     }),
     // after the services of all protocols
     Registration {

@@ -1,5 +1,6 @@
 //! `poolhouse zfs`: datasets, in the words of zfs(8).
 
+mod allow;
 mod create;
 mod destroy;
 mod diff;
@@ -103,6 +104,10 @@ enum Command {
     UnloadKey(key::UnloadKeyArgs),
     /// Give encrypted datasets other keys
     ChangeKey(key::ChangeKeyArgs),
+    /// Delegate permissions to ordinary users, or show which are
+    Allow(allow::AllowArgs),
+    /// Take delegated permissions back
+    Unallow(allow::UnallowArgs),
 }
 
 impl Zfs {
@@ -138,6 +143,8 @@ impl Zfs {
             Command::LoadKey(args) => args.run(asking),
             Command::UnloadKey(args) => args.run(asking),
             Command::ChangeKey(args) => args.run(asking),
+            Command::Allow(args) => args.run(asking),
+            Command::Unallow(args) => args.run(asking),
         }
     }
 }

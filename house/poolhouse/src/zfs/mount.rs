@@ -51,7 +51,8 @@ impl MountArgs {
         if self.all || !self.names.is_empty() {
             let unlocked =
                 if self.load_keys { self.load_locked_keys(asking)? } else { Outcome::Complete };
-            let wish = MountOverrides { options: self.options.clone(), overlay: self.overlay };
+            let options = self.options.clone();
+            let wish = MountOverrides { options, overlay: self.overlay, directory: None };
             let (names, below) = (self.names.clone(), self.recursive);
             let before = if self.verbose { list_mounts(asking)? } else { Vec::new() };
             let done = asking.execute(&Mount { names, recursive: below, overrides: wish })?;

@@ -37,3 +37,4 @@ mod test_nas;
 mod users;
 mod write_protected;
 mod zfs_syntax;
+mod zvol_devices;

@@ -1,4 +1,4 @@
-//! Other users of the machine beside root's daemon: they may look, and change nothing.
+//! Other users of the machine beside root's daemon: they may look, and change what `zfs allow` opens to them.
 
 use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
@@ -115,4 +115,65 @@ fn without_a_daemon_other_users_see_no_pools() {
     assert_eq!(run_as_nobody(&nas, "zpool status").stdout, "no pools available\n");
     let named = run_as_nobody(&nas, "zpool list tank");
     assert!(named.status == 1 && named.stderr.contains("no daemon runs"), "{}", named.stderr);
+}
+
+/// Runs a command as a user without rights. It must succeed.
+fn nobody_ok(nas: &TestNas, words: &str) {
+    let run = run_as_nobody(nas, words);
+    assert_eq!(run.status, 0, "{words}: {}", run.stderr);
+}
+
+/// Runs a command as a user without rights. It must be denied.
+fn nobody_denied(nas: &TestNas, words: &str) {
+    let run = run_as_nobody(nas, words);
+    assert!(run.status == 1 && run.stderr.contains("permission denied"), "{words}: {}", run.stderr);
+}
+
+#[test]
+fn delegated_permissions_open_commands() {
+    if cannot_switch_user() {
+        return;
+    }
+    let nas = TestNas::new("allow", 1);
+    nas.create_pool("-m none tank", 1);
+    nas.run_ok("zfs create tank/a");
+    nas.run_ok("zfs create tank/a/in");
+    nas.run_ok("zfs allow nobody create,mount,snapshot,compression tank/a");
+    nas.run_ok("zfs allow -s @more rollback,hold tank");
+    nas.run_ok("zfs allow -l everyone @more tank/a");
+    nas.run_ok("zfs allow -c destroy,userprop tank");
+    for words in [
+        "zfs snapshot -r tank/a@one",
+        "zfs set compression=lz4 tank/a",
+        "zfs hold keep tank/a@one",
+        "zfs rollback tank/a@one",
+        "zfs create -o org.example:by=nobody tank/a/new",
+        "zfs set org.example:by=me tank/a/new",
+        "zfs destroy tank/a/new",
+    ] {
+        nobody_ok(&nas, words);
+    }
+    for words in [
+        "zfs create -o atime=off tank/a/new",
+        "zfs snapshot tank@one",
+        "zfs set atime=off tank/a",
+        "zfs hold keep tank/a/in@one",
+        "zfs destroy tank/a/in",
+        "zfs allow nobody destroy tank/a",
+    ] {
+        nobody_denied(&nas, words);
+    }
+    let shown = nas.run_ok("zfs allow tank/a");
+    let wanted = "Local permissions:\n\teveryone @more\n\
+        Local+Descendent permissions:\n\tuser nobody compression,create,mount,snapshot\n\
+        ---- Permissions on tank ";
+    assert!(shown.contains(wanted), "{shown}");
+    // the permissions are in the pool
+    nas.run_ok("zpool export tank");
+    nas.run_ok(&format!("zpool import -N -d {} tank", nas.0.join("drives").display()));
+    nobody_ok(&nas, "zfs snapshot tank/a@two");
+    nas.run_ok("zfs unallow -r nobody snapshot tank/a");
+    nobody_denied(&nas, "zfs snapshot tank/a@three");
+    nas.run_ok("zpool set delegation=off tank");
+    nobody_denied(&nas, "zfs set compression=off tank/a");
 }

@@ -16,7 +16,7 @@ use std::sync::Arc;
 
 pub use available::available_space;
 use computed::{ComputedValues, PropertyFilter};
-pub use parse::{check_stored_value, is_settable, parse_create_only, parse_value};
+pub use parse::{check_stored_value, is_create_only, is_settable, parse_create_only, parse_value};
 use table::{
     BOOKMARK, DefaultValue, FILESYSTEM, PROPERTIES, PropertyAttr, PropertyDef, SNAPSHOT, VOLUME,
     ValueFormat,

@@ -48,6 +48,12 @@ pub fn parse_create_only(name: &str, text: &str) -> Option<u64> {
     words.iter().find(|(word, _)| *word == text).map(|(_, number)| *number)
 }
 
+/// Whether a property is chosen when a dataset is created, and never after that.
+pub fn is_create_only(name: &str) -> bool {
+    find_property(name)
+        .is_some_and(|row| matches!(row.attr, PropertyAttr::OneTime | PropertyAttr::OneTimeDefault))
+}
+
 /// Whether users may set a property on datasets of a kind; or why not.
 pub fn is_settable(name: &str, kind: DatasetKind) -> Result<()> {
     find_settable(name, kind).map(drop)

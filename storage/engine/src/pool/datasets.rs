@@ -63,6 +63,7 @@ impl Pool {
         let keying = self.child_encryption(&mut new, secret)?;
         let above = self.find_parent(&new.name)?;
         let naming = NameRules::extract(&mut new, above.as_ref())?;
+        self.check_version(&new.name, naming.version)?;
         let limits = owner_quotas::extract_quotas(&mut new)?;
         self.check_quota_features(&new.name, &limits)?;
         check_properties(&new, dsl::DatasetKind::Filesystem)?;
@@ -92,6 +93,21 @@ impl Pool {
         self.run_sync_task(make).map(|id: ObjsetId| self.0.spa.close_dataset(id))?;
         self.store_user_key(&name, user)?;
         Ok(limits)
+    }
+
+    /// Refuses a version of a file system that the pool's own version does not have.
+    fn check_version(&self, name: &str, version: Option<u64>) -> Result<()> {
+        let pool = self.0.spa.config().version;
+        let newest = ondisk::version::filesystem_version(pool);
+        match version {
+            Some(version) if version > newest => Err(Error::Refused {
+                what: format!(
+                    "cannot create '{name}': version={version}: pool must be upgraded to set this property or \
+                     value (its version {pool} has file systems up to version {newest})"
+                ),
+            }),
+            _ => Ok(()),
+        }
     }
 
     /// How a dataset that is to be is encrypted, by what is above it.

@@ -138,7 +138,7 @@ impl OpenFileSystem {
 
 /// What a new file system is, where nothing else is said.
 fn new_fs_options(now: Time, naming: NameRules, projects: bool, version: u64) -> FsCreateOptions {
-    let NameRules { case, normalization, utf8_only } = naming;
+    let NameRules { case, normalization, utf8_only, version: _ } = naming;
     FsCreateOptions {
         case,
         normalization,
@@ -160,7 +160,8 @@ pub(super) fn init_filesystem(
 ) -> zpl::Result<()> {
     let flags = ZplAccounting::new(owned, world).objset_flags();
     set.edit_header(tx, move |header| header.flags = flags);
-    let version = version::filesystem_version(owned.config().version);
+    // a version above the pool's was refused before
+    let version = naming.version.unwrap_or(version::filesystem_version(owned.config().version));
     let new = new_fs_options(
         world.znode_time(),
         naming,

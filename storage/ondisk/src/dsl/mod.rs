@@ -10,12 +10,14 @@ mod bookmark;
 mod bpobj;
 mod dataset;
 mod deadlist;
+mod delegation;
 mod dir;
 
 pub use bookmark::{Bookmark, RedactedBlocks, RedactionList};
 pub use bpobj::{Bpobj, Bptree, BptreeEntry, is_freed};
 pub use dataset::Dataset;
 pub use deadlist::Deadlist;
+pub use delegation::{DelegationKey, DelegationScope, Grantee};
 pub use dir::{Dir, UsedBreakdown};
 
 #[cfg(test)]
