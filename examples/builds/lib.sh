@@ -1,0 +1,177 @@
+# What all builds share: the program, a folder that goes at the end, and the words in which a build says what it does.
+#
+#   source "$(dirname "$0")/../lib.sh"
+#
+# A build prints, and its chapter in docs/manual/builds shows:
+#
+#   == plan ==                 section plan        a part of the chapter begins
+#   == speed (figures) ==      figures speed       the same, with figures that differ from run to run
+#   # Two drives may fail.     say TEXT            what comes next, or why
+#   $ poolhouse zpool ...      run 'COMMAND'       a command and all that it prints; the build ends if it fails
+#   $ poolhouse drives list    finds 'COMMAND'     the same for a command that has to find something: status 1
+#   $ ...                      refused 'COMMAND'   the same for a command that has to fail
+#   ok: nothing is lost        check TEXT 'COMMAND'    the build ends if the command fails
+#
+# QUICK=1 leaves out what only measures. Drives are sparse files at a thousandth of their size. Dates, and the folder of the run, are shown by a placeholder.
+set -euo pipefail
+
+repository=$(realpath "$(dirname "${BASH_SOURCE[0]}")/../..")
+
+# The program: the argument of the build, or what was built here.
+find_program() {
+  local program
+  for program in "$@" "${CARGO_TARGET_DIR:-$repository/target}"/{release,debug}/poolhouse; do
+    if [[ -x $program ]]; then
+      realpath "$program"
+      return
+    fi
+  done
+  echo "No poolhouse program here: type \`cargo build --release -p poolhouse\`, or name one as the argument." >&2
+  return 1
+}
+
+program=$(find_program "$@")
+work=$(mktemp -d /tmp/nas-XXXXXX) # short, as sockets have a path of 107 bytes at most
+processes=()
+chmod 711 "$work" # users of shares pass through it
+mkdir "$work/bin"
+ln -s "$program" "$work/bin/poolhouse"
+export PATH=$work/bin:$PATH:/usr/sbin:/sbin
+export POOLHOUSE_STATE=$work/state
+unset CDPATH
+cd "$work"
+
+# Ends what was started here, and removes the folder; also after a failure or Ctrl-C.
+clean_up() {
+  local status=$? state mount
+  cd /
+  for state in "$work"/state*; do
+    [[ ! -d $state ]] || poolhouse serve --stop --state "$state" >/dev/null 2>&1 || true
+  done
+  for mount in $(grep -o " $work/[^ ]* " /proc/self/mounts || true); do
+    umount -l "$mount" 2>/dev/null || fusermount3 -uz "$mount" 2>/dev/null || true
+  done
+  [[ ${#processes[@]} == 0 ]] || kill "${processes[@]}" 2>/dev/null || true
+  rm -rf "$work"
+  [[ $status == 0 || $status == 77 ]] || echo "FAILED with status $status" >&2
+  exit "$status"
+}
+trap clean_up EXIT
+trap 'exit 130' INT TERM
+
+# Replaces what differs from run to run.
+placeholders=(-e "s#$work#/tmp/nas-folder#g" -e "s#$repository#/usr/src/poolhouse#g"
+  -e 's/[0-9]{2,}:[0-9]{2}:[0-9]{2}/HH:MM:SS/g'
+  -e 's/ on [A-Z][a-z]{2} [A-Z][a-z]{2} +[0-9]+ HH:MM:SS [0-9]{4}/ on DATE/g'
+  -e 's/20[0-9]{2}-[0-9]{2}-[0-9]{2}([ _]HH:MM:SS|[ _][0-9]{2}:[0-9]{2})([+-][0-9]{2}:[0-9]{2})?/DATE/g'
+  -e 's/(resilvered|scrub repaired) [0-9.]+[KMG]?/\1 SIZE/'
+ 
+  -e 's/ \([0-9.]+ kb\/s\).*//'
+  -e '/ processors?, .*Linux/d')
+
+# show_as TEXT PLACEHOLDER: the same for a port or a name that this run made up.
+show_as() { placeholders+=(-e "s#$1#$2#g"); }
+
+shown() { sed -E "${placeholders[@]}"; }
+
+measuring() { [[ -z ${QUICK:-} ]]; }
+
+section() { printf '\n== %s ==\n' "$1"; }
+figures() { printf '\n== %s (figures) ==\n' "$1"; }
+say() { printf '# %s\n' "$*" | shown; }
+
+run() {
+  echo "$ $1" | shown
+  eval "$1" 2>&1 </dev/null | shown
+}
+
+finds() {
+  echo "$ $1" | shown
+  local status=0
+  eval "$1" >"$work/found" 2>&1 </dev/null || status=$?
+  shown <"$work/found"
+  [[ $status == 1 ]] || { echo "not ok: status $status instead of 1"; return 1; }
+}
+
+refused() {
+  echo "$ $1" | shown
+  if (eval "$1") >"$work/refused" 2>&1 </dev/null; then
+    echo "not ok: this command should have failed"
+    return 1
+  fi
+  shown <"$work/refused"
+}
+
+check() {
+  if ! eval "$2" >"$work/checked" 2>&1; then
+    echo "not ok: $1: $2"
+    cat "$work/checked"
+    return 1
+  fi
+  echo "ok: $1" | shown
+}
+
+# need COMMAND PACKAGE: ends the build with status 77 where a client is missing.
+need() {
+  command -v "$1" >/dev/null && return
+  echo "skipped: $1 is missing: \`apt install $2\`"
+  exit 77
+}
+
+# wait_until 'COMMAND': for what happens by itself. What grep finds counts, whatever the command before it says.
+wait_until() {
+  local tries
+  for tries in {1..300}; do
+    ! (set +o pipefail; eval "$1") >/dev/null 2>&1 || return 0
+    sleep 0.1
+  done
+  echo "not ok: waited 30 seconds for: $1"
+  return 1
+}
+
+free_port() {
+  local port
+  for port in $(shuf -i 20000-30000 -n 100); do
+    (: </dev/tcp/127.0.0.1/"$port") 2>/dev/null || { echo "$port" && return; }
+  done
+}
+
+# drive NAME SIZE: a sparse file that stands for a drive.
+drive() { truncate -s "$2" "$1"; }
+
+# pool_is POOL HEALTH
+pool_is() { [[ $(poolhouse zpool list -H -o health "$1") == "$2" ]]; }
+
+# smart_report DRIVE [well|failed]: the SMART report of a drive from now on: a recording, with or without a failed self-test.
+smart_report() {
+  local name log
+  name=$(basename "$1")
+  log='"count": 0'
+  [[ ${2:-well} == well ]] || log='"count": 1, "table": [{"type": {"value": 2, "string": "Extended offline"},
+    "status": {"value": 112, "string": "Completed: read failure", "passed": false}, "lifetime_hours": 1610}]'
+  sed -e "s/S24ZN902000L/SERIAL-$name/; s/X SSD 850 PRO 128GB/SIMULATED/; s/128035676160/2000398934016/" \
+    -e "/ata_smart_self_test_log/,/count/ s/\"count\": 0/${log//$'\n'/}/" \
+    "$repository/house/health/tests/data/scrutiny/smart-ata2.json" >"smart/$name.json"
+}
+
+# simulate_smartctl DRIVE...: a program in the place of smartctl prints recorded reports of these drives.
+simulate_smartctl() {
+  local drive
+  mkdir smart
+  cat >smart/smartctl <<'END'
+#!/bin/sh
+for last; do :; done
+file=${0%/*}/${last##*/}.json
+[ -e "$file" ] || { echo '{}'; exit 2; }
+cat "$file"
+END
+  chmod +x smart/smartctl
+  mkdir -p "$POOLHOUSE_STATE"
+  {
+    printf '[health]\nsmartctl = "%s"\n' "$work/smart/smartctl"
+    for drive in "$@"; do
+      smart_report "$drive"
+      printf '[[health.drives]]\npath = "%s"\n' "$work/$drive"
+    done
+  } >>"$POOLHOUSE_STATE/config.toml"
+}
