@@ -52,7 +52,7 @@ clean_up() {
     umount -l "$mount" 2>/dev/null || fusermount3 -uz "$mount" 2>/dev/null || true
   done
   [[ ${#processes[@]} == 0 ]] || kill "${processes[@]}" 2>/dev/null || true
-  rm -rf "$work"
+  rm -rf "$work" "/dev/shm/${work##*/}"
   [[ $status == 0 || $status == 77 ]] || echo "FAILED with status $status" >&2
   exit "$status"
 }
@@ -63,7 +63,7 @@ trap 'exit 130' INT TERM
 placeholders=(-e "s#$work#/tmp/nas-folder#g" -e "s#$repository#/usr/src/poolhouse#g"
   -e 's/[0-9]{2,}:[0-9]{2}:[0-9]{2}/HH:MM:SS/g'
   -e 's/ on [A-Z][a-z]{2} [A-Z][a-z]{2} +[0-9]+ HH:MM:SS [0-9]{4}/ on DATE/g'
-  -e 's/20[0-9]{2}-[0-9]{2}-[0-9]{2}([ _]HH:MM:SS|[ _][0-9]{2}:[0-9]{2})([+-][0-9]{2}:[0-9]{2})?/DATE/g'
+  -e 's/20[2-9][0-9]-[0-9]{2}-[0-9]{2}([ _]HH:MM:SS|[ _][0-9]{2}:[0-9]{2})([+-][0-9]{2}:[0-9]{2})?/DATE/g'
   -e 's/(resilvered|scrub repaired) [0-9.]+[KMG]?/\1 SIZE/'
  
   -e 's/ \([0-9.]+ kb\/s\).*//'
@@ -77,7 +77,15 @@ shown() { sed -E "${placeholders[@]}"; }
 measuring() { [[ -z ${QUICK:-} ]]; }
 
 section() { printf '\n== %s ==\n' "$1"; }
-figures() { printf '\n== %s (figures) ==\n' "$1"; }
+figures() {
+  local machine=machine build=development load
+  read -r load _ </proc/loadavg
+  ! grep -q '^flags.* hypervisor' /proc/cpuinfo || machine='virtual machine'
+  [[ $program != */release/* ]] || build=release
+  printf '\n== %s (figures) ==\n' "$1"
+  LC_ALL=C printf '# Measured in %(%B %Y)T by a %s build on a %s with %s processors, load %s.\n' \
+    -1 "$build" "$machine" "$(nproc)" "$load"
+}
 say() { printf '# %s\n' "$*" | shown; }
 
 run() {
@@ -138,6 +146,25 @@ free_port() {
 
 # drive NAME SIZE: a sparse file that stands for a drive.
 drive() { truncate -s "$2" "$1"; }
+
+# port NAME RATE MILLISECONDS DRIVE...: a port through which drives are reached, and appear in the folder dev. Together
+# they get RATE bits a second, such as 160M; each request takes MILLISECONDS.
+port() {
+  local name=$1 rate=$2 delay=$3 drive
+  shift 3
+  mkdir -p "ports/$name" dev
+  for drive in "$@"; do mv "$drive" "ports/$name/"; done
+  nbdkit -f -U "$work/ports/$name.socket" --filter=rate --filter=delay file dir="ports/$name" \
+    rate="$rate" burstiness=0.1 rdelay="${delay}ms" wdelay="${delay}ms" </dev/null &
+  processes+=($!)
+  wait_until "[[ -S ports/$name.socket ]]"
+  for drive in "$@"; do
+    touch "dev/$drive"
+    nbdfuse "$work/dev/$drive" "nbd+unix:///$drive?socket=$work/ports/$name.socket" </dev/null >/dev/null 2>&1 &
+    processes+=($!)
+    wait_until "[[ -s dev/$drive ]]"
+  done
+}
 
 # pool_is POOL HEALTH
 pool_is() { [[ $(poolhouse zpool list -H -o health "$1") == "$2" ]]; }

@@ -52,16 +52,16 @@ export LIBISCSI_CHAP_USERNAME=anna LIBISCSI_CHAP_PASSWORD=twelve-chars
 run "iscsi-readcapacity16 '$target?header_digest=crc32c' | grep 'Total size'"
 
 section restart
-say "An image of 200 MB is written, and the server is restarted in the midst of it."
-head -c 200M /dev/urandom >image
-qemu-img convert -n -r 50M -f raw -O raw image "$target" 2>writer.log &
+say "An image of 100 MB is written, and the server is restarted in the midst of it."
+head -c 100M /dev/urandom >image
+qemu-img convert -n -r 25M -f raw -O raw image "$target" 2>writer.log &
 writer=$!
 processes+=("$writer")
-wait_until 'poolhouse share status --json | grep -E "\"written_bytes\": [0-9]{8}"'
+wait_until 'poolhouse share status --json | grep -E "\"written_bytes\": [0-9]{7}"'
 run "poolhouse serve --stop"
 check "the initiator waits for the server" 'kill -0 "$writer"'
 run "poolhouse zpool list -Ho name,health"
 check "the writer ends well" 'wait "$writer"'
 check "every byte is what was written" 'qemu-img compare -f raw -F raw image "$target"'
 run "poolhouse zpool export -f tank"
-check "so does the pool on its drives" 'poolhouse rescue volume -q -d . tank/disk copy && cmp -n 200M image copy'
+check "so does the pool on its drives" 'poolhouse rescue volume -q -d . tank/disk copy && cmp -n 104857600 image copy'

@@ -3,6 +3,7 @@
 mod backup;
 mod bench;
 mod browser;
+mod builds;
 mod command;
 mod config;
 mod daemon;
