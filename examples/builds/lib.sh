@@ -8,25 +8,28 @@
 #   == speed (figures) ==      figures speed       the same, with figures that differ from run to run
 #   # Two drives may fail.     say TEXT            what comes next, or why
 #   $ poolhouse zpool ...      run 'COMMAND'       a command and all that it prints; the build ends if it fails
+#   $ ...                      quiet 'COMMAND'     the same without what it prints, which may differ
 #   $ poolhouse drives list    finds 'COMMAND'     the same for a command that has to find something: status 1
 #   $ ...                      refused 'COMMAND'   the same for a command that has to fail
 #   ok: nothing is lost        check TEXT 'COMMAND'    the build ends if the command fails
 #
-# QUICK=1 leaves out what only measures. Drives are sparse files at a thousandth of their size. Dates, and the folder of the run, are shown by a placeholder.
+# QUICK=1 leaves out what only measures. Drives are sparse files at a thousandth of their size. Dates, and the folder of
+# the run, are shown by placeholders.
 set -euo pipefail
 
 repository=$(realpath "$(dirname "${BASH_SOURCE[0]}")/../..")
 
 # The program: the argument of the build, or what was built here.
 find_program() {
-  local program
-  for program in "$@" "${CARGO_TARGET_DIR:-$repository/target}"/{release,debug}/poolhouse; do
+  local program candidates=("${CARGO_TARGET_DIR:-$repository/target}"/{release,debug}/poolhouse)
+  [[ $# == 0 ]] || candidates=("$1")
+  for program in "${candidates[@]}"; do
     if [[ -x $program ]]; then
       realpath "$program"
       return
     fi
   done
-  echo "No poolhouse program here: type \`cargo build --release -p poolhouse\`, or name one as the argument." >&2
+  echo "There is no program ${candidates[*]}: type \`cargo build --release -p poolhouse\`, or name another one." >&2
   return 1
 }
 
@@ -64,8 +67,7 @@ placeholders=(-e "s#$work#/tmp/nas-folder#g" -e "s#$repository#/usr/src/poolhous
   -e 's/[0-9]{2,}:[0-9]{2}:[0-9]{2}/HH:MM:SS/g'
   -e 's/ on [A-Z][a-z]{2} [A-Z][a-z]{2} +[0-9]+ HH:MM:SS [0-9]{4}/ on DATE/g'
   -e 's/20[2-9][0-9]-[0-9]{2}-[0-9]{2}([ _]HH:MM:SS|[ _][0-9]{2}:[0-9]{2})([+-][0-9]{2}:[0-9]{2})?/DATE/g'
-  -e 's/(resilvered|scrub repaired) [0-9.]+[KMG]?/\1 SIZE/'
- 
+  -e 's/resilvered [0-9.]+[KMG]?/resilvered SIZE/'
   -e 's/ \([0-9.]+ kb\/s\).*//'
   -e '/ processors?, .*Linux/d')
 
@@ -91,6 +93,11 @@ say() { printf '# %s\n' "$*" | shown; }
 run() {
   echo "$ $1" | shown
   eval "$1" 2>&1 </dev/null | shown
+}
+
+quiet() {
+  echo "$ $1" | shown
+  eval "$1" >"$work/said" 2>&1 </dev/null || { cat "$work/said"; return 1; }
 }
 
 finds() {

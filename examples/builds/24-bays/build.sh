@@ -42,7 +42,7 @@ run "poolhouse zfs list -Ho name,avail tank"
 
 section balance
 say "Data go to each vdev by its free space: three quarters to the larger one."
-for number in 1 2 3 4 5 6; do head -c 100M /dev/urandom >files/films/$number; done
+for number in 1 2 3 4 5 6; do head -c 50M /dev/urandom >files/films/$number; done
 run "poolhouse zpool sync tank"
 run "poolhouse zpool list -v -o name,size,alloc tank | grep -v bay"
 alloc() { poolhouse zpool list -v -Hp -o name,alloc tank | awk -v name="$1" '$1 == name {print $2}'; }

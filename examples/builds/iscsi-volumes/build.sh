@@ -10,7 +10,7 @@ need iscsi-ls libiscsi-bin
 need qemu-img qemu-utils
 qemu-img --help | grep -q ' iscsi' || need qemu-block-iscsi qemu-block-extra
 port=$(free_port)
-show_as "$port" 3260
+show_as "\\b$port\\b" 3260
 
 section volume
 drive d1 2000M
