@@ -1,12 +1,12 @@
 # make run    the tour: a damaged pool is read, and a NAS on six files is made, broken and left running
 # make test   everything that is checked
-.PHONY: help setup build run test test-oracle test-long test-posix test-clients test-web lint deny deb bench fuzz clean
+.PHONY: help setup build run test test-oracle test-long test-posix test-clients test-builds test-web lint deny deb bench fuzz clean
 
 SECONDS_PER_TARGET ?= 60
 
 help:
 	@sed -n 's/^# make/make/p' Makefile
-	@echo "make setup | build | test-oracle | test-long | test-posix | test-clients | test-web | lint | deny | deb | bench | fuzz | clean"
+	@echo "make setup | build | test-oracle | test-long | test-posix | test-clients | test-builds | test-web | lint | deny | deb | bench | fuzz | clean"
 
 setup:
 	@tools/setup.sh
@@ -60,6 +60,13 @@ deb: build
 # The kernel's clients of NBD, SMB and other protocols, in the virtual machine of POOLHOUSE_CLIENT_VM; as root.
 test-clients: setup
 	tools/clients.sh
+
+# The builds of examples/builds, whole, against their chapters in docs/manual/builds; BUILDS names some of them. With
+# POOLHOUSE_CLIENT_VM, which takes root, the kernel's iSCSI initiator uses a volume as well.
+test-builds: setup
+	BUILDS="$(BUILDS)" cargo test --quiet --locked -p poolhouse --test it -- --ignored --nocapture all_builds_run_whole
+	@if [ -n "$$POOLHOUSE_CLIENT_VM" ]; then tools/clients.sh iscsi; \
+	else echo "make test-builds: POOLHOUSE_CLIENT_VM names no virtual machine: the kernel's initiator was left out"; fi
 
 # The dashboard of a demonstration NAS in a headless browser: light, dark, phone; pictures in target/web.
 test-web: setup

@@ -36,6 +36,7 @@ command -v chromium >/dev/null 2>&1 || command -v chromium-headless-shell >/dev/
   wanted+=(chromium-headless-shell fonts-dejavu-core)
 command -v rsync >/dev/null 2>&1 || wanted+=(rsync)
 command -v nbdcopy >/dev/null 2>&1 || wanted+=(libnbd-bin)
+command -v nbdkit >/dev/null 2>&1 || wanted+=(nbdkit)
 command -v qemu-img >/dev/null 2>&1 || wanted+=(qemu-utils)
 command -v nfs-cat >/dev/null 2>&1 || wanted+=(libnfs-utils)
 command -v iscsi-test-cu >/dev/null 2>&1 || wanted+=(libiscsi-bin)

@@ -118,5 +118,6 @@ cat <<EOF
   poolhouse serve --stop                   end it; any command starts it again
   poolhouse plan --drives 6x4TB            what six real drives would give
   poolhouse rescue scan -d /dev            pools on disks of your own
+  examples/builds/household/build.sh       one of eight real servers, rebuilt: $(cd examples/builds && echo */ | tr -d /)
 EOF
 exit "$failed"

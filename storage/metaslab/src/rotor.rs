@@ -11,7 +11,7 @@ use units::VdevId;
 use crate::Class;
 use crate::group::MetaslabGroup;
 
-/// Bytes of a run for each drive's worth of data, on a vdev with as much space as the average.
+/// Bytes of a run for each data drive of an average vdev, on a vdev with as much free space as the average.
 const RUN_SIZE: u64 = 1 << 20;
 /// No run is longer, and no debt larger, than so many average runs.
 const MAX_RUN_FACTOR: u64 = 16;
@@ -60,16 +60,14 @@ impl Rotor {
     fn run_length(&self, class: Class) -> i64 {
         let share = |top: &Arc<MetaslabGroup>| u128::from(top.available(class));
         let average = self.groups.iter().map(share).sum::<u128>() / self.groups.len() as u128;
-        let top = &self.groups[self.current];
-        let run = average_run(top);
-        let scaled = u128::from(run) * share(top) / average.max(1);
+        let run = self.average_run();
+        let scaled = u128::from(run) * share(&self.groups[self.current]) / average.max(1);
         i64::try_from(scaled.clamp(1, u128::from(run * MAX_RUN_FACTOR))).unwrap_or(i64::MAX)
     }
 
     /// That many bytes went to the vdev at this index.
     pub(crate) fn charge(&mut self, index: usize, bytes: u64) {
-        let most =
-            i64::try_from(average_run(&self.groups[index]) * MAX_RUN_FACTOR).unwrap_or(i64::MAX);
+        let most = i64::try_from(self.average_run() * MAX_RUN_FACTOR).unwrap_or(i64::MAX);
         let bytes = i64::try_from(bytes).unwrap_or(i64::MAX);
         let credit = &mut self.credits[index];
         *credit = credit.saturating_sub(bytes).max(-most);
@@ -79,8 +77,11 @@ impl Rotor {
     pub(crate) fn skip(&mut self, index: usize) {
         self.credits[index] = self.credits[index].min(0);
     }
-}
 
-fn average_run(top: &MetaslabGroup) -> u64 {
-    RUN_SIZE * u64::from(top.spec.data_width.clamp(1, 1 << 10))
+    /// Bytes of a run on a vdev with average free space. It does not depend on the vdev's own width: a wide vdev has
+    /// more free space already, and would fill up first if its width counted again.
+    fn average_run(&self) -> u64 {
+        let widths = self.groups.iter().map(|top| u64::from(top.spec.data_width.clamp(1, 1 << 10)));
+        RUN_SIZE * widths.sum::<u64>() / (self.groups.len() as u64).max(1)
+    }
 }

@@ -105,9 +105,9 @@ impl Drive {
     pub(super) fn clear_labels(&self, part: DrivePart) -> Result<(), Error> {
         let failed = || Error::io(&self.path, "emptied");
         let file = OpenOptions::new().write(true).open(&self.path).map_err(failed())?;
-        if self.is_sparse {
-            let emptied = file.set_len(0).and_then(|()| file.set_len(self.size));
-            return emptied.map_err(failed());
+        // some file systems do not change the size of a file (nbdfuse): zeros are written there
+        if self.is_sparse && file.set_len(0).is_ok() {
+            return file.set_len(self.size).map_err(failed());
         }
         let zeros = vec![0; usize::try_from(drive_checks::PROTECTED_END_SIZE).unwrap_or(0)];
         let range = self.byte_range(part).unwrap_or(0..self.size);
@@ -125,4 +125,32 @@ pub(super) fn is_named_in(path: &Path, names: &[String]) -> bool {
     names
         .iter()
         .any(|name| path == Path::new(name) || path.file_name().is_some_and(|n| n == &**name))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::FileExt as _;
+
+    use rustix::fs::{MemfdFlags, SealFlags};
+
+    use super::{Drive, DrivePart, File};
+    use crate::System;
+
+    #[test]
+    fn file_of_fixed_size_is_cleared() {
+        let flags = MemfdFlags::ALLOW_SEALING;
+        let file = File::from(rustix::fs::memfd_create("drive", flags).unwrap());
+        file.set_len(64 << 20).unwrap();
+        file.write_all_at(&[7; 4096], 16 << 10).unwrap();
+        rustix::fs::fcntl_add_seals(&file, SealFlags::SHRINK | SealFlags::GROW).unwrap();
+        let number = std::os::fd::AsRawFd::as_raw_fd(&file);
+        let path = format!("/proc/self/fd/{number}");
+        let names = [path.clone()];
+        let drive = Drive::open(path.as_ref(), &names, &System::default()).unwrap();
+        assert!(drive.is_sparse && drive.had_data);
+        drive.clear_labels(DrivePart::Whole).unwrap();
+        let mut bytes = [1; 4096];
+        file.read_exact_at(&mut bytes, 16 << 10).unwrap();
+        assert_eq!(bytes, [0; 4096]);
+    }
 }

@@ -4,6 +4,7 @@ mod api_page;
 mod backup;
 mod bench;
 mod browser;
+mod builds;
 mod command;
 mod config;
 mod daemon;

@@ -131,6 +131,19 @@ fn vdevs_fill_up_together() {
 }
 
 #[test]
+fn vdevs_of_unlike_width_fill_up_together() {
+    let wide = MetaslabGroupSpec { data_width: 16, ..vdev_spec(0, Class::Normal, 1536 << 20) };
+    let narrow = MetaslabGroupSpec { data_width: 4, ..vdev_spec(1, Class::Normal, 512 << 20) };
+    let allocator = empty_allocator(vec![wide, narrow]);
+    for _ in 0..640 {
+        allocate_one(&allocator, &AllocRequest::new(1 << 20, TXG));
+    }
+    let used = |vdev| allocator.vdev_usage(VdevId::new(vdev)).unwrap();
+    let percent = |vdev| used(vdev).allocated * 100 / used(vdev).capacity;
+    assert!(percent(0).abs_diff(percent(1)) <= 3, "{} % and {} %", percent(0), percent(1));
+}
+
+#[test]
 fn a_closed_vdev_gets_nothing_but_may_free() {
     let allocator = empty_allocator(vec![
         vdev_spec(0, Class::Normal, 1 << 20),

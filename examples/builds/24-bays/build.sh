@@ -1,0 +1,62 @@
+#!/usr/bin/env bash
+# 71 TiB in 24 bays (2014): 24 drives of 4 TB as raidz2 of 18 and of 6, or as one raidz3. What each gives, how data
+# spread over unlike vdevs, which bay is hot, and a cache that comes and goes.
+#
+#   examples/builds/24-bays/build.sh [PROGRAM]
+source "$(dirname "$0")/../lib.sh"
+
+section plan
+say "The rules of 2014: ZFS kept 1/64 back. 18 + 6 in raidz2 against 24 in raidz3, with sectors of 4 KiB and 512 bytes."
+layouts="--drives 24x4TB --layout 'raidz2 18 raidz2 6' --layout 'raidz3 24'"
+run "poolhouse plan --slop 2014 --ashift 12 $layouts | sed -n 1,3p"
+run "poolhouse plan --slop 2014 --ashift 9 $layouts | sed -n 1,3p"
+tib() { # ASHIFT LAYOUT: usable space, in tenths of a TiB
+  poolhouse plan --slop 2014 --ashift "$1" --drives 24x4TB --layout "$2" |
+    sed -n 's/^zfs list shows *\([0-9]*\)\.\([0-9]\)T .*/\1\2/p'
+}
+check "18 + 6 in raidz2 give 71 TiB" '(( $(tib 12 "raidz2 18 raidz2 6") / 10 == 71 ))'
+check "24 in raidz3 with 512-byte sectors give 74 TiB" '(( ($(tib 9 "raidz3 24") + 5) / 10 == 74 ))'
+check "with sectors of 4 KiB it is 68.4 TiB, as zfs list said in 2014" '(( $(tib 12 "raidz3 24") == 684 ))'
+check "5 TiB of them are the sectors' doing" '(( ($(tib 9 "raidz3 24") - $(tib 12 "raidz3 24")) / 10 == 5 ))'
+say "OpenZFS 2.1 keeps 128 GiB back at most, and records of 1 MiB waste little with sectors of 4 KiB."
+run "poolhouse plan --drives 24x4TB --layout 'raidz2 18 raidz2 6' | grep -E '^zfs list|^  128K |^  1M'"
+run "poolhouse plan --drives 24x4TB --layout 'raidz3 24' | grep -E '^zfs list|^  128K |^  1M'"
+
+section pool
+for number in {01..24}; do drive bay$number 4000M; done
+simulate_smartctl bay{01..24}
+sed -i 's/"current": 32/"current": 47/' smart/bay14.json
+{
+  echo '[bays]'
+  echo 'rows = ['
+  for row in 0 1 2 3 4 5; do
+    printf '  ['
+    for column in 1 2 3 4; do printf '"SERIAL-bay%02d", ' $((row * 4 + column)); done
+    echo '],'
+  done
+  echo ']'
+} >>state/config.toml
+run "poolhouse zpool create -f -m none -R $work/files tank raidz2 bay{01..18} raidz2 bay{19..24}"
+run "poolhouse zfs create -o mountpoint=/films -o recordsize=1M tank/films"
+run "poolhouse zfs list -Ho name,avail tank"
+
+section balance
+say "Data go to each vdev by its free space: three quarters to the larger one."
+for number in 1 2 3 4 5 6; do head -c 50M /dev/urandom >files/films/$number; done
+run "poolhouse zpool sync tank"
+run "poolhouse zpool list -v -o name,size,alloc tank | grep -v bay"
+alloc() { poolhouse zpool list -v -Hp -o name,alloc tank | awk -v name="$1" '$1 == name {print $2}'; }
+check "the vdev of 18 has 60 to 90 % of it" \
+  'part=$((100 * $(alloc raidz2-0) / $(alloc tank))); ((60 <= part && part <= 90))'
+
+section bays
+say "The case has six rows of four bays: which one is hot, and which drive is where?"
+wait_until 'poolhouse drives list --now | grep "bay14.*tank"'
+run "poolhouse drives map temp"
+
+section cache
+drive ssd 1000M
+run "poolhouse zpool add tank cache ssd"
+check "films are read with it" 'cat files/films/*'
+run "poolhouse zpool remove tank $work/ssd"
+check "it is gone, and the films are not" '! poolhouse zpool status tank | grep cache && ls files/films/6'

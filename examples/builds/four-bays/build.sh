@@ -1,0 +1,82 @@
+#!/usr/bin/env bash
+# Four bays, mixed drives (2015): one drive of 1 TB and three of 2 TB as a raidz, then the three alone. A drive is pulled
+# and put back under load; a log and a cache come to a fifth port and go again; clients come by NFS.
+#
+#   examples/builds/four-bays/build.sh [PROGRAM]
+source "$(dirname "$0")/../lib.sh"
+need nfs-cp libnfs-utils
+port=$(free_port)
+show_as "\\b$port\\b" 2049
+
+section plan
+say "What four equal drives give, net: the table that the buyer of 2015 drew by hand."
+net() { poolhouse plan --drives "$1" --layout "$2" | sed -n 's/^advertised net *//p'; }
+printf '%-8s %-10s %-10s %-10s\n' drives raidz raidz2 mirrors
+for size in 3TB 4TB 6TB 8TB; do
+  printf '%-8s %-10s %-10s %-10s\n' 4x$size "$(net 4x$size 'raidz 4')" "$(net 4x$size 'raidz2 4')" \
+    "$(net 4x$size 'mirror 2 mirror 2')"
+done
+say "One drive of 1 TB and three of 2 TB: a raidz takes 1 TB of each."
+run "poolhouse plan --drives 1x1TB,3x2TB --layout 'raidz 4' --layout 'raidz2 4' --layout 'mirror 2 mirror 2' | sed -n 1,4p"
+say "The three of 2 TB alone give more, and the fourth bay stays free."
+run "poolhouse plan --drives 3x2TB --layout 'raidz 3' --layout 'mirror 3' | sed -n 1,3p"
+check "1 TB + 3 x 2 TB in raidz are 3 TB net" '[[ $(net 1x1TB,3x2TB "raidz 4") == "3.00 TB" ]]'
+check "3 x 2 TB in raidz are 4 TB net" '[[ $(net 3x2TB "raidz 3") == "4.00 TB" ]]'
+
+if measuring; then
+  need nbdkit nbdkit
+  need nbdfuse libnbd-bin
+  figures pools
+  say "Both pools, of drives that stream 16 MB/s (a tenth of those of 2015), beside what the drives themselves do."
+  drive small 1000M && drive large1 2000M && drive large2 2000M && drive large3 2000M
+  for name in small large1 large2 large3; do port $name 128M 0 $name; done
+  run "poolhouse bench disk dev/* --seconds 0.5 --zones 2 -q -o drives.json | grep -E '^ +mean|at 0 %|at once  '"
+  run "poolhouse bench array dev/large* dev/small --layout raidz --disks 3,4 --size 48M --seconds 1 --files 20 \\
+  --only write-1m-q1,read-1m-q1 -q -o pools | grep -E '^ +raidz|^sequential|^resilver'"
+  for disks in 3 4; do
+    run "poolhouse bench plan pools/raidz1-$disks-ashift-12.json drives.json | head -5"
+  done
+fi
+
+section pool
+for name in a b c; do drive $name 2000M; done
+run "poolhouse zpool create -m none -R $work/files tank raidz a b c"
+run "poolhouse zfs create -o mountpoint=/data tank/data"
+run "poolhouse config set nfs.listen $port"
+run "poolhouse share add nfs tank/data -o path=/data -o squash=none"
+
+section hotplug
+say "A client writes by NFS while a drive is pulled, and while it is put back."
+nfs="nfs://127.0.0.1/data/film?version=3&nfsport=$port&mountport=$port"
+head -c 300M /dev/urandom >film
+nfs-cp film "$nfs" >copied 2>&1 &
+client=$!
+processes+=("$client")
+wait_until '[[ -s files/data/film ]]'
+run "poolhouse zpool offline tank $work/b"
+check "the pool is degraded, and the client goes on" 'pool_is tank DEGRADED && kill -0 $client'
+run "poolhouse zpool online -w tank $work/b"
+check "the client ends well" 'wait $client'
+check "the pool is whole" 'pool_is tank ONLINE'
+check "the film is what the client sent" 'cmp film files/data/film'
+run "poolhouse zpool scrub -w tank"
+run "poolhouse zpool status tank | grep scan"
+check "the drive that was away lacks nothing" 'poolhouse zpool status tank | grep "scrub repaired 0B .* with 0 errors"'
+
+section fifth-port
+say "An SSD at the fifth port: a log for writes that clients wait for, and a cache for what memory does not hold."
+drive ssd1 500M && drive ssd2 1000M
+run "poolhouse zpool add tank log ssd1"
+run "poolhouse zpool add tank cache ssd2"
+run "poolhouse zpool list -v -o name,size tank"
+say "The daemon is killed right after a write with O_SYNC. The log has what no txg holds yet."
+run "dd if=film of=files/data/synced bs=128k count=100 oflag=sync status=none"
+kill -9 "$(sed -n 's/.* as process \([0-9]*\).*/\1/p' state/log | tail -1)"
+wait_until 'poolhouse zpool list tank && [[ -e files/data/synced ]]'
+check "what was written with O_SYNC is there" 'cmp -n 13107200 film files/data/synced'
+run "poolhouse zpool remove tank $work/ssd1"
+run "poolhouse zpool remove tank $work/ssd2"
+check "both are gone, and nothing with them" \
+  '! poolhouse zpool status tank | grep -E "logs|cache" && cmp -n 13107200 film files/data/synced'
+run "poolhouse zpool export -f tank"
+run "poolhouse rescue verify -q -d . tank | tail -1"

@@ -1,0 +1,114 @@
+#!/usr/bin/env bash
+# Household server with an offsite copy (2012): six drives, shares for the family, snapshots by the clock, and a second
+# box elsewhere that keeps copies of them. The second box is away for a week; nothing is lost by that.
+#
+#   examples/builds/household/build.sh [PROGRAM]
+#
+# Two daemons of this machine are the two boxes; a script in the place of ssh leads from one to the other.
+source "$(dirname "$0")/../lib.sh"
+need smbclient smbclient
+need smbd "samba samba-vfs-modules"
+need nfs-cp libnfs-utils
+smb_port=$(free_port)
+nfs_port=$(free_port)
+show_as "\\b$smb_port\\b" 4450
+show_as "\\b$nfs_port\\b" 12049
+me=$(id -un)
+show_as "--system-user $me" "--system-user me"
+
+section pool
+for name in d1 d2 d3 d4 d5 d6; do drive $name 2000M; done
+run "poolhouse zpool create -m none -R $work/files tank raidz2 d[1-6]"
+run "poolhouse zfs create -o mountpoint=/photos -o compression=zstd tank/photos"
+run "poolhouse zfs create -o mountpoint=/media -o recordsize=1M tank/media"
+run "poolhouse zfs create -o mountpoint=/projects tank/projects"
+
+section shares
+say "Nothing listens before it is told to. Here all of it is for this machine alone; use 0.0.0.0:445 and 0.0.0.0:2049."
+run "poolhouse config set smb.listen $smb_port"
+run "poolhouse config set nfs.listen $nfs_port"
+echo 'password of anna' >password
+run "poolhouse user add anna --system-user $me <password"
+run "poolhouse share add smb tank/photos -o users=anna"
+run "poolhouse share add smb tank/media -o users=anna -o read_only=true"
+run "poolhouse share add nfs tank/projects -o path=/projects -o squash=none"
+wait_until '! poolhouse share status --json | grep "\"problem\": \""'
+run "poolhouse share list"
+(umask 077 && printf 'username = anna\npassword = password of anna\n' >login)
+head -c 20M /dev/urandom >holiday.raw
+smb="smbclient -A login -p $smb_port //127.0.0.1"
+nfs="nfs://127.0.0.1/projects/garden.html?version=3&nfsport=$nfs_port&mountport=$nfs_port"
+run "$smb/photos -c 'put holiday.raw'"
+check "anna's photo is in the pool" "cmp holiday.raw files/photos/holiday.raw"
+refused "$smb/media -c 'put holiday.raw'"
+echo '<h1>The garden</h1>' >garden.html
+run "nfs-cp garden.html '$nfs'"
+check "the project is in the pool" "cmp garden.html files/projects/garden.html"
+
+section copies
+say "The second box: two larger drives, its own daemon."
+drive b1 6000M && drive b2 6000M
+box2="--state $work/state2"
+run "poolhouse zpool create $box2 -m none -R $work/files2 backup mirror b1 b2"
+cat >ssh <<'END'
+#!/bin/sh
+# in the place of ssh: runs the command with the daemon of the second box, unless that is away
+[ ! -e "${0%/*}/away" ] || { echo "ssh: connect to host box2 port 22: No route to host" >&2; exit 255; }
+while [ "$1" != -- ]; do shift; done
+eval "set -- $3"
+exec poolhouse "$@" --state "${0%/*}/state2"
+END
+chmod +x ssh
+cat >>state/config.toml <<END
+
+[[policy]]                  # which snapshots are taken and kept
+dataset = "tank/photos"
+daily = 3
+
+[[replica]]                 # and where they are copied to
+name = "offsite"
+source = "tank/photos"
+target = "ssh://anna@box2/backup/photos"
+every = "daily"
+ssh = ["$work/ssh"]
+END
+run "tail -n 11 state/config.toml"
+wait_until 'poolhouse config show | grep offsite'
+say "The daemon does both by the clock; here it is told to do it now."
+quiet "poolhouse policy run"
+quiet "poolhouse replicate run offsite"
+snapshots() { poolhouse zfs list -Ho name -s creation -t snapshot "$@" | sed 's/.*@//'; }
+copied() { [[ $(snapshots tank/photos) == $(snapshots $box2 backup/photos) ]]; }
+check "the second box has every snapshot" copied
+
+section away
+say "The second box is away for a week. Each day has its snapshot; three are kept, if there are copies of them."
+touch away
+for day in 1 2 3 4 5 6 7; do
+  head -c 1M /dev/urandom >files/photos/day$day.raw
+  poolhouse zfs snapshot tank/photos@autosnap_2012-06-0${day}_00:00:00_daily
+done
+cp files/photos/day3.raw day3.raw
+refused "poolhouse replicate run offsite"
+quiet "poolhouse policy run"
+check "no snapshot of the week was destroyed" '[[ $(snapshots tank/photos | grep -c 2012-06-0) == 7 ]]'
+check "the status tells that seven have no copy" \
+  '(poolhouse replicate status --json || true) | grep "\"missing\": 7"'
+say "It is back: one run brings what it missed, and then only what the policy keeps is kept here."
+rm away
+quiet "poolhouse replicate run offsite"
+check "the second box has the whole week" '[[ $(snapshots $box2 backup/photos | grep -c 2012-06-0) == 7 ]]'
+quiet "poolhouse policy run"
+check "three snapshots are kept here" '[[ $(snapshots tank/photos | wc -l) == 3 ]]'
+
+section restore
+say "One file, as it was on the third day, from the second box."
+rm files/photos/day3.raw
+run "poolhouse zfs set $box2 mountpoint=/photos backup/photos"
+run "cp files2/photos/.zfs/snapshot/autosnap_2012-06-03_00:00:00_daily/day3.raw files/photos/"
+check "the file is what it was" "cmp day3.raw files/photos/day3.raw"
+say "And everything: a whole file system comes back with one command."
+run "poolhouse zfs send $box2 backup/photos@autosnap_2012-06-07_00:00:00_daily |
+  poolhouse zfs receive -o mountpoint=/restored tank/restored"
+check "all files of that day are there" "diff -r files/photos files/restored"
+run "poolhouse zfs list -o name,mountpoint"
