@@ -158,6 +158,7 @@ const SERVICES: &[Registration] = &[
     }),
     Registration::with_section::<announce::AnnounceConfig>("announce", |context| {
         Arc::new(announce::AnnounceService::new(context))
+    }),
     Registration::with_section::<zvol::ZvolConfig>("zvol", |context| {
         Arc::new(zvol::ZvolService::new(context))
     }),

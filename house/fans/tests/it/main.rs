@@ -1,0 +1,6 @@
+//! The tests of the crate.
+
+mod calibrate;
+mod chassis;
+mod control;
+mod hwmon;

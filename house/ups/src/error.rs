@@ -1,0 +1,59 @@
+//! The reasons why a UPS could not be read.
+
+/// Why a UPS could not be read or told something.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum UpsError {
+    /// Nothing answers at the address.
+    #[error("the UPS server {server} cannot be reached: {why}")]
+    Unreachable {
+        /// The host and port.
+        server: String,
+        /// The system's reason.
+        why: String,
+    },
+    /// The server answered with an error.
+    #[error("the UPS server {server} refused {request}: {}", explain_code(code))]
+    Refused {
+        /// The host and port.
+        server: String,
+        /// The request, without secrets.
+        request: &'static str,
+        /// The server's error code.
+        code: String,
+    },
+    /// The server has no current values of the UPS.
+    #[error("the UPS server {server} has no contact with its UPS; check the cable and the driver")]
+    Stale {
+        /// The host and port.
+        server: String,
+    },
+    /// The answer does not follow the protocol.
+    #[error("the UPS server {server} sent an answer that is not understood: {what}")]
+    Malformed {
+        /// The host and port.
+        server: String,
+        /// The part that is wrong.
+        what: String,
+    },
+    /// The status has no word for the power source.
+    #[error("the UPS does not say whether it has line power; its status is '{status}'")]
+    NoPowerSource {
+        /// The status words.
+        status: String,
+    },
+}
+
+/// The sentence for an error code of upsd.
+fn explain_code(code: &str) -> String {
+    let sentence = match code {
+        "ACCESS-DENIED" => {
+            "wrong user or password, or the user lacks the right; see upsd.users on that host"
+        }
+        "UNKNOWN-UPS" => "it has no UPS of that name; list them with upsc -l HOST",
+        "DRIVER-NOT-CONNECTED" => {
+            "the driver of the UPS does not run; start it with upsdrvctl start"
+        }
+        _ => return code.to_owned(),
+    };
+    format!("{sentence} ({code})")
+}
