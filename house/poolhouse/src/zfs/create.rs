@@ -179,14 +179,19 @@ impl SnapshotArgs {
 
 /// Keep of a snapshot what an increment can be sent from
 #[derive(clap::Args, Debug)]
-#[command(after_help = "A bookmark takes no space, and stays when the snapshot is destroyed.
+#[command(
+    after_help = "A bookmark takes no space, and stays when the snapshot is destroyed. A bookmark
+of a bookmark is its copy.
 
 Examples:
   poolhouse zfs bookmark tank/photos@monday tank/photos#monday
-  poolhouse zfs bookmark tank/photos@monday '#monday'")]
+  poolhouse zfs bookmark tank/photos@monday '#monday'
+  poolhouse zfs bookmark tank/photos#monday '#sent'"
+)]
 pub(super) struct BookmarkArgs {
-    /// FS@NAME
-    snapshot: String,
+    /// FS@NAME, or FS#NAME
+    #[arg(value_name = "SNAPSHOT|BOOKMARK")]
+    source: String,
     /// FS#NAME, or #NAME
     #[arg(value_name = "BOOKMARK")]
     bookmark: String,
@@ -194,8 +199,19 @@ pub(super) struct BookmarkArgs {
 
 impl BookmarkArgs {
     pub(super) fn run(&self, asking: &DaemonArgs) -> CommandResult {
-        let Some((head, _)) = self.snapshot.split_once('@') else {
-            return Err(Failure::usage(format!("'{}' is no snapshot: FS@NAME", self.snapshot)));
+        let source = match self.source.strip_prefix('#') {
+            // a name without its file system is of the one that gets the bookmark
+            Some(_) => {
+                let head = self.bookmark.split('#').next().unwrap_or_default();
+                format!("{head}{}", self.source)
+            }
+            None => self.source.clone(),
+        };
+        let Some((head, _)) = source.split_once(['@', '#']).filter(|(head, _)| !head.is_empty())
+        else {
+            let what =
+                format!("'{}' is not a snapshot or bookmark: FS@NAME or FS#NAME", self.source);
+            return Err(Failure::usage(what));
         };
         let mark = match self.bookmark.split_once('#') {
             Some(("", _)) => format!("{head}{}", self.bookmark),
@@ -204,7 +220,7 @@ impl BookmarkArgs {
                 return Err(Failure::usage(format!("'{}' is no bookmark: FS#NAME", self.bookmark)));
             }
         };
-        asking.execute(&CreateBookmark { snapshot: self.snapshot.clone(), bookmark: mark })
+        asking.execute(&CreateBookmark { bookmark: mark, snapshot: source })
     }
 }
 

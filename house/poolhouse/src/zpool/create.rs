@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use api::CreatePool;
 use engine::pool::{CreateOptions, NewDataset, check_new_dataset};
 
-use super::vdevs;
+use super::{list, vdevs};
 use crate::daemon::DaemonArgs;
 use crate::keys;
 use crate::outcome::{CommandResult, Failure, Outcome};
@@ -110,7 +110,7 @@ fn build_request(args: &Args, vdevs: Vec<vdevs::VdevSpec>) -> Result<CreatePool,
             "altroot" => new.altroot = Some(value.into()),
             // the daemon remembers its pools by itself
             "cachefile" => (),
-            _ => new.pool_properties.push((name.clone(), value.clone())),
+            _ => new.pool_properties.push((list::full_name(name).to_owned(), value.clone())),
         }
     }
     new.filesystem_properties
