@@ -88,6 +88,10 @@ impl Pools {
         };
         let wishes = CreateOptions::parse(&new.pool_properties, new.no_default_features)?;
         check_mountpoint_empty(new)?;
+        if new.dry_run {
+            let checked = engine::pool::check_create(&below);
+            return checked.map(|()| Mounting::default()).map_err(|why| self.in_use_error(why));
+        }
         let secret = new.secret.as_ref().map(|secret| secret.0.as_slice());
         let held = engine::pool::create_encrypted(&below, wishes, secret, &self.environment);
         let held = held.map_err(|why| self.in_use_error(why))?;

@@ -64,6 +64,7 @@ impl TestDaemon {
             altroot: None,
             force: false,
             secret: None,
+            dry_run: false,
         })
     }
 
@@ -88,6 +89,7 @@ fn policies_take_and_prune_snapshots() {
         parents: false,
         no_mount: true,
         secret: None,
+        dry_run: false,
     };
     home.pools.create_filesystem(&create("tank/a")).unwrap();
     let policies: Vec<PolicyConfig> =
@@ -309,6 +311,7 @@ impl TestDaemon {
             parents: false,
             no_mount: false,
             secret: None,
+            dry_run: false,
         });
         assert!(made.unwrap().failed.is_empty());
         dir

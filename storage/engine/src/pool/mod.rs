@@ -16,6 +16,7 @@ mod datasets;
 mod destroy;
 mod diagnosis;
 mod drive;
+mod dry_run;
 mod drives;
 mod encryption;
 mod environment;
@@ -78,7 +79,7 @@ pub use arc::MemoryBudget;
 pub use backup::BackupRequest;
 pub use cache::CacheCounts;
 pub use create::{
-    ImportOptions, NewPool, NewVdev, check_pool_name, create, create_encrypted, create_on_devices,
+    ImportOptions, NewPool, NewVdev, check_create, check_pool_name, create, create_encrypted, create_on_devices,
     create_on_devices_with, create_with_options, import, import_devices, import_devices_with,
     import_with, preview_rewind,
 };
@@ -86,6 +87,7 @@ pub use datasets::{NewDataset, check_new_dataset};
 pub use destroy::DestroyPlan;
 pub use diagnosis::DiagnosedDrive;
 pub use drive::{Drive, open_drive};
+pub use dry_run::NewVolumeShape;
 pub(crate) use environment::Random;
 pub use environment::{Environment, FillRandom};
 pub use filesystems::OpenFileSystem;
