@@ -3,13 +3,13 @@
 use std::io::Write;
 use std::path::PathBuf;
 
-use api::CreatePool;
 use super::{list, vdevs};
 use crate::daemon::DaemonArgs;
 use crate::keys;
 use crate::outcome::{CommandResult, Failure, Outcome};
 use crate::property_values::{check_unique, parse_assignment};
 use crate::zfs::canonical_properties;
+use api::CreatePool;
 
 /// Make a pool
 #[derive(clap::Args, Debug)]

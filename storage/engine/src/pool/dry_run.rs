@@ -50,8 +50,7 @@ impl Pool {
             VolumeGeometry { size: volume.size, block_size: u64::from(volume.block_size) };
         let (needed, space) = (self.volume_refreservation(geometry), self.space(&parent));
         if needed > space.available {
-            let (needed, left) =
-                (units::human_bytes(needed), units::human_bytes(space.available));
+            let (needed, left) = (units::human_bytes(needed), units::human_bytes(space.available));
             let name = &new.name;
             let what = format!(
                 "cannot create '{name}': out of space: the volume reserves {needed}, and '{parent}' has {left} left; \
@@ -108,12 +107,8 @@ mod tests {
 
     #[test]
     fn raidz_allocates_whole_stripes() {
-        let top = |kind, nparity| VdevConfig {
-            kind,
-            nparity,
-            ashift: Some(12),
-            ..VdevConfig::default()
-        };
+        let top =
+            |kind, nparity| VdevConfig { kind, nparity, ashift: Some(12), ..VdevConfig::default() };
         assert_eq!(least_allocation(&top(VdevKind::Disk, None)), 4096);
         assert_eq!(least_allocation(&top(VdevKind::Raidz, Some(1))), 8192);
         assert_eq!(least_allocation(&top(VdevKind::Raidz, Some(2))), 16384);
