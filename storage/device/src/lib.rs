@@ -11,6 +11,7 @@ mod error;
 mod file;
 mod io_stats;
 mod location;
+mod lost_partition;
 mod memory;
 mod own_volumes;
 mod partition;
@@ -31,7 +32,7 @@ pub use memory::MemoryDevice;
 pub use own_volumes::OwnVolume;
 pub use partition::{Partition, partitions};
 pub use path_match::{is_same_file, path_match_score};
-pub use probe::{ProbeResult, find_moved_device, probe};
+pub use probe::{ProbeResult, find_moved_device, probe, probe_deep};
 pub use signature::detect_signature;
 
 /// What holds bytes.

@@ -53,7 +53,9 @@ pub use keys::{NewKey, encrypt_dataset};
 pub use ledger::DatasetLedger;
 pub use limits::{SpaceLimit, available_space, space_limit};
 pub use names::{dataset_id, head_id};
-pub use pool_property::{pool_property_u64, set_pool_property, unset_pool_property};
+pub use pool_property::{
+    pool_property_u64, set_pool_property, set_pool_property_text, unset_pool_property,
+};
 pub use promote::promote;
 pub use raw_key::{inherit_received_key, set_received_key, update_received_key};
 pub use receive::{

@@ -19,6 +19,7 @@ mod destroy;
 mod diagnosis;
 mod drive;
 mod drives;
+mod dry_run;
 mod encryption;
 mod environment;
 mod file_ops;
@@ -85,9 +86,9 @@ pub use backup::BackupRequest;
 pub use cache::CacheCounts;
 pub use checkpoint::CheckpointStatus;
 pub use create::{
-    ImportOptions, NewPool, NewVdev, check_pool_name, create, create_encrypted, create_on_devices,
-    create_on_devices_with, create_with_options, import, import_devices, import_devices_with,
-    import_with, preview_rewind,
+    ImportOptions, NewPool, NewVdev, check_create, check_pool_name, create, create_encrypted,
+    create_on_devices, create_on_devices_with, create_with_options, import, import_devices,
+    import_devices_with, import_with, preview_rewind,
 };
 pub use datasets::{NewDataset, check_new_dataset};
 pub use delegation::check_permission_name;
@@ -95,6 +96,7 @@ pub use destroy::DestroyPlan;
 pub use device::OwnVolume;
 pub use diagnosis::DiagnosedDrive;
 pub use drive::{Drive, open_drive};
+pub use dry_run::NewVolumeShape;
 pub use dsl::write::DelegationEntries;
 pub use dsl::{DelegationTarget, DelegationUser, Delegations};
 pub(crate) use environment::Random;

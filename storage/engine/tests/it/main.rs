@@ -19,6 +19,7 @@ mod identity;
 mod name_rules;
 mod offline;
 mod old;
+mod overwriters;
 mod pool_properties;
 mod raidz_expand;
 mod raw_streams;

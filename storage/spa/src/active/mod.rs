@@ -65,6 +65,7 @@ pub use mmp::FAIL_INTERVALS as SIGNS_MISSED;
 pub use offline::out_of_service_leaves;
 pub use policy::{EnabledFeatures, RedundantMetadata, StorageSettings};
 pub use raidz_expand::{ExpandError, ExpansionStatus, ReflowEnd};
+pub use space_limits::SpaceTurn;
 pub use synced_mos::SyncedMos;
 
 /// What of the world outside a pool needs that is changed. It comes in at the door.
@@ -232,6 +233,8 @@ pub struct ActivePool {
     saved_space: AtomicU64,
     /// How many times its size each copy of what is to be written may take.
     asize_inflation: AtomicU64,
+    /// Writers that wait for space, one at a time.
+    space_queue: space_limits::SpaceQueue,
     pub(crate) config: Mutex<ConfigState>,
     pub(crate) uberblock: RwLock<Uberblock>,
     /// The uberblock of the checkpoint, if the pool has one.
@@ -350,6 +353,7 @@ impl ActivePool {
             base_space: AtomicU64::new(bare),
             asize_inflation: AtomicU64::new(space_limits::asize_inflation(&pool)),
             saved_space: AtomicU64::new(saved),
+            space_queue: space_limits::SpaceQueue::default(),
             name: pool.name,
             guid: AtomicU64::new(pool.guid.get()),
             environment: world,
