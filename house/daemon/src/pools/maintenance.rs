@@ -25,7 +25,8 @@ impl Pools {
         let _changing = pool.dataset_lock.lock();
         let new = pool.handle.set_guid(guid)?;
         self.log.write_line(&format!("pool '{name}' has guid {new}"));
-        self.save_pools()
+        self.save_pools();
+        Ok(())
     }
 
     /// What pools could be upgraded to; none named: all.

@@ -82,6 +82,7 @@ impl TimeMachineService {
             parents: true,
             no_mount: false,
             secret: None,
+            dry_run: false,
         })?;
         let (uid, gid, mode) = (Some(uid), Some(gid), Some(ROOT_MODE));
         let set = SetAttributes { uid, gid, mode, ..SetAttributes::default() };
