@@ -48,7 +48,7 @@ run "poolhouse share add nfs tank/data -o path=/data -o squash=none"
 section hotplug
 say "A client writes by NFS while a drive is pulled, and while it is put back."
 nfs="nfs://127.0.0.1/data/film?version=3&nfsport=$port&mountport=$port"
-head -c 300M /dev/urandom >film
+random_file film 300
 nfs-cp film "$nfs" >copied 2>&1 &
 client=$!
 processes+=("$client")
