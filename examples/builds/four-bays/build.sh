@@ -61,7 +61,7 @@ check "the pool is whole" 'pool_is tank ONLINE'
 check "the film is what the client sent" 'cmp film files/data/film'
 run "poolhouse zpool scrub -w tank"
 run "poolhouse zpool status tank | grep scan"
-check "the drive that was away lacks nothing" 'poolhouse zpool status tank | grep "scrub repaired 0B .* with 0 errors"'
+check "the drive that was away lacks nothing" 'poolhouse zpool status tank | grep -E "scrub repaired 0B? in .* with 0 errors"'
 
 section fifth-port
 say "An SSD at the fifth port: a log for writes that clients wait for, and a cache for what memory does not hold."
