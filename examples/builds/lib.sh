@@ -35,6 +35,7 @@ find_program() {
 
 program=$(find_program "$@")
 work=$(mktemp -d /tmp/nas-XXXXXX) # short, as sockets have a path of 107 bytes at most
+readonly repository program work
 processes=()
 chmod 711 "$work" # users of shares pass through it
 mkdir "$work/bin"
@@ -153,6 +154,9 @@ free_port() {
 
 # drive NAME SIZE: a sparse file that stands for a drive.
 drive() { truncate -s "$2" "$1"; }
+
+# random_file NAME MEGABYTES: data that cannot be compressed.
+random_file() { dd if=/dev/urandom of="$1" bs=1M count="$2" iflag=fullblock status=none; }
 
 # port NAME RATE MILLISECONDS DRIVE...: a port through which drives are reached, and appear in the folder dev. Together
 # they get RATE bits a second, such as 160M; each request takes MILLISECONDS.

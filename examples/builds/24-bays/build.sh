@@ -40,9 +40,9 @@ run "poolhouse zpool create -f -m none -R $work/files tank raidz2 bay{01..18} ra
 run "poolhouse zfs create -o mountpoint=/films -o recordsize=1M tank/films"
 run "poolhouse zfs list -Ho name,avail tank"
 
-section balance
+figures balance
 say "Data go to each vdev by its free space: three quarters to the larger one."
-for number in 1 2 3 4 5 6; do head -c 50M /dev/urandom >files/films/$number; done
+for number in 1 2 3 4 5 6; do random_file files/films/$number 50; done
 run "poolhouse zpool sync tank"
 run "poolhouse zpool list -v -o name,size,alloc tank | grep -v bay"
 alloc() { poolhouse zpool list -v -Hp -o name,alloc tank | awk -v name="$1" '$1 == name {print $2}'; }

@@ -35,7 +35,7 @@ run "poolhouse share add nfs tank/projects -o path=/projects -o squash=none"
 wait_until '! poolhouse share status --json | grep "\"problem\": \""'
 run "poolhouse share list"
 (umask 077 && printf 'username = anna\npassword = password of anna\n' >login)
-head -c 20M /dev/urandom >holiday.raw
+random_file holiday.raw 20
 smb="smbclient -A login -p $smb_port //127.0.0.1"
 nfs="nfs://127.0.0.1/projects/garden.html?version=3&nfsport=$nfs_port&mountport=$nfs_port"
 run "$smb/photos -c 'put holiday.raw'"
@@ -85,7 +85,7 @@ section away
 say "The second box is away for a week. Each day has its snapshot; three are kept, if there are copies of them."
 touch away
 for day in 1 2 3 4 5 6 7; do
-  head -c 1M /dev/urandom >files/photos/day$day.raw
+  random_file files/photos/day$day.raw 1
   poolhouse zfs snapshot tank/photos@autosnap_2012-06-0${day}_00:00:00_daily
 done
 cp files/photos/day3.raw day3.raw

@@ -53,7 +53,7 @@ run "iscsi-readcapacity16 '$target?header_digest=crc32c' | grep 'Total size'"
 
 section restart
 say "An image of 100 MB is written, and the server is restarted in the midst of it."
-head -c 100M /dev/urandom >image
+random_file image 100
 qemu-img convert -n -r 25M -f raw -O raw image "$target" 2>writer.log &
 writer=$!
 processes+=("$writer")

@@ -20,11 +20,12 @@ if measuring; then
   figures array
   say "The tables of 2011: one drive, raidz, raidz2, slices; sectors of 512 bytes and of 4 KiB."
   for drive in d1 d2 d3 d4 d5 d6; do drive $drive 2000M; done
-  work='--size 32M --seconds 0.2 --files 20 --only write-1m-q1,read-1m-q1 -q'
-  run "poolhouse bench array d1 --layout stripe --ashift 9,12 $work | grep -E 'ashift|^[a-z]'"
-  run "poolhouse bench array d[1-6] --layout raidz --ashift 9,12 $work | grep -E 'ashift|^[a-z]'"
-  run "poolhouse bench array d[1-6] --layout raidz2 --ashift 9,12 $work | grep -E 'ashift|^[a-z]'"
-  run "poolhouse bench array d[1-6] --layout raidz2 --parts whole,1M,32256 $work | grep -E 'ashift|^[a-z]'"
+  table="grep -E '^ +(stripe|raidz)|^(sequential|write|read|scrub|resilver)'"
+  workloads='--size 32M --seconds 0.2 --files 20 --only write-1m-q1,read-1m-q1 -q'
+  run "poolhouse bench array d1 --layout stripe --ashift 9,12 $workloads | $table"
+  run "poolhouse bench array d[1-6] --layout raidz --ashift 9,12 $workloads | $table"
+  run "poolhouse bench array d[1-6] --layout raidz2 --ashift 9,12 $workloads | $table"
+  run "poolhouse bench array d[1-6] --layout raidz2 --parts whole,1M,32256 $workloads | $table"
   rm d[1-6]
 fi
 
@@ -40,7 +41,7 @@ for name in a b c; do
   run "poolhouse zpool create -o ashift=12 -m none scratch-$name rest/$name-1TB"
 done
 run "poolhouse zpool list -o name,size,health"
-head -c 100M /dev/urandom >files/tank/photos
+random_file files/tank/photos 100
 (cd files/tank && sha256sum photos) >photos.sha256
 check "any two of the six drives may fail: 4/6 of 11.7 GiB are usable" \
   '(( $(poolhouse zfs list -Hpo avail tank) > 7500000000 ))'
@@ -53,7 +54,7 @@ finds "poolhouse drives list | grep -E 'BAY|2TB'"
 say "It is taken out of service; the pool goes on without it."
 run "poolhouse zpool offline tank $work/slices/e-2TB"
 check "the pool is degraded" 'pool_is tank DEGRADED'
-head -c 20M /dev/urandom >files/tank/more
+random_file files/tank/more 20
 sync files/tank/more
 say "It is wiped, and checks itself over its whole surface; this time the test passes."
 run "poolhouse zpool labelclear -f slices/e-2TB"
@@ -68,5 +69,5 @@ check "the files are what they were" '(cd files/tank && sha256sum -c "$work/phot
 say "Any two drives may fail. Without two others everything is read with the help of the one that came back."
 run "poolhouse zpool export tank"
 run "rm slices/a-2TB slices/b-2TB"
-run "poolhouse rescue get -q -d slices tank:/ rescued"
+quiet "poolhouse rescue get -q -d slices tank:/ rescued"
 check "without two drives every byte is right" '(cd rescued && sha256sum -c "$work/photos.sha256")'

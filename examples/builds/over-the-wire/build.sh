@@ -42,7 +42,7 @@ for pool in tank ram; do
 done
 wait_until '! poolhouse share status --json | grep "\"problem\": \""'
 run "poolhouse share list"
-head -c 30M /dev/urandom >memory/film
+random_file memory/film 30
 
 figures wire
 say "The wire itself: TCP between the two ends, with the buffers that the system chooses and with others."
