@@ -40,7 +40,7 @@ impl Pools {
         self.start_resilver(&pool.handle)
     }
 
-    /// Attaches a device beside another, and starts a resilver.
+    /// Attaches a device beside another, and starts a resilver; or expands a raidz by it.
     pub(crate) fn attach_device(
         &self,
         name: &str,
@@ -53,6 +53,9 @@ impl Pools {
         pool.handle.attach_drive(beside, new, force).map_err(|why| self.in_use_error(why))?;
         self.log
             .write_line(&format!("pool '{name}': '{}' is attached to '{beside}'", new.display()));
+        if pool.handle.is_raidz(beside) {
+            return self.save_pools();
+        }
         self.start_resilver(&pool.handle)
     }
 
