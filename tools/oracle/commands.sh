@@ -643,4 +643,21 @@ same zfs mount -v -a
 same zpool export tank
 same zpool import -d $D --rewind-to-checkpoint tank
 clean tank
+
+# raidz expansion
+drives
+same zpool create -o ashift=12 -m $M/tank tank raidz $D/f0 $D/f1 $D/f2
+same zpool attach tank raidz1-0 $D/tiny
+same zpool attach tank raidz2-0 $D/f3
+same zpool attach tank raidz1-1 $D/f3
+same zpool attach tank $D/f0 $D/f3
+same zpool attach tank raidz1-0 $D/f0
+same zpool attach -w tank raidz1-0 $D/f3
+same zpool attach -w tank raidz1-0 $D/big
+same zpool export tank
+same zpool import -d $D tank
+clean tank
+same zpool create -o feature@raidz_expansion=disabled -m $M/tank tank raidz $D/f0 $D/f1 $D/f2
+same zpool attach tank raidz1-0 $D/f3
+clean tank
 exit 0

@@ -139,12 +139,12 @@ impl Call for ReplaceDevice {
     }
 }
 
-/// Attaches a device to a mirror or to a single device, and resilvers it.
+/// Attaches a device to a mirror or to a single device, and resilvers it; or expands a raidz by it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct AttachDevice {
     /// The pool.
     pub name: String,
-    /// The path or guid of a device of the pool.
+    /// The path or guid of a device of the pool, or the name of a raidz: `raidz1-0`.
     pub existing: String,
     /// The path of the new device.
     #[schema(value_type = String)]

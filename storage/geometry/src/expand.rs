@@ -23,6 +23,9 @@
 //! that would overwrite themselves go by way of a scratch copy in the boot area; an uberblock with
 //! that state says that the copy, laid out at the new width, is the one to be read.
 //!
+//! Copying runs ahead of what the uberblock records. A write to a sector that is copied already, in a row
+//! that is still read at the old width, goes to both places: the second is the column's *shadow*.
+//!
 //! ```text
 //! raidz_reflow_info of the uberblock, one 64-bit word
 //! bits   0-54  offset, in units of 512 bytes of the array

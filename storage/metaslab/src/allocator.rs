@@ -261,8 +261,7 @@ impl Allocator {
         metaslab: MetaslabId,
         txg: Txg,
     ) -> Result<(), Error> {
-        let reader = self.map_reader.read().clone();
-        let reader = reader.ok_or(Error::NotLoaded { vdev, metaslab })?;
+        let reader = self.map_reader.read().clone().ok_or(Error::NotLoaded { vdev, metaslab })?;
         for _ in 0..MAX_READS {
             if let Some((free, as_of)) = reader.read_free_ranges(vdev, metaslab) {
                 match self.load_metaslab(vdev, metaslab, free, as_of) {
@@ -604,14 +603,11 @@ fn largest_on_vdev(top: &MetaslabGroup, class: Class) -> u64 {
     let slabs = state.metaslabs.iter().enumerate().filter(|(at, _)| of_class(*at));
     let room = slabs.map(|(_, slab)| slab.largest_range()).max().unwrap_or(0);
     let sector = top.spec.ashift.bytes();
+    let cost = |psize| top.psize_to_asize(psize, Txg::ZERO);
     let (mut fits, mut fails) = (0, room / sector + 1);
     while fits + 1 < fails {
         let middle = u64::midpoint(fits, fails);
-        if top.psize_to_asize(middle * sector, Txg::ZERO) <= room {
-            fits = middle
-        } else {
-            fails = middle
-        }
+        if cost(middle * sector) <= room { fits = middle } else { fails = middle }
     }
     fits * sector
 }

@@ -31,7 +31,7 @@ pub use indirect::{Indirect, IndirectMapping, MappingSegment};
 pub use leaf::{Leaf, OutOfService};
 pub use node::{NodeKind, VdevNode};
 pub use read_run::RunBlock;
-pub use reflow::{ReflowLeaves, ReflowPause, overwrite_limit, scratch_size};
+pub use reflow::{ReflowChunk, ReflowLeaves, ReflowPause, overwrite_limit, scratch_size};
 pub use repair::RepairFilter;
 pub use tree::{BlockValidator, ReadRequest, VdevTree};
 pub use txg_ranges::TxgRanges;

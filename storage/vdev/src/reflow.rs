@@ -22,8 +22,7 @@
 //!
 //! Every function here is called by one thread at a time, the reflow thread.
 //!
-//! Learnt from: `vdev_raidz.c` of OpenZFS 2.3.2. Proved by: `tests/it/reflow.rs`, spa's
-//! `tests/it/raidz_expand.rs`, `zdb`.
+//! Learnt from: `vdev_raidz.c` of OpenZFS 2.3.2. Proved by: the engine's `tests/it/raidz_expand.rs`, `zdb`.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -82,6 +81,17 @@ pub enum ReflowPause {
 pub struct ReflowLeaves {
     leaves: Vec<(Arc<Leaf>, u64)>,
     guid: Guid,
+}
+
+/// What is copied at a time.
+#[derive(Clone, Copy, Debug)]
+pub struct ReflowChunk {
+    /// Where it ends at most, bytes of the top-level vdev.
+    pub end: u64,
+    /// Bytes that are copied at most.
+    pub max_bytes: u64,
+    /// The open txg: what a device fails to write, it misses of this txg.
+    pub birth: Txg,
 }
 
 /// Where reads and writes go on a child.
@@ -143,16 +153,17 @@ impl VdevTree {
         })
     }
 
-    /// Copies sectors from the position's `next` on, up to `end` at most, and moves `next`. `allocated`
-    /// returns the ranges of a range that blocks may have; it is called while no block there can be
-    /// written. `max_bytes` are copied at most. Returns how many bytes were copied.
+    /// Copies sectors from the position's `next` on, and moves `next`. `allocated` returns the ranges of a
+    /// range that blocks may have; it is called while no block there can be written. Returns how many bytes
+    /// were copied.
     pub fn copy_reflow_chunk(
         &self,
         vdev: VdevId,
         leaves: &ReflowLeaves,
-        (end, max_bytes, birth): (u64, u64, Txg),
+        chunk: ReflowChunk,
         allocated: &dyn Fn(Range<u64>) -> Vec<Range<u64>>,
     ) -> Result<u64, ReflowPause> {
+        let ReflowChunk { end, max_bytes, birth } = chunk;
         let (node, gate) = self.expanding(vdev)?;
         let NodeKind::Raidz(raidz, _) = &node.kind else { return Err(ReflowPause::NotExpanding) };
         let start = gate.position().next;

@@ -8,7 +8,7 @@
 //! The position is read together with the shared lock. It changes only under an exclusive lock on the
 //! sectors for which that matters, so that a block is never read at a place that is being overwritten.
 //!
-//! Proved by: the tests below, and `tests/it/reflow.rs`.
+//! Proved by: the tests below, and the engine's `tests/it/raidz_expand.rs`.
 
 use std::ops::Range;
 use std::sync::Arc;

@@ -54,9 +54,10 @@ pub(crate) struct TopVdev {
 
 impl TopVdev {
     fn new(node: VdevNode) -> Self {
-        let ungated_io = Arc::default();
-        let reflow = initial_gate(&node, &ungated_io);
-        Self { node: Arc::new(node), suspects: Arc::default(), reflow, ungated_io }
+        // no I/O was there before an expansion that runs already
+        let reflow = initial_gate(&node, Arc::default());
+        let (suspects, ungated_io) = (Arc::default(), Arc::default());
+        Self { node: Arc::new(node), suspects, reflow, ungated_io }
     }
 
     /// Replaces the node. The gate of an expansion stays as long as the node is being expanded.
@@ -66,8 +67,8 @@ impl TopVdev {
         if !is_expanding {
             self.reflow = None;
         } else if self.reflow.is_none() {
-            self.reflow = initial_gate(&node, &self.ungated_io);
-            self.ungated_io = Arc::default();
+            let earlier_io = std::mem::take(&mut self.ungated_io);
+            self.reflow = initial_gate(&node, earlier_io);
         }
         self.node = Arc::new(node);
     }
@@ -93,9 +94,9 @@ impl TopVdev {
 }
 
 /// The gate of a node whose expansion runs.
-fn initial_gate(node: &VdevNode, earlier_io: &Arc<()>) -> Option<Arc<ReflowGate>> {
+fn initial_gate(node: &VdevNode, earlier_io: Arc<()>) -> Option<Arc<ReflowGate>> {
     let NodeKind::Raidz(raidz, _) = &node.kind else { return None };
-    Some(Arc::new(ReflowGate::new(raidz.reflow()?, Arc::clone(earlier_io))))
+    Some(Arc::new(ReflowGate::new(raidz.reflow()?, earlier_io)))
 }
 
 /// A pool's vdevs. Which leaves a top-level vdev has may change: whoever is at work on one goes on

@@ -42,7 +42,7 @@ impl Pools {
         Ok(())
     }
 
-    /// Attaches a device beside another, and starts a resilver.
+    /// Attaches a device beside another, and starts a resilver; or expands a raidz by it.
     pub(crate) fn attach_device(
         &self,
         name: &str,
@@ -55,7 +55,11 @@ impl Pools {
         pool.handle.attach_drive(beside, new, force).map_err(|why| self.in_use_error(why))?;
         self.log
             .write_line(&format!("pool '{name}': '{}' is attached to '{beside}'", new.display()));
-        self.start_resilver(&pool.handle);
+        if pool.handle.is_raidz(beside) {
+            self.save_pools();
+        } else {
+            self.start_resilver(&pool.handle);
+        }
         Ok(())
     }
 

@@ -4,6 +4,7 @@ mod advice;
 mod checkpoint;
 mod create;
 mod drives;
+mod expansion;
 mod history;
 mod import;
 mod iostat;
@@ -79,7 +80,7 @@ enum Command {
     Labelclear(drives::LabelclearArgs),
     /// Have another drive take the place of one
     Replace(repair::ReplaceArgs),
-    /// Put a drive beside one, so that both hold the same
+    /// Put a drive beside one, so that both hold the same, or expand a raidz by it
     Attach(repair::AttachArgs),
     /// Take a drive out of a mirror, or end its being replaced
     Detach(repair::DetachArgs),

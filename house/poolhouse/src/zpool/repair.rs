@@ -38,12 +38,18 @@ pub(super) struct ReplaceArgs {
     new: Option<String>,
 }
 
-/// Put a drive beside one, so that both hold the same
+/// Put a drive beside one, so that both hold the same, or expand a raidz by it
 #[derive(clap::Args, Debug)]
 #[command(after_help = "A drive by itself becomes a mirror; a mirror gets one more side.
 
-Example:
-  poolhouse zpool attach tank sda sdb")]
+A raidz gets one more drive. The pool is in use all the while: what is in it is spread over all drives,
+which survives power cuts and goes on after them (`zpool status`). All drives must be ONLINE, or it pauses.
+Old blocks keep their ratio of data to parity; new ones get that of the wider raidz.
+
+Examples:
+  poolhouse zpool attach tank sda sdb
+  poolhouse zpool attach tank raidz1-0 sdf       the raidz, as `zpool status` names it
+  poolhouse zpool attach -w tank raidz1-0 sdf    return when it is expanded")]
 pub(super) struct AttachArgs {
     /// Use a drive that holds something
     #[arg(short = 'f')]
@@ -53,7 +59,7 @@ pub(super) struct AttachArgs {
     wait: bool,
     /// The pool
     pool: String,
-    /// The drive that is there, by path or guid
+    /// The drive that is there, by path or guid, or the raidz
     drive: String,
     /// The drive that comes
     new: String,
@@ -152,9 +158,12 @@ impl ReplaceArgs {
 impl AttachArgs {
     pub(super) fn run(&self, asking: &DaemonArgs) -> CommandResult {
         let (name, beside, force) =
-            (self.pool.clone(), vdevs::resolve_drive(&self.drive), self.force);
+            (self.pool.clone(), vdevs::resolve_vdev(&self.drive), self.force);
         let new = vdevs::resolve_path(&self.new);
-        asking.execute(&AttachDevice { name, existing: beside, new, force })?;
+        asking.execute(&AttachDevice { name, existing: beside.clone(), new, force })?;
+        if beside.starts_with("raidz") {
+            return wait_for_expansion(self.wait, asking, &self.pool);
+        }
         wait_for_scan(self.wait, asking, &self.pool)
     }
 }
@@ -199,6 +208,20 @@ impl ScrubArgs {
         }
         Ok(Outcome::Complete)
     }
+}
+
+/// Waits, if that is wanted, until no raidz of a pool is being expanded.
+fn wait_for_expansion(wanted: bool, asking: &DaemonArgs, pool: &str) -> CommandResult {
+    let names = [pool.to_owned()];
+    while wanted {
+        let found = query_reports(asking, &names)?;
+        let expansion = found.first().and_then(|pool| pool.status.expansion.as_ref());
+        if expansion.is_none_or(|expansion| expansion.state == "finished") {
+            break;
+        }
+        std::thread::sleep(POLL_INTERVAL);
+    }
+    Ok(Outcome::Complete)
 }
 
 /// Waits, if that is wanted, until a pool is not walked over any more.

@@ -70,7 +70,7 @@ fn print_progress(scan: &ScanStatus, word: &str, out: &mut dyn Write) -> io::Res
 }
 
 /// Hours, minutes and seconds, and days before them if there are any.
-fn format_duration(seconds: u64) -> String {
+pub(super) fn format_duration(seconds: u64) -> String {
     let (minutes, hours) = (seconds / 60, seconds / 3600);
     let time = format!("{:02}:{:02}:{:02}", hours % 24, minutes % 60, seconds % 60);
     match hours / 24 {

@@ -88,6 +88,38 @@ fn drives_are_replaced_and_mended_by_commands() {
 }
 
 #[test]
+fn raidz_is_expanded_by_attach() {
+    let nas = TestNas::new("expand", 5);
+    nas.create_pool("-O canmount=off tank raidz1", 3);
+    let drives = nas.drive_paths(5);
+    let [_, _, _, new, next] = &drives[..] else { panic!("five drives") };
+    nas.run_ok("zfs create -V 8M tank/volume");
+    let size = |text: &str| -> u64 { text.trim().parse().unwrap() };
+    let before = size(&nas.run_ok("zpool list -Hp -o size tank"));
+    let why = nas.run_failing(&format!("zpool attach tank raidz2-0 {}", path_arg(new)), 2);
+    assert!(why.contains("raidz2-0"), "{why}");
+    nas.run_ok(&format!("zpool attach -w tank raidz1-0 {}", path_arg(new)));
+    let text = nas.run_ok("zpool status tank");
+    assert!(
+        text.contains("expand: expanded raidz1-0 copied ") && text.contains(path_arg(new)),
+        "{text}"
+    );
+    assert!(size(&nas.run_ok("zpool list -Hp -o size tank")) > before);
+    let json: Value = serde_json::from_str(&nas.run_ok("zpool status --json tank")).unwrap();
+    assert_eq!(json[0]["expansion"]["state"], "finished");
+    assert!(nas.run_ok("zpool history -i tank").contains("raidz vdev expansion completed"));
+    // a daemon that ends in the midst goes on when it starts again
+    nas.run_ok(&format!("zpool attach tank raidz1-0 {}", path_arg(next)));
+    nas.run_ok("serve --stop");
+    nas.wait_until(|| {
+        nas.run_ok("zpool status tank").contains("expand: expanded raidz1-0 copied ")
+    });
+    nas.run_ok("zpool scrub -w tank");
+    assert!(nas.run_ok("zpool status tank").contains("with 0 errors"));
+    nas.run_ok("zpool export tank");
+}
+
+#[test]
 fn vdevs_are_added_and_logs_removed_by_commands() {
     let nas = TestNas::new("addvdev", 6);
     nas.create_pool("-O canmount=off tank mirror", 2);

@@ -41,7 +41,7 @@ impl Pool {
     /// Puts a drive beside one that stands alone or in a mirror: it has all when a resilver is done. Or expands
     /// a raidz by it, named as `zpool status` does: "raidz1-0".
     pub fn attach_drive(&self, beside: &str, new: &Path, force: bool) -> Result<()> {
-        if self.find_raidz(beside).is_some() {
+        if self.is_raidz(beside) {
             let device = self.open_unused_drive(new, force)?;
             self.attach_to_raidz(beside, new, &device)?;
             return Ok(());

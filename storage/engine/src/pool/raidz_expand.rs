@@ -70,6 +70,11 @@ impl Pool {
         tops.into_iter().find(|top| top.kind == VdevKind::Raidz && is_named(top))
     }
 
+    /// Whether a name or guid is that of a raidz.
+    pub fn is_raidz(&self, name: &str) -> bool {
+        self.find_raidz(name).is_some()
+    }
+
     /// Attaches a drive to a raidz, named as `zpool status` does. Whatever the drive holds is lost. The
     /// thread of [`Pool::run_raidz_expansion`] then copies.
     pub fn attach_to_raidz(&self, raidz: &str, new: &Path, device: &Drive) -> Result<()> {

@@ -5,8 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use device::Device;
-use engine::pool::{ExpansionStatus, Pool, ScanProgress, VdevLayout};
+use engine::pool::{Drive, ExpansionStatus, Pool, ScanProgress, VdevLayout};
 use job::Job;
 use sim::{DiskArray, Fault};
 
@@ -54,12 +53,12 @@ struct Load {
 }
 
 impl Load {
-    fn start(pool: &Pool) -> Self {
+    fn start(pool: &Pool, most: u32) -> Self {
         let (pool, stop) = (pool.clone(), Arc::new(AtomicBool::new(false)));
         let stopping = Arc::clone(&stop);
         let thread = std::thread::spawn(move || {
             let mut files = 0;
-            while !stopping.load(Ordering::Acquire) && files < 150 {
+            while !stopping.load(Ordering::Acquire) && files < most {
                 let bytes = noise_bytes(1000 + files, 300_000 + files * 4);
                 write_file(&pool, "tank", &format!("load{files}"), &bytes);
                 assert!(read_file(&pool, "tank", &format!("small{}", files % 60)).len() == 2900);
@@ -89,7 +88,7 @@ fn expand_array(name: &str, parity: u32, width: usize) {
     let before = pool.status().size;
     let drive = create_image(&folder, "new.img", DRIVE_SIZE);
     pool.attach_drive(&raidz, &drive, false).unwrap();
-    let load = Load::start(&pool);
+    let load = Load::start(&pool, 100);
     let status = expand(&pool);
     let files = load.stop();
     assert_eq!((status.state.as_str(), status.vdev), ("finished", raidz));
@@ -123,4 +122,249 @@ fn raidz_expands_while_in_use() {
 fn raidz2_and_raidz3_expand() {
     expand_array("expand-raidz2", 2, 4);
     expand_array("expand-raidz3", 3, 5);
+}
+
+/// A raidz1 of three on simulated drives, and a fourth drive that is not in it yet.
+fn storm_pool() -> (DiskArray, Pool) {
+    let storm = DiskArray::new(&[64 << 20; 4]);
+    let folder = TempDir::new("expand-storm", 0, 0);
+    let devices = storm.devices();
+    let new = new_pool(&folder, VdevLayout::Raidz(1), 3);
+    let pool = engine::pool::create_on_devices(&new, &devices[..3], &environment()).unwrap();
+    fill_pool(&pool);
+    (storm, pool)
+}
+
+fn attach_fourth(storm: &DiskArray, pool: &Pool) {
+    pool.attach_to_raidz("raidz1-0", Path::new("/fourth"), &storm.devices()[3]).unwrap();
+}
+
+fn import_devices(devices: &[Drive], when: &str) -> Pool {
+    engine::pool::import_devices(devices, "tank", &environment())
+        .unwrap_or_else(|why| panic!("{when}: {why}"))
+}
+
+/// Finishes the expansion, and has every block compared with its checksum on every drive.
+fn finish_and_scrub(pool: &Pool, when: &str) {
+    let status = pool.continue_raidz_expansion(&Job::default()).unwrap();
+    assert!(status.is_none_or(|status| status.state == "finished"), "{when}");
+    compare_files(pool, when);
+    let scrubbed = pool.scrub(&ScanProgress::new()).unwrap();
+    assert!(
+        scrubbed.complete && scrubbed.errors == 0 && scrubbed.written == 0,
+        "{when}: {scrubbed:?}"
+    );
+}
+
+/// What the pool is after a cut: sound as it is, and able to go on with the expansion.
+fn check_after_cut(storm: &DiskArray, at: usize) {
+    let when = format!("cut at {at}");
+    let found = storm.journal().cut_power(at, at as u64);
+    let devices: Vec<_> = found.into_iter().map(|disk| Arc::new(disk) as Drive).collect();
+    let wrong = verify_pool(&engine::search_devices(&devices), "tank");
+    assert_eq!(wrong, Vec::<String>::new(), "{when}");
+    let pool = import_devices(&devices, &when);
+    compare_files(&pool, &when);
+    write_file(&pool, "tank", "after the cut", &noise_bytes(8, 1 << 20));
+    finish_and_scrub(&pool, &when);
+    assert!(read_file(&pool, "tank", "after the cut") == noise_bytes(8, 1 << 20), "{when}");
+    pool.export().unwrap();
+    drop(pool);
+    let wrong = verify_pool(&engine::search_devices(&devices), "tank");
+    assert_eq!(wrong, Vec::<String>::new(), "{when}, expanded");
+}
+
+/// The requests at which an expansion begins, has its first rows in place, and is complete.
+fn run_storm(storm: &DiskArray, pool: &Pool) -> [usize; 3] {
+    let start = storm.journal().len();
+    attach_fourth(storm, pool);
+    let attached = storm.journal().len();
+    let load = Load::start(pool, 40);
+    let status = expand(pool);
+    assert_eq!(status.state, "finished");
+    load.stop();
+    pool.sync().unwrap();
+    [start, attached, storm.journal().len()]
+}
+
+#[test]
+fn power_cuts_during_expansion_lose_nothing() {
+    let (storm, pool) = storm_pool();
+    let [start, attached, end] = run_storm(&storm, &pool);
+    drop(pool);
+    let first = (start..attached + 90).step_by(11);
+    let later = (attached + 90..end).step_by((end - attached) / 9);
+    first.chain(later).for_each(|at| check_after_cut(&storm, at));
+}
+
+#[test]
+#[ignore = "takes minutes: a cut at every request"]
+fn power_cut_at_every_request_of_an_expansion() {
+    let (storm, pool) = storm_pool();
+    let [start, _, end] = run_storm(&storm, &pool);
+    drop(pool);
+    let from: usize =
+        std::env::var("POOLHOUSE_SEED").ok().and_then(|n| n.parse().ok()).unwrap_or(0);
+    (start + from..=end).for_each(|at| check_after_cut(&storm, at));
+}
+
+/// Writes drives to files, for tools that want such.
+fn save_images(folder: &TempDir, devices: &[Drive]) {
+    for (device, path) in devices.iter().zip(folder.drives(devices.len())) {
+        let mut bytes = vec![0; usize::try_from(device.size()).unwrap()];
+        device.read_at(0, &mut bytes).unwrap();
+        std::fs::write(path, bytes).unwrap();
+    }
+}
+
+#[test]
+fn zdb_reads_a_half_expanded_raidz() {
+    let (storm, pool) = storm_pool();
+    let [_, attached, end] = run_storm(&storm, &pool);
+    drop(pool);
+    let mut states = Vec::new();
+    for at in (attached + 10..attached + 70).step_by(20).chain([attached + (end - attached) / 2]) {
+        let found = storm.journal().cut_power(at, 1);
+        let devices: Vec<_> = found.into_iter().map(|disk| Arc::new(disk) as Drive).collect();
+        let folder = TempDir::new(&format!("expand-zdb{at}"), 0, 0);
+        save_images(&folder, &devices);
+        let said = run_zdb(folder.path(), &["-bcc", "-C", "-u"]);
+        assert!(said.is_empty() || said.contains("No leaks (block sum matches"), "{at}: {said}");
+        let line = said.lines().find(|line| line.contains("raidz_reflow"));
+        states.push(line.unwrap_or_default().trim().to_owned());
+    }
+    println!("{states:?}");
+}
+
+#[test]
+fn expansion_pauses_for_a_failed_drive() {
+    let (storm, pool) = storm_pool();
+    attach_fourth(&storm, &pool);
+    let job = Arc::new(Job::default());
+    let watching = Arc::clone(&job);
+    let watcher = std::thread::spawn(move || {
+        while watching.progress.bytes_done() < 6 << 20 && !watching.cancel.is_cancelled() {
+            std::thread::yield_now();
+        }
+        watching.cancel.cancel();
+    });
+    let status = pool.continue_raidz_expansion(&job).unwrap().unwrap();
+    job.cancel.cancel();
+    watcher.join().unwrap();
+    assert_eq!(status.state, "expanding");
+    storm.disks()[1].add_fault(Fault::Removed);
+    let status = expand(&pool);
+    assert!(status.state == "paused" && status.pause.is_some(), "{status:?}");
+    compare_files(&pool, "one drive failed");
+    write_file(&pool, "tank", "degraded", &noise_bytes(5, 6 << 20));
+    pool.sync().unwrap();
+    assert!(read_file(&pool, "tank", "degraded") == noise_bytes(5, 6 << 20));
+    assert_eq!(expand(&pool).state, "paused");
+    storm.disks()[1].clear_faults();
+    pool.clear_errors(None).unwrap();
+    assert_eq!(expand(&pool).state, "paused", "it lacks what was written meanwhile");
+    let resilvered = pool.resilver(&ScanProgress::new()).unwrap();
+    assert!(resilvered.complete && resilvered.errors == 0, "{resilvered:?}");
+    finish_and_scrub(&pool, "the drive is back");
+    assert!(read_file(&pool, "tank", "degraded") == noise_bytes(5, 6 << 20));
+    pool.export().unwrap();
+    drop(pool);
+    let wrong = verify_pool(&engine::search_devices(&storm.devices()), "tank");
+    assert_eq!(wrong, Vec::<String>::new());
+}
+
+#[test]
+fn failed_write_at_the_scratch_copy_is_resumed() {
+    let (storm, pool) = storm_pool();
+    attach_fourth(&storm, &pool);
+    // the scratch copy is valid, and its rows cannot be written to their place
+    storm.disks()[2].add_fault(Fault::Write(4 << 20..6 << 20));
+    assert_eq!(expand(&pool).state, "paused");
+    compare_files(&pool, "rows are in the scratch copy");
+    write_file(&pool, "tank", "small0b", &noise_bytes(7, 4 << 20));
+    pool.sync().unwrap();
+    pool.close().unwrap();
+    drop(pool);
+    storm.disks()[2].clear_faults();
+    let pool = import_devices(&storm.devices(), "in the scratch copy");
+    compare_files(&pool, "in the scratch copy");
+    write_file(&pool, "tank", "small0c", &noise_bytes(6, 4 << 20));
+    if pool.needs_resilver() {
+        let resilvered = pool.resilver(&ScanProgress::new()).unwrap();
+        assert!(resilvered.complete && resilvered.errors == 0, "{resilvered:?}");
+    }
+    finish_and_scrub(&pool, "the drive takes writes");
+    assert!(read_file(&pool, "tank", "small0b") == noise_bytes(7, 4 << 20));
+    assert!(read_file(&pool, "tank", "small0c") == noise_bytes(6, 4 << 20));
+    pool.export().unwrap();
+    drop(pool);
+    let wrong = verify_pool(&engine::search_devices(&storm.devices()), "tank");
+    assert_eq!(wrong, Vec::<String>::new());
+}
+
+#[test]
+fn raidz_expands_twice_and_refuses_what_cannot_be() {
+    let storm = DiskArray::new(&[64 << 20, 64 << 20, 64 << 20, 64 << 20, 63 << 20, 64 << 20]);
+    let folder = TempDir::new("expand-twice", 0, 0);
+    let devices = storm.devices();
+    let new = new_pool(&folder, VdevLayout::Raidz(1), 3);
+    let pool = engine::pool::create_on_devices(&new, &devices[..3], &environment()).unwrap();
+    fill_pool(&pool);
+    let attach = |index: usize| {
+        let path = format!("/disk{index}");
+        pool.attach_to_raidz("raidz1-0", Path::new(&path), &devices[index])
+            .map_err(|why| why.to_string())
+    };
+    let refused = attach(4).unwrap_err();
+    assert!(refused.contains(&(63 << 20).to_string()), "{refused}");
+    assert!(pool.attach_to_raidz("raidz1-7", Path::new("/x"), &devices[3]).is_err());
+    attach(3).unwrap();
+    let refused = attach(5).unwrap_err();
+    assert!(refused.contains("raidz expansion in progress"), "{refused}");
+    finish_and_scrub(&pool, "once");
+    storm.disks()[0].add_fault(Fault::Removed);
+    write_file(&pool, "tank", "meanwhile", &noise_bytes(5, 1 << 20));
+    pool.sync().unwrap();
+    let refused = attach(5).unwrap_err();
+    assert!(refused.contains("must be online"), "{refused}");
+    storm.disks()[0].clear_faults();
+    pool.clear_errors(None).unwrap();
+    pool.resilver(&ScanProgress::new()).unwrap();
+    attach(5).unwrap();
+    write_file(&pool, "tank", "wide", &noise_bytes(4, 5 << 20));
+    finish_and_scrub(&pool, "twice");
+    write_file(&pool, "tank", "wider", &noise_bytes(3, 5 << 20));
+    pool.export().unwrap();
+    drop(pool);
+    let wrong = verify_pool(&engine::search_devices(&devices), "tank");
+    assert_eq!(wrong, Vec::<String>::new());
+    let images = TempDir::new("expand-twice-zdb", 0, 0);
+    save_images(&images, &[&devices[..4], &devices[5..]].concat());
+    let said = run_zdb(images.path(), &["-bcc"]);
+    assert!(said.is_empty() || said.contains("No leaks (block sum matches"), "{said}");
+}
+
+#[test]
+fn expansion_that_openzfs_began_is_finished() {
+    if !fixtures::exists("expanding") {
+        return;
+    }
+    let below = TempDir::new("expand-foreign", 0, 0);
+    let fixture = fixtures::unpack("expanding", below.path()).unwrap();
+    let pool =
+        engine::pool::import(&[fixture.dir.clone()], fixture.pool_name(), true, &environment())
+            .unwrap();
+    let before = pool.expansion_status().unwrap().unwrap();
+    assert_eq!(before.state, "expanding");
+    write_file(&pool, "tank", "here", &noise_bytes(3, 3 << 20));
+    let status = expand(&pool);
+    assert_eq!((status.state.as_str(), status.vdev.as_str()), ("finished", "raidz2-0"));
+    assert_eq!(status.started, before.started);
+    let scrubbed = pool.scrub(&ScanProgress::new()).unwrap();
+    assert!(scrubbed.complete && scrubbed.errors == 0 && scrubbed.written == 0, "{scrubbed:?}");
+    assert!(read_file(&pool, "tank", "here") == noise_bytes(3, 3 << 20));
+    pool.export().unwrap();
+    drop(pool);
+    let said = run_zdb(&fixture.dir, &["-bcc"]);
+    assert!(said.is_empty() || said.contains("No leaks (block sum matches"), "{said}");
 }

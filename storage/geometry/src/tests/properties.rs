@@ -3,7 +3,9 @@
 use std::collections::BTreeSet;
 
 use crate::draid::{DraidShape, ROW_HEIGHT};
-use crate::{Block, Column, Draid, Error, Expandable, MAX_BLOCK, Map, Raidz, Reflow};
+use crate::{
+    Block, Column, Draid, Error, Expandable, MAX_BLOCK, Map, Raidz, Reflow, ReflowPosition,
+};
 use proptest::prelude::*;
 use units::{Ashift, Txg};
 
@@ -119,6 +121,33 @@ proptest! {
         if done <= at {
             let found = map.rows().flat_map(|row| row.columns().iter().copied());
             prop_assert!(sectors(found, ashift).is_subset(&old));
+        }
+    }
+
+    #[test]
+    fn copied_sectors_are_written_where_they_will_be_read(
+        array in array(), at in 0_u64..4000, size in 1_usize..200_000,
+        (synced, ahead, later) in (0_u64..5000, 0_u64..600, 0_u64..600), scratch: bool,
+    ) {
+        let (ashift, shift) = (array.ashift(), array.ashift().get());
+        let now = Raidz::new(array.width() + 1, array.parity(), ashift).unwrap();
+        let moving =
+            Expandable::new(now, &[], Some(Reflow { offset: 0, scratch: false })).unwrap();
+        let block = Block { offset: at << shift, size };
+        let next = synced + ahead;
+        let written = ReflowPosition { synced: synced << shift, next: next << shift, scratch };
+        let written = moving.map_during(block, Txg::ZERO, Some(written)).unwrap();
+        // what copying has not reached is copied from the columns' own places later
+        let synced = (synced + later.min(ahead)) << shift;
+        let read = ReflowPosition { synced, next: synced, scratch };
+        let read = moving.map_during(block, Txg::ZERO, Some(read)).unwrap();
+        for (row, (own, other)) in written.rows().zip(read.rows()).enumerate() {
+            for (index, (own, other)) in own.columns().iter().zip(other.columns()).enumerate() {
+                let shadow = written.shadows().iter().find(|s| s.row == row && s.index == index);
+                let place = (other.child, other.offset, other.scratch);
+                let is_shadow = shadow.is_some_and(|s| (s.child, s.offset, s.scratch) == place);
+                prop_assert!(own.size == 0 || own == other || is_shadow);
+            }
         }
     }
 

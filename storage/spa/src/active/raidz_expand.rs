@@ -22,8 +22,8 @@
 //! After a power cut or an import the reflow goes on at the uberblock's offset. It pauses while a device of
 //! the vdev is missing, lacks data or is being replaced.
 //!
-//! Learnt from: `vdev_raidz.c`, `spa_vdev_attach` of OpenZFS 2.3.2. Proved by: `tests/it/raidz_expand.rs`,
-//! the engine's `tests/it/raidz_expand.rs`, `zdb`.
+//! Learnt from: `vdev_raidz.c`, `spa_vdev_attach` of OpenZFS 2.3.2. Proved by: the engine's
+//! `tests/it/raidz_expand.rs`, `zdb`.
 
 use std::sync::Arc;
 
@@ -34,7 +34,7 @@ use ondisk::history::Entry;
 use ondisk::label::{VdevConfig, VdevKind};
 use ondisk::uberblock::{Reflow, Scratch, Uberblock};
 use units::{Ashift, Guid, ObjectId, Txg, VdevId};
-use vdev::{Leaf, NodeKind, ReflowPause, VdevNode, overwrite_limit, scratch_size};
+use vdev::{Leaf, NodeKind, ReflowChunk, ReflowPause, VdevNode, overwrite_limit, scratch_size};
 use zap::Zap;
 
 use super::ActivePool;
@@ -70,7 +70,7 @@ pub enum ExpandError {
     /// The feature is not enabled.
     #[error(
         "the raidz_expansion feature must be enabled in order to attach a device to raidz: run \
-         `zpool upgrade` or `zpool set feature@raidz_expansion=enabled`"
+         `zpool upgrade`"
     )]
     FeatureDisabled,
     /// Another expansion runs.
@@ -295,7 +295,7 @@ impl ActivePool {
                 allocator.allocated_ranges(vdev, &range).unwrap_or_else(|_| vec![range])
             };
             let requests = self.tree.reflow_request_count(vdev);
-            let chunk = (window, CHUNK_BYTES, birth);
+            let chunk = ReflowChunk { end: window, max_bytes: CHUNK_BYTES, birth };
             let bytes = self.tree.copy_reflow_chunk(vdev, &leaves, chunk, &allocated)?;
             copied += bytes;
             job.progress.add(bytes, 0);
