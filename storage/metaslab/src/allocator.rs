@@ -255,7 +255,12 @@ impl Allocator {
 
     /// Reads the map of a metaslab and loads it, if there is somebody who can read maps. One that
     /// cannot be read is left alone for some txgs, or until it [may be](Self::try_again).
-    fn read_and_load(&self, vdev: VdevId, metaslab: MetaslabId, txg: Txg) -> Result<(), Error> {
+    pub(crate) fn read_and_load(
+        &self,
+        vdev: VdevId,
+        metaslab: MetaslabId,
+        txg: Txg,
+    ) -> Result<(), Error> {
         let reader = self.map_reader.read().clone();
         let reader = reader.ok_or(Error::NotLoaded { vdev, metaslab })?;
         for _ in 0..MAX_READS {
@@ -560,7 +565,11 @@ fn allocation_order(
     order
 }
 
-fn metaslab_index(vdev: VdevId, metaslab: MetaslabId, top: &MetaslabGroup) -> Result<usize, Error> {
+pub(crate) fn metaslab_index(
+    vdev: VdevId,
+    metaslab: MetaslabId,
+    top: &MetaslabGroup,
+) -> Result<usize, Error> {
     let at = usize::try_from(metaslab.get()).unwrap_or(usize::MAX);
     let offset = u64::from(metaslab.get()) << top.spec.metaslab_shift.min(31);
     let none = Error::InvalidRange { vdev, offset, length: 0 };

@@ -26,9 +26,10 @@ mod space;
 pub mod vdev_layout;
 
 pub use active::{
-    ActivePool, AttachMode, CheckpointError, CheckpointStatus, DeviceChangeError, EnabledFeatures,
-    Environment, FEATURES_VERSION, NewChild, NewTop, OpenDataset, OwnerAccounting,
-    RedundantMetadata, SIGNS_MISSED, StorageSettings, SyncedMos, out_of_service_leaves,
+    ActivePool, ActivityCommand, ActivityKind, ActivityStep, AttachMode, CheckpointError,
+    CheckpointStatus, DeviceChangeError, EnabledFeatures, Environment, FEATURES_VERSION, NewChild,
+    NewTop, OpenDataset, OwnerAccounting, RedundantMetadata, SIGNS_MISSED, StorageSettings,
+    SyncedMos, out_of_service_leaves,
 };
 pub use candidate::{Candidate, LeafSummary, scan_devices};
 pub use clones::{CloneTables, ClonedBlock};

@@ -158,11 +158,13 @@ impl Pools {
             |pool: &Pool, stop: &AtomicBool| pool.run_mmp_heartbeat(HEARTBEAT_INTERVAL, stop);
         let feed = |pool: &Pool, stop: &AtomicBool| pool.run_l2arc_feed(L2ARC_FEED_INTERVAL, stop);
         let scan = |pool: &Pool, stop: &AtomicBool| pool.run_scans(stop);
-        let duties: [(&str, Duty); 4] = [
+        let activities = |pool: &Pool, stop: &AtomicBool| pool.run_activities(stop);
+        let duties: [(&str, Duty); 5] = [
             ("txg sync", Box::new(sync)),
             ("MMP heartbeat", Box::new(heartbeat)),
             ("L2ARC feed", Box::new(feed)),
             ("scan", Box::new(scan)),
+            ("initialize and trim", Box::new(activities)),
         ];
         let mut threads = Vec::new();
         for (duty, run) in duties {

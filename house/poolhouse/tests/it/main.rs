@@ -15,6 +15,7 @@ mod health;
 mod iscsi_shares;
 mod keys;
 mod list;
+mod maintenance;
 mod memory;
 mod mounts;
 mod name_conflicts;
