@@ -659,5 +659,62 @@ same zpool import -d $D tank
 clean tank
 same zpool create -o feature@raidz_expansion=disabled -m $M/tank tank raidz $D/f0 $D/f1 $D/f2
 same zpool attach tank raidz1-0 $D/f3
+# checkpoints, guids, features, waiting and rates
+same zpool create -m $M/tank tank mirror $D/f0 $D/f1
+same zpool checkpoint
+same zpool checkpoint nope
+same zpool checkpoint -d tank
+same zpool checkpoint -w tank
+same zfs create tank/a
+same zpool checkpoint tank
+same zpool checkpoint tank
+same zfs destroy tank/a
+same zpool attach tank $D/f0 $D/f2
+same zpool replace tank $D/f0 $D/f2
+same zpool detach tank $D/f1
+same zpool reguid tank
+same zpool export tank
+same zpool import -d $D tank
+same zfs list tank/a
+same zpool export tank
+same zpool import -d $D --rewind-to-checkpoint tank
+same zfs list tank/a
+same zpool checkpoint -d tank
+same zpool checkpoint tank
+same zpool checkpoint -d -w tank
+same zpool detach tank $D/f1
+same zpool reguid tank
+same zpool reguid -g 12345 tank
+alike zpool get -H -o value guid tank
+same zpool reguid -g 0 tank
+same zpool reguid -g x tank
+same zpool reguid nope
+same zpool wait tank
+same zpool wait -t scrub,resilver,discard,free tank
+same zpool wait -t nonsense tank
+same zpool wait -Hp -t scrub tank
+same zpool wait nope
+same zpool iostat
+same zpool iostat -v tank
+same zpool iostat -vlq tank
+same zpool iostat -Hp tank
+same zpool iostat -r tank
+same zpool iostat -w tank
+same zpool iostat -rw tank
+same zpool iostat -y tank 1 1
+same zpool iostat nope
+same zpool upgrade
+same zpool upgrade -v
+same zpool upgrade tank
+same zpool upgrade -a
+same zpool upgrade -V 28 tank
+same zpool upgrade -V 99 tank
+same zpool upgrade nope
+clean tank
+same zpool create -d -m $M/tank tank $D/f0
+same zpool checkpoint tank
+same zpool upgrade tank
+alike zpool get -H -o value feature@zpool_checkpoint,feature@draid tank
+same zpool checkpoint tank
 clean tank
 exit 0

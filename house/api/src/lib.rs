@@ -61,7 +61,9 @@ pub use event::{Event, EventPage, EventRecord, ListEvents};
 pub use hold::{Hold, ListHolds, PlaceHold, ReleaseHold};
 pub use job::{CancelJob, Job, JobProgress, JobState, ListJobs};
 pub use key::{ChangeKey, InheritKey, LoadKey, Secret, UnloadKey};
-pub use maintenance::{ChangePoolGuid, CheckpointPool, GetIoStats, ListUpgrades, UpgradePool};
+pub use maintenance::{
+    ChangePoolGuid, CheckpointPool, GetIoStats, ListUpgrades, SweepDrives, UpgradePool,
+};
 pub use mount::{ListMounts, Mount, MountOverrides, Mounting, Unmount};
 pub use overview::{GetOverview, Overview};
 pub use permission::{

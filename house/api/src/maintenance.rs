@@ -1,6 +1,6 @@
 //! Maintenance of pools: checkpoints, guids, upgrades, and the requests of their drives.
 
-use engine::pool::{PoolIoStats, UpgradeResult, UpgradeStatus};
+use engine::pool::{ActivityCommand, ActivityKind, PoolIoStats, UpgradeResult, UpgradeStatus};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
@@ -117,5 +117,40 @@ impl Call for GetIoStats {
 
     fn answer_without_daemon(&self) -> Option<Vec<PoolIoStats>> {
         self.names.is_empty().then(Vec::new)
+    }
+}
+
+/// Starts, stops or ends work over the free space of drives.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct SweepDrives {
+    /// The pool.
+    pub name: String,
+    /// The paths or guids of the drives; none: all of the pool.
+    #[serde(default)]
+    pub devices: Vec<String>,
+    /// Which work.
+    #[schema(value_type = String)]
+    pub kind: ActivityKind,
+    /// What is wanted of it.
+    #[schema(value_type = String)]
+    pub command: ActivityCommand,
+    /// Bytes a second of each drive at most; 0: no limit.
+    #[serde(default)]
+    pub rate: u64,
+}
+
+impl Call for SweepDrives {
+    type Answer = ();
+    const METHOD: Method = Method::Post;
+    const PATH: &'static str = "/pools/{name}/devices/sweep";
+    const CHANGES: bool = true;
+
+    fn action(&self) -> String {
+        let verb = if self.kind == ActivityKind::Trim { "trim" } else { "initialize" };
+        format!("{verb} '{}'", self.name)
+    }
+
+    fn changed_pools(&self, (): &()) -> Vec<String> {
+        vec![self.name.clone()]
     }
 }

@@ -261,7 +261,8 @@ impl Allocator {
         metaslab: MetaslabId,
         txg: Txg,
     ) -> Result<(), Error> {
-        let reader = self.map_reader.read().clone().ok_or(Error::NotLoaded { vdev, metaslab })?;
+        let reader = self.map_reader.read().clone();
+        let reader = reader.ok_or(Error::NotLoaded { vdev, metaslab })?;
         for _ in 0..MAX_READS {
             if let Some((free, as_of)) = reader.read_free_ranges(vdev, metaslab) {
                 match self.load_metaslab(vdev, metaslab, free, as_of) {
@@ -564,7 +565,11 @@ fn allocation_order(
     order
 }
 
-fn metaslab_index(vdev: VdevId, metaslab: MetaslabId, top: &MetaslabGroup) -> Result<usize, Error> {
+pub(crate) fn metaslab_index(
+    vdev: VdevId,
+    metaslab: MetaslabId,
+    top: &MetaslabGroup,
+) -> Result<usize, Error> {
     let at = usize::try_from(metaslab.get()).unwrap_or(usize::MAX);
     let offset = u64::from(metaslab.get()) << top.spec.metaslab_shift.min(31);
     let none = Error::InvalidRange { vdev, offset, length: 0 };

@@ -26,6 +26,7 @@ mod class;
 mod error;
 mod free_space;
 mod group;
+mod lend;
 mod metaslab;
 mod pin;
 mod range_set;

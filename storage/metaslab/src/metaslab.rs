@@ -29,6 +29,8 @@ pub(crate) struct Metaslab {
     defer_ranges: RangeSet,
     /// The same by the txg that freed it, oldest first.
     defer_by_txg: Vec<(Txg, Vec<Range<u64>>)>,
+    /// Free ranges that are lent: they are not allocated until they are returned.
+    lent: RangeSet,
     /// What was not yet given to be written, by txg.
     pending: Vec<(Txg, PendingChanges)>,
     /// Bytes allocated.
@@ -75,6 +77,7 @@ impl Metaslab {
             free: None,
             defer_ranges: RangeSet::new(),
             defer_by_txg: Vec::new(),
+            lent: RangeSet::new(),
             pending: Vec::new(),
             allocated: 0,
             dropped_txg: Txg::ZERO,
@@ -151,7 +154,7 @@ impl Metaslab {
     pub(crate) fn free_as_written(&self) -> Option<RangeSet> {
         let free = self.free.as_ref()?;
         let mut all = free.ranges().clone();
-        for range in self.defer_ranges.iter() {
+        for range in self.defer_ranges.iter().chain(self.lent.iter()) {
             all.insert(range);
         }
         // what was not taken has not happened yet, frees before allocations: what came and went
@@ -183,7 +186,7 @@ impl Metaslab {
     /// How many ranges no block has, by log2 of their bytes.
     pub(crate) fn histogram(&self) -> Option<[u64; 64]> {
         let mut counts = self.free.as_ref()?.histogram();
-        for range in self.defer_ranges.iter() {
+        for range in self.defer_ranges.iter().chain(self.lent.iter()) {
             counts[(range.end - range.start).ilog2() as usize] += 1;
         }
         Some(counts)
@@ -220,6 +223,25 @@ impl Metaslab {
         Some(start)
     }
 
+    /// Lends the first free range that ends after `from`, cut to `most` bytes.
+    pub(crate) fn lend_free(&mut self, from: u64, most: u64) -> Option<Range<u64>> {
+        let free = self.free.as_mut()?;
+        let found = free.ranges().ranges_after(from).next()?;
+        let start = found.start.max(from);
+        let range = start..found.end.min(start.saturating_add(most));
+        free.remove(&range);
+        self.lent.insert(range.clone());
+        Some(range)
+    }
+
+    /// Has a lent range be allocated again.
+    pub(crate) fn return_lent(&mut self, range: &Range<u64>) {
+        self.lent.remove(range);
+        if let Some(free) = &mut self.free {
+            assert!(free.insert(range.clone()), "what was lent was not free");
+        }
+    }
+
     /// Allocates just that range; whether all of it was free.
     pub(crate) fn claim(&mut self, range: Range<u64>, txg: Txg) -> bool {
         if !self.free.as_mut().is_some_and(|free| free.remove(&range)) {
@@ -233,7 +255,7 @@ impl Metaslab {
     /// Whether all of the range is allocated, as far as is known.
     pub(crate) fn is_allocated(&self, range: &Range<u64>) -> bool {
         let free = self.free.as_ref().is_some_and(|free| free.ranges().overlaps(range));
-        !free && !self.defer_ranges.overlaps(range)
+        !free && !self.defer_ranges.overlaps(range) && !self.lent.overlaps(range)
     }
 
     /// Frees an allocated range.

@@ -26,10 +26,11 @@ mod space;
 pub mod vdev_layout;
 
 pub use active::{
-    ActivePool, AttachMode, CheckpointError, CheckpointStatus, DeviceChangeError, EnabledFeatures,
-    Environment, ExpandError, ExpansionStatus, FEATURES_VERSION, NewChild, NewTop, OpenDataset,
-    OwnerAccounting, RedundantMetadata, ReflowEnd, SIGNS_MISSED, SpaceTurn, StorageSettings,
-    SyncedMos, out_of_service_leaves,
+    ActivePool, ActivityCommand, ActivityKind, ActivityStep, AttachMode, CheckpointError,
+    CheckpointStatus, DeviceChangeError, EnabledFeatures, Environment, ExpandError,
+    ExpansionStatus, FEATURES_VERSION, NewChild, NewTop, OpenDataset, OwnerAccounting,
+    RedundantMetadata, ReflowEnd, SIGNS_MISSED, SpaceTurn, StorageSettings, SyncedMos,
+    out_of_service_leaves,
 };
 pub use candidate::{Candidate, LeafSummary, scan_devices};
 pub use clones::{CloneTables, ClonedBlock};

@@ -72,6 +72,8 @@ pub enum Op {
         snapshot: String,
         target: String,
     },
+    /// Makes a checkpoint of the pool, or discards the one that there is.
+    ToggleCheckpoint,
 }
 
 impl Op {
@@ -80,7 +82,7 @@ impl Op {
             Self::File { dataset: set, op: act } => {
                 act.apply_to_tree(Arc::make_mut(&mut model.dataset_mut(set).tree), now);
             }
-            Self::Sync | Self::Fsync { .. } => {}
+            Self::Sync | Self::Fsync { .. } | Self::ToggleCheckpoint => {}
             Self::CreateDataset { dataset: set } => {
                 // its files are made at the time that the pool's own clock says
                 model.datasets.insert(
@@ -121,6 +123,11 @@ impl Op {
                     .map_err(|why| format!("{self:?}: {why}"));
             }
             Self::Sync => held.sync(),
+            Self::ToggleCheckpoint => match held.checkpoint_status() {
+                None => held.create_checkpoint(),
+                Some(kept) if kept.state == "exists" => held.discard_checkpoint(),
+                Some(_) => held.sync(),
+            },
             Self::Fsync { dataset: set } => {
                 let fs = held.filesystem(set).map_err(|error| format!("{set}: {error}"))?;
                 return fs.fsync(None).map_err(|error| format!("{self:?}: {error}"));

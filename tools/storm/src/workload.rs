@@ -20,6 +20,8 @@ pub enum Workload {
     Xattrs(u64),
     /// The same, and many of which no record of a log tells.
     Unlogged(u64),
+    /// The same, and some that make or discard a checkpoint of the pool.
+    Checkpoints(u64),
 }
 
 /// Kinds of operations.
@@ -61,7 +63,9 @@ impl Workload {
     pub(crate) fn length(self) -> usize {
         match self {
             Self::Short(number) => Self::op_kinds(number).len(),
-            Self::Long(_) | Self::Xattrs(_) | Self::Unlogged(_) => LONG_LENGTH,
+            Self::Long(_) | Self::Xattrs(_) | Self::Unlogged(_) | Self::Checkpoints(_) => {
+                LONG_LENGTH
+            }
         }
     }
 
@@ -72,6 +76,7 @@ impl Workload {
             Self::Long(seed) => !seed,
             Self::Xattrs(seed) => !seed ^ 1 << 62,
             Self::Unlogged(seed) => !seed ^ 1 << 61,
+            Self::Checkpoints(seed) => !seed ^ 1 << 60,
         }
     }
 
@@ -88,6 +93,7 @@ impl Workload {
                 let sets: Vec<&String> = model.datasets.keys().collect();
                 unlogged_op(sets[random_index(chance, sets.len())], model, chance)
             }
+            Self::Checkpoints(_) if chance.chance_percent(15) => Op::ToggleCheckpoint,
             _ if chance.chance_percent(25) => dataset_op(&root, model, chance),
             _ => {
                 let sets: Vec<&String> = model.datasets.keys().collect();
@@ -271,6 +277,7 @@ impl fmt::Display for Workload {
             Self::Long(seed) => write!(f, "r{seed}"),
             Self::Xattrs(seed) => write!(f, "x{seed}"),
             Self::Unlogged(seed) => write!(f, "u{seed}"),
+            Self::Checkpoints(seed) => write!(f, "k{seed}"),
         }
     }
 }
@@ -287,6 +294,7 @@ impl FromStr for Workload {
             "r" => Ok(Self::Long(number)),
             "x" => Ok(Self::Xattrs(number)),
             "u" => Ok(Self::Unlogged(number)),
+            "k" => Ok(Self::Checkpoints(number)),
             _ => Err(bad()),
         }
     }

@@ -1,5 +1,6 @@
 //! Maintenance of pools: checkpoints, guids, upgrades, and the requests of their drives.
 
+use api::SweepDrives;
 use engine::pool::{PoolIoStats, UpgradeResult, UpgradeStatus};
 
 use super::Pools;
@@ -40,6 +41,14 @@ impl Pools {
         let pool = self.writable_pool(name)?;
         let _changing = pool.dataset_lock.lock();
         Ok(pool.handle.upgrade(version)?)
+    }
+
+    /// Starts, stops or ends work over the free space of drives.
+    pub(crate) fn sweep_drives(&self, call: &SweepDrives) -> Result<()> {
+        let pool = self.writable_pool(&call.name)?;
+        let _changing = pool.dataset_lock.lock();
+        let SweepDrives { kind, command, rate, .. } = *call;
+        Ok(pool.handle.command_activity(&call.devices, kind, command, rate)?)
     }
 
     /// The requests of the drives of pools; none named: all.

@@ -161,12 +161,14 @@ impl Pools {
         let feed = |pool: &Pool, stop: &AtomicBool| pool.run_l2arc_feed(L2ARC_FEED_INTERVAL, stop);
         let scan = |pool: &Pool, stop: &AtomicBool| pool.run_scans(stop);
         let reflow = |pool: &Pool, stop: &AtomicBool| pool.run_raidz_expansion(stop);
-        let duties: [(&str, Duty); 5] = [
+        let activities = |pool: &Pool, stop: &AtomicBool| pool.run_activities(stop);
+        let duties: [(&str, Duty); 6] = [
             ("txg sync", Box::new(sync)),
             ("MMP heartbeat", Box::new(heartbeat)),
             ("L2ARC feed", Box::new(feed)),
             ("scan", Box::new(scan)),
             ("raidz expansion", Box::new(reflow)),
+            ("initialize and trim", Box::new(activities)),
         ];
         let mut threads = Vec::new();
         for (duty, run) in duties {

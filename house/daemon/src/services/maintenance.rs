@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use api::{ChangePoolGuid, CheckpointPool, GetIoStats, ListUpgrades, UpgradePool};
+use api::{ChangePoolGuid, CheckpointPool, GetIoStats, ListUpgrades, SweepDrives, UpgradePool};
 
 use super::Service;
 use crate::context::Context;
@@ -34,6 +34,8 @@ impl Service for MaintenanceService {
         router.add(move |call: &ListUpgrades, _| pools.list_upgrades(&call.names));
         let pools = Arc::clone(&self.pools);
         router.add(move |call: &UpgradePool, _| pools.upgrade_pool(&call.name, call.version));
+        let pools = Arc::clone(&self.pools);
+        router.add(move |call: &SweepDrives, _| pools.sweep_drives(call));
         let pools = Arc::clone(&self.pools);
         router.add(move |call: &GetIoStats, _| pools.io_stats(&call.names));
     }

@@ -14,6 +14,7 @@ mod repair;
 mod repeat;
 mod scan;
 mod status;
+mod sweep;
 mod upgrade;
 mod vdevs;
 mod wait;
@@ -72,6 +73,10 @@ enum Command {
     Reguid(upgrade::ReguidArgs),
     /// Enable all features of pools
     Upgrade(upgrade::Args),
+    /// Write to all free space of drives
+    Initialize(sweep::InitializeArgs),
+    /// Tell drives which space is free
+    Trim(sweep::TrimArgs),
     /// Wait until activities of a pool have ended
     Wait(wait::Args),
     /// Show what the drives of pools do
@@ -204,6 +209,8 @@ impl Zpool {
             Command::Checkpoint(args) => args.run(asking),
             Command::Reguid(args) => args.run(asking),
             Command::Upgrade(args) => args.run(asking),
+            Command::Initialize(args) => args.run(asking),
+            Command::Trim(args) => args.run(asking),
             Command::Wait(args) => args.run(asking),
             Command::Iostat(args) => args.run(asking),
             Command::Labelclear(args) => args.run(asking),

@@ -17,6 +17,7 @@ mod health;
 mod iscsi_shares;
 mod keys;
 mod list;
+mod maintenance;
 mod memory;
 mod mounts;
 mod name_conflicts;

@@ -301,9 +301,8 @@ impl Pool {
         let known = here.or_else(|| config.path.clone());
         let name = known.unwrap_or_else(|| crate::summary::vdev_name(config));
         let table = config.leaf_zap.and_then(|id| self.leaf_zap(id));
-        let sweep = |words: [&str; 3]| {
-            VdevActivity::from_zap(table.as_ref()?, words, config.asize.unwrap_or(0))
-        };
+        let total = config.asize.or_else(|| self.0.spa.leaf_space(config.guid)).unwrap_or(0);
+        let sweep = |words: [&str; 3]| VdevActivity::from_zap(table.as_ref()?, words, total);
         VdevStatus {
             read_errors,
             slow_requests: leaf.as_ref().map_or(0, |leaf| leaf.slow_requests()),

@@ -16,6 +16,7 @@ mod features;
 mod fill_up;
 mod history;
 mod identity;
+mod leaf_activity;
 mod name_rules;
 mod offline;
 mod old;

@@ -84,6 +84,17 @@ pub enum DeviceChangeError {
     /// The drives must fit the configuration of the pool's checkpoint.
     #[error("{0}")]
     Checkpoint(#[from] CheckpointError),
+    /// The work goes on already.
+    #[error("currently {}", if *.0 == "trim" { "trimming" } else { "initializing" })]
+    ActivityRuns(&'static str),
+    /// The work does not go on.
+    #[error("there is no active {}", if *.0 == "trim" { "trim" } else { "initialization" })]
+    NoActivity(&'static str),
+    /// The free space of the drive is not known in terms of its own bytes.
+    #[error(
+        "drives of a dRAID, of a raidz that is expanded, and of pools without tables of vdevs are not supported"
+    )]
+    ActivityUnsupported,
     /// A device of the pool is missing or fails.
     #[error("one or more devices is currently unavailable")]
     DeviceMissing,

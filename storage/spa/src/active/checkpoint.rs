@@ -66,7 +66,7 @@ impl ActivePool {
     /// Makes a checkpoint of all that was changed before this call.
     pub fn create_checkpoint(&self) -> Result<(), Error> {
         self.sync()?;
-        self.run_early_sync_task(|active, change| active.create_checkpoint_sync(change))?
+        self.run_early_sync_task(Self::create_checkpoint_sync)?
     }
 
     fn create_checkpoint_sync(&self, change: &SyncTaskContext<'_>) -> Result<(), Error> {
@@ -104,7 +104,7 @@ impl ActivePool {
     /// Gives the checkpoint up. Returns when the pool cannot go back to it any more; what only it used is
     /// freed by the next txgs.
     pub fn discard_checkpoint(&self) -> Result<(), Error> {
-        self.run_early_sync_task(|active, change| active.discard_checkpoint_sync(change))?
+        self.run_early_sync_task(Self::discard_checkpoint_sync)?
     }
 
     fn discard_checkpoint_sync(&self, change: &SyncTaskContext<'_>) -> Result<(), Error> {

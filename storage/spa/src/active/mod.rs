@@ -16,6 +16,7 @@ mod dtl;
 mod export;
 mod history;
 mod identity;
+mod leaf_activity;
 mod log_vdevs;
 mod mmp;
 mod offline;
@@ -61,6 +62,7 @@ pub(crate) use config::write_packed_nvlist;
 pub(crate) use deflate::dva_dsize;
 pub(crate) use history::append_entry;
 pub use identity::FEATURES_VERSION;
+pub use leaf_activity::{ActivityCommand, ActivityKind, ActivityStep};
 pub use mmp::FAIL_INTERVALS as SIGNS_MISSED;
 pub use offline::out_of_service_leaves;
 pub use policy::{EnabledFeatures, RedundantMetadata, StorageSettings};
@@ -244,6 +246,8 @@ pub struct ActivePool {
     /// What the MOS used more in the last group, to be written with the next.
     pub(crate) mos_growth: Mutex<dsl::write::SpaceDelta>,
     pub(crate) owner_accounting: RwLock<Option<Arc<dyn OwnerAccounting>>>,
+    /// What goes over the free space of leaves.
+    activities: leaf_activity::LeafActivities,
     /// Held by the one who writes a group.
     pub(crate) sync_lock: Mutex<()>,
     /// Which leaves missed what, as far as it was seen.
@@ -336,6 +340,7 @@ impl ActivePool {
         }
         let (bare, saved) = (capacity::base_space(&pool), capacity::saved_space(&pool));
         let checkpoint = pool.checkpoint()?;
+        let activities = leaf_activity::LeafActivities::load(&mos, pool.config.tree.as_ref());
         mos.pin_synced();
         let limits = TxgLimits { sector_size: space_limits::min_allocation(&pool), ..world.limits };
         let groups = Txgs::new(pool.uberblock.txg, limits);
@@ -377,6 +382,7 @@ impl ActivePool {
             tasks: tasks::SyncTasks::default(),
             mos_growth: Mutex::default(),
             owner_accounting: RwLock::new(None),
+            activities,
             sync_lock: Mutex::new(()),
             faults: Mutex::default(),
             synced_dtls: Mutex::new(noted),

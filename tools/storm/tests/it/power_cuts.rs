@@ -73,9 +73,10 @@ fn workloads(cuts: u64, each: u64) -> Vec<(usize, Workload, u64)> {
     };
     // by chance and not in turn, lest each kind meet every other shape only
     let long = |_| {
-        let kind = match chance.next_below(3) {
+        let kind = match chance.next_below(4) {
             0 => Workload::Long,
             1 => Workload::Xattrs,
+            2 => Workload::Checkpoints,
             _ => Workload::Unlogged,
         };
         kind(chance.next_u64() >> 32)
@@ -101,6 +102,15 @@ fn synced_data_survives_power_cuts() {
 }
 
 #[test]
+fn checkpoints_survive_power_cuts() {
+    let seed = env_number("POOLHOUSE_SEED").unwrap_or(0);
+    let workload = |index| Workload::Checkpoints(seed + index);
+    let each = env_number("POOLHOUSE_CUTS").unwrap_or(400) / 20;
+    let work: Vec<_> = (0..).zip((0..20).map(workload)).map(|(at, it)| (at, it, each)).collect();
+    run_workloads(&work);
+}
+
+#[test]
 #[ignore = "takes minutes"]
 fn synced_data_survives_many_power_cuts() {
     run_workloads(&workloads(env_number("POOLHOUSE_CUTS").unwrap_or(200_000), 50));
@@ -115,7 +125,7 @@ fn pool_rewinds_by_one_or_two_txgs() {
     let mut taken_back = 0;
     for (shape, base) in bases.iter().cycle().take(48) {
         let seed = chance.next_u64() >> 32;
-        let kinds = [Workload::Long, Workload::Xattrs, Workload::Unlogged];
+        let kinds = [Workload::Long, Workload::Xattrs, Workload::Unlogged, Workload::Checkpoints];
         for workload in kinds.map(|kind| kind(seed)) {
             let run = Run::new(*shape, base, workload).unwrap();
             for groups in [1, 2] {

@@ -71,6 +71,9 @@ pub(super) struct Args {
     repeat: RepeatArgs,
 }
 
+/// Gives the row of some vdevs, with their label, and with the bytes allocated and free where they are known.
+type RatesFn<'a> = &'a dyn Fn(String, &[VdevStatus], Option<(u64, u64)>) -> Rates;
+
 /// A reading of the counts of pools.
 struct Reading {
     pools: Vec<PoolReport>,
@@ -158,8 +161,7 @@ impl Args {
             let Some(stats) = now.of(name) else { continue };
             let earlier = before.and_then(|before| before.of(name));
             let of = |label: String, vdevs: &[VdevStatus], space| {
-                let mut guids = Vec::new();
-                vdevs.iter().for_each(|vdev| add_leaves(vdev, &mut guids));
+                let guids = leaf_guids(vdevs);
                 Rates::new(label, space, stats, earlier, &guids)
             };
             let free = status.size.saturating_sub(status.allocated);
@@ -172,13 +174,7 @@ impl Args {
         rows
     }
 
-    fn add_rows(
-        &self,
-        vdev: &VdevStatus,
-        depth: usize,
-        of: &dyn Fn(String, &[VdevStatus], Option<(u64, u64)>) -> Rates,
-        rows: &mut Vec<Rates>,
-    ) {
+    fn add_rows(&self, vdev: &VdevStatus, depth: usize, of: RatesFn<'_>, rows: &mut Vec<Rates>) {
         let label = format!("{}{}", "  ".repeat(depth), self.repeat.vdev_name(vdev));
         let free = vdev.size.saturating_sub(vdev.allocated);
         let space = (depth == 1).then_some((vdev.allocated, free));
@@ -198,8 +194,7 @@ impl Args {
         let Some(stats) = now.of(name) else { return Ok(()) };
         let earlier = before.and_then(|before| before.of(name));
         let mut print = |label: &str, vdevs: &[VdevStatus]| {
-            let mut guids = Vec::new();
-            vdevs.iter().for_each(|vdev| add_leaves(vdev, &mut guids));
+            let guids = leaf_guids(vdevs);
             let table = kind.sum(stats, earlier, &guids);
             kind.print(label, &table, (self.scripted, self.parsable), out)
         };
@@ -213,6 +208,15 @@ impl Args {
         }
         Ok(())
     }
+}
+
+/// The guids of the drives of some vdevs.
+fn leaf_guids(vdevs: &[VdevStatus]) -> Vec<u64> {
+    let mut guids = Vec::new();
+    for vdev in vdevs {
+        add_leaves(vdev, &mut guids);
+    }
+    guids
 }
 
 /// The guids of the drives below a vdev, or its own.

@@ -1,0 +1,158 @@
+//! `zpool initialize` and `zpool trim`.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use ondisk::label::{VdevConfig, VdevKind};
+use serde::{Deserialize, Serialize};
+use spa::ActivityStep;
+
+use super::Pool;
+use crate::{Error, Result};
+
+/// How often the thread looks whether there is something to do.
+const POLL_INTERVAL: Duration = Duration::from_millis(200);
+/// How often it is written down how far the work has come.
+const SAVE_INTERVAL: Duration = Duration::from_secs(10);
+
+/// Work that goes over the free space of a drive.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum ActivityKind {
+    /// All free space is written, so that thin storage has it all and bad sectors are found.
+    Initialize,
+    /// The drive is told which space is free.
+    Trim,
+}
+
+/// What is wanted of that work.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum ActivityCommand {
+    /// Start it, or go on.
+    Start,
+    /// Stop it, to go on later.
+    Suspend,
+    /// End it.
+    Cancel,
+    /// Forget that it was done.
+    Reset,
+}
+
+impl From<ActivityKind> for spa::ActivityKind {
+    fn from(kind: ActivityKind) -> Self {
+        match kind {
+            ActivityKind::Initialize => Self::Initialize,
+            ActivityKind::Trim => Self::Trim,
+        }
+    }
+}
+
+impl Pool {
+    /// Starts, stops or ends work over the free space of drives (paths or guids; none: all of the pool).
+    /// `rate`: bytes a second of each drive at most; 0 for no limit. All drives are tried; the first error is
+    /// returned.
+    pub fn command_activity(
+        &self,
+        drives: &[String],
+        kind: ActivityKind,
+        command: ActivityCommand,
+        rate: u64,
+    ) -> Result<()> {
+        self.check_writable()?;
+        let command = match command {
+            ActivityCommand::Start => spa::ActivityCommand::Start(rate),
+            ActivityCommand::Suspend => spa::ActivityCommand::Suspend,
+            ActivityCommand::Cancel => spa::ActivityCommand::Cancel,
+            ActivityCommand::Reset => spa::ActivityCommand::Reset,
+        };
+        let chosen = if drives.is_empty() {
+            self.data_drives()
+        } else {
+            drives.iter().map(|drive| self.find_drive(drive)).collect::<Result<_>>()?
+        };
+        let mut first = Ok(());
+        for drive in chosen {
+            let done = self.0.spa.command_activity(drive.guid, kind.into(), command);
+            let done = done.map_err(|error| self.activity_error(kind, &drive, &error));
+            first = first.and(done);
+        }
+        first
+    }
+
+    /// The drives of its vdevs that are not missing.
+    fn data_drives(&self) -> Vec<VdevConfig> {
+        let config = self.0.spa.config();
+        let leaves = config.tree.iter().flat_map(VdevConfig::leaves);
+        let is_there = |leaf: &&VdevConfig| {
+            let found = self.0.spa.tree().leaf(leaf.guid);
+            matches!(leaf.kind, VdevKind::Disk | VdevKind::File)
+                && found.is_some_and(|leaf| leaf.is_writable())
+        };
+        leaves.filter(is_there).cloned().collect()
+    }
+
+    fn activity_error(&self, kind: ActivityKind, drive: &VdevConfig, error: &spa::Error) -> Error {
+        let verb = if kind == ActivityKind::Trim { "trim" } else { "initialize" };
+        match error {
+            spa::Error::DeviceChange(error) => {
+                let path = drive.path.clone().unwrap_or_else(|| drive.guid.to_string());
+                Error::Refused { what: format!("cannot {verb} '{path}': {error}") }
+            }
+            other => self.explain_error(other),
+        }
+    }
+
+    /// Does one step of each work that goes on; whether there was any.
+    pub fn step_activities(&self) -> Result<bool> {
+        let running = self.0.spa.running_activities();
+        for (leaf, kind) in &running {
+            let begun = Instant::now();
+            let step = self.0.spa.step_activity(*leaf, *kind);
+            let step = step.map_err(|error| self.explain_error(&error))?;
+            std::thread::sleep(pause_after(step, begun.elapsed()));
+        }
+        Ok(!running.is_empty())
+    }
+
+    /// Does the work over the free space of drives whenever there is some, until told to stop. For a
+    /// thread of its own.
+    pub fn run_activities(&self, stop: &AtomicBool) {
+        let mut saved = Instant::now();
+        while !stop.load(Ordering::Acquire) && !self.0.spa.txgs().is_stopped() {
+            // a drive that fails is left alone until it is in service again
+            let worked = !self.is_read_only()
+                && !self.is_suspended()
+                && self.step_activities().unwrap_or(false);
+            if !worked {
+                std::thread::sleep(POLL_INTERVAL);
+            } else if saved.elapsed() > SAVE_INTERVAL {
+                self.0.spa.save_activities();
+                saved = Instant::now();
+            }
+        }
+    }
+}
+
+/// How long to wait after a step, so that it is no faster than its rate; a second at most, so that the
+/// thread can be stopped.
+fn pause_after(step: ActivityStep, took: Duration) -> Duration {
+    let microseconds = u128::from(step.bytes) * 1_000_000;
+    let Some(due) = microseconds.checked_div(u128::from(step.rate)) else { return Duration::ZERO };
+    let due = Duration::from_micros(u64::try_from(due).unwrap_or(u64::MAX));
+    due.saturating_sub(took).min(Duration::from_secs(1))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn steps_keep_to_their_rate() {
+        let pause =
+            |bytes, rate| pause_after(ActivityStep { bytes, rate }, Duration::from_millis(100));
+        assert_eq!(pause(1 << 20, 0), Duration::ZERO);
+        assert_eq!(pause(1 << 20, 2 << 20), Duration::from_millis(400));
+        assert_eq!(pause(1 << 20, 1 << 40), Duration::ZERO);
+    }
+}

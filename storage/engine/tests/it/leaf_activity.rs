@@ -1,0 +1,96 @@
+//! `zpool initialize` and `zpool trim`: what they write, and that the pool keeps all that it has.
+
+use std::os::unix::fs::MetadataExt;
+
+use engine::pool::{self, ActivityCommand, ActivityKind, Pool, VdevLayout, VdevStatus};
+
+use crate::shared_blocks::noise_bytes;
+use crate::test_pool::{TempDir, check_pool, environment, new_pool, read_file, write_file};
+
+const DRIVE_SIZE: u64 = 128 << 20;
+
+fn leaves(pool: &Pool) -> Vec<VdevStatus> {
+    fn add(vdev: &VdevStatus, all: &mut Vec<VdevStatus>) {
+        if vdev.children.is_empty() {
+            all.push(vdev.clone());
+        }
+        vdev.children.iter().for_each(|child| add(child, all));
+    }
+    let mut all = Vec::new();
+    pool.status().vdevs.iter().for_each(|vdev| add(vdev, &mut all));
+    all
+}
+
+fn states(pool: &Pool, kind: ActivityKind) -> Vec<String> {
+    let of = |leaf: VdevStatus| match kind {
+        ActivityKind::Initialize => leaf.initialize,
+        ActivityKind::Trim => leaf.trim,
+    };
+    let state = |leaf| of(leaf).map_or_else(|| "none".to_owned(), |found| found.state);
+    leaves(pool).into_iter().map(state).collect()
+}
+
+/// Bytes that the drives of a folder take.
+fn stored(folder: &TempDir, count: usize) -> u64 {
+    let blocks = |path| std::fs::metadata(path).unwrap().blocks();
+    folder.drives(count).into_iter().map(blocks).sum::<u64>() * 512
+}
+
+fn run(pool: &Pool) {
+    while pool.step_activities().unwrap() {}
+}
+
+#[test]
+fn free_space_is_initialized_and_trimmed() {
+    for (layout, count) in [(VdevLayout::Mirror, 2), (VdevLayout::Raidz(1), 3)] {
+        let folder = TempDir::new(&format!("activity-{count}"), count, DRIVE_SIZE);
+        let pool = pool::create(&new_pool(&folder, layout, count), &environment()).unwrap();
+        write_file(&pool, "tank", "file", &noise_bytes(1, 10 << 20));
+        pool.sync().unwrap();
+        let before = stored(&folder, count);
+        let command = |kind, command| pool.command_activity(&[], kind, command, 0);
+        command(ActivityKind::Initialize, ActivityCommand::Start).unwrap();
+        let again = command(ActivityKind::Initialize, ActivityCommand::Start).unwrap_err();
+        assert!(again.to_string().contains("currently initializing"), "{again}");
+        run(&pool);
+        assert_eq!(states(&pool, ActivityKind::Initialize), vec!["complete"; count]);
+        let full = stored(&folder, count);
+        assert!(full > 100 << 20 && full > before, "{full}");
+        command(ActivityKind::Trim, ActivityCommand::Start).unwrap();
+        run(&pool);
+        assert_eq!(states(&pool, ActivityKind::Trim), vec!["complete"; count]);
+        assert!(stored(&folder, count) < full / 2, "free space is given back");
+        assert!(read_file(&pool, "tank", "file") == noise_bytes(1, 10 << 20));
+        pool.export().unwrap();
+        drop(pool);
+        assert_eq!(check_pool(&folder, "tank"), Vec::<String>::new());
+    }
+}
+
+#[test]
+fn work_continues_after_export() {
+    let folder = TempDir::new("activity-export", 1, DRIVE_SIZE);
+    let pool = pool::create(&new_pool(&folder, VdevLayout::Single, 1), &environment()).unwrap();
+    let command =
+        |pool: &Pool, command| pool.command_activity(&[], ActivityKind::Initialize, command, 0);
+    assert!(command(&pool, ActivityCommand::Cancel).is_err(), "there is none");
+    command(&pool, ActivityCommand::Start).unwrap();
+    assert!(pool.step_activities().unwrap());
+    command(&pool, ActivityCommand::Suspend).unwrap();
+    assert!(!pool.step_activities().unwrap());
+    pool.export().unwrap();
+    drop(pool);
+    let pool = pool::import(&[folder.path().into()], "tank", false, &environment()).unwrap();
+    assert_eq!(states(&pool, ActivityKind::Initialize), ["suspended"]);
+    command(&pool, ActivityCommand::Start).unwrap();
+    pool.export().unwrap();
+    drop(pool);
+    let pool = pool::import(&[folder.path().into()], "tank", false, &environment()).unwrap();
+    run(&pool);
+    assert_eq!(states(&pool, ActivityKind::Initialize), ["complete"]);
+    command(&pool, ActivityCommand::Reset).unwrap();
+    assert_eq!(states(&pool, ActivityKind::Initialize), ["none"]);
+    pool.export().unwrap();
+    drop(pool);
+    assert_eq!(check_pool(&folder, "tank"), Vec::<String>::new());
+}
