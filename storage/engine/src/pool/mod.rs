@@ -35,6 +35,7 @@ mod pool_name;
 mod properties;
 mod raw_receive;
 mod receive;
+mod receive_begin;
 mod receive_records;
 mod received_properties;
 mod refreservation;
