@@ -32,11 +32,11 @@ pub mod write;
 pub use dataset::{Dataset, DatasetKind, Hold};
 pub use dir::Dir;
 pub use error::Error;
-pub use raw_key::wrapped_key_of;
 pub use keys::{KeyFormat, KeyInfo, KeyStatus, Keyring, Pbkdf2Params};
 pub use local_properties::PropertyValue;
 pub use owners::{OwnerKind, OwnerUsage, SpaceByOwner};
 pub use property::{Property, PropertySource};
+pub use raw_key::wrapped_key_of;
 pub use resume::ResumeToken;
 pub use tree::{DatasetTree, PoolInfo};
 

@@ -23,7 +23,8 @@ impl Dataset {
         };
         if wrapped.version != KEY_VERSION {
             let code = wrapped.version;
-            let why = transform::Error::Unsupported { feature: "raw stream of a key version", code };
+            let why =
+                transform::Error::Unsupported { feature: "raw stream of a key version", code };
             return Err(Error::Key { name: self.name(), why });
         }
         let root = self.tree().encryption_root(self)?;

@@ -49,10 +49,11 @@ pub(crate) fn check_object(
             "its dnode has more than 32 slots",
         ),
         (
-            is_raw || record.raw_bonus_length == 0
-                && record.levels == 0
-                && record.pointer_count == 0
-                && record.indirect_shift == 0,
+            is_raw
+                || record.raw_bonus_length == 0
+                    && record.levels == 0
+                    && record.pointer_count == 0
+                    && record.indirect_shift == 0,
             "it has fields of raw streams",
         ),
         (payload.len() >= bonus_length, "its bonus is cut"),

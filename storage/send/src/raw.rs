@@ -170,10 +170,7 @@ impl Receiver<'_> {
         let pointers = usize::from(record.pointer_count);
         let rules = [
             (record.flags & OTHER_ORDER == 0, "it is in the other byte order"),
-            (
-                (1..=Dnode::MAX_LEVELS).contains(&record.levels),
-                "its tree has not 1 to 12 levels",
-            ),
+            ((1..=Dnode::MAX_LEVELS).contains(&record.levels), "its tree has not 1 to 12 levels"),
             (
                 (1..=usize::from(Dnode::MAX_POINTERS)).contains(&pointers),
                 "it has not 1 to 3 pointers",
@@ -236,9 +233,8 @@ impl Receiver<'_> {
         if block > object.dnode().max_block.get() {
             return Err(broken("it lies behind the last block"));
         }
-        let compression = compression(write.compression, payload, size).ok_or_else(|| {
-            broken("its stored size or its compression is not allowed")
-        })?;
+        let compression = compression(write.compression, payload, size)
+            .ok_or_else(|| broken("its stored size or its compression is not allowed"))?;
         let raw = raw_block(&write.crypt, object.block_size(), compression);
         let tx = (self.begin_tx)(payload.len() as u64)?;
         Ok(object.write_raw(&tx, BlockId::new(block), payload, raw)?)
@@ -267,10 +263,8 @@ impl Receiver<'_> {
         if !(512..=MAX_SPILL).contains(&spill.length) || !spill.length.is_multiple_of(512) {
             return Err(broken("its size is not allowed"));
         }
-        let compression =
-            compression(spill.compression, payload, spill.length).ok_or_else(|| {
-                broken("its stored size or its compression is not allowed")
-            })?;
+        let compression = compression(spill.compression, payload, spill.length)
+            .ok_or_else(|| broken("its stored size or its compression is not allowed"))?;
         let lsize = u32::try_from(spill.length).unwrap_or(u32::MAX);
         let raw = raw_block(&spill.crypt, lsize, compression);
         let tx = (self.begin_tx)(spill.length)?;

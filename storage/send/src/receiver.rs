@@ -54,7 +54,9 @@ pub fn check_receivable(begin: &Begin, order: Order) -> Result<()> {
     if begin.features.has(StreamFeatures::RAW) {
         // the shape of dnodes cannot be known without that
         if !begin.flags.has(BeginFlags::SPILL_BLOCK) {
-            return unsupported("receiving a raw stream that does not tell of spill blocks".to_owned());
+            return unsupported(
+                "receiving a raw stream that does not tell of spill blocks".to_owned(),
+            );
         }
         if begin.features.has(StreamFeatures::EMBEDDED_DATA) {
             return unsupported("receiving a raw stream with embedded data".to_owned());
@@ -240,9 +242,7 @@ impl<'a> Receiver<'a> {
     ) -> Result<Object> {
         let tx = (self.begin_tx)(u64::from(slots(record)).saturating_mul(512))?;
         // a dnode without a spill block has more room for its bonus
-        if self.begin.flags.has(BeginFlags::SPILL_BLOCK)
-            && !record.has_spill()
-            && there.has_spill()
+        if self.begin.flags.has(BeginFlags::SPILL_BLOCK) && !record.has_spill() && there.has_spill()
         {
             there.set_spill(&tx, None)?;
         }
@@ -300,7 +300,9 @@ impl<'a> Receiver<'a> {
                     break;
                 }
                 if is_raw && !raw::may_free(id.get(), (range.first, end), self.dnode_block) {
-                    return Err(broken("a part of a block of dnodes is freed without its encryption"));
+                    return Err(broken(
+                        "a part of a block of dnodes is freed without its encryption",
+                    ));
                 }
                 if self.live_object(id)?.is_some() {
                     let tx = (self.begin_tx)(0)?;

@@ -184,7 +184,10 @@ impl Sender<'_, '_> {
             _ if zbookmark.level.get() > 0 => Ok(()),
             _ => {
                 if sender.is_raw() {
-                    sender.out.record(&raw::object_range(&meta, zbookmark, pointer, sender.to_guid)?, &[])?;
+                    sender.out.record(
+                        &raw::object_range(&meta, zbookmark, pointer, sender.to_guid)?,
+                        &[],
+                    )?;
                 }
                 sender.send_dnode_block(&meta, zbookmark.block)
             }

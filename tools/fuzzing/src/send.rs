@@ -40,7 +40,9 @@ pub fn send_stream(data: &[u8]) {
 /// The key in the list behind BEGIN of a raw stream.
 fn check_keydata(payload: &[u8]) {
     let Ok(list) = Nvlist::decode(payload) else { return };
-    let Some(Ok(keydata)) = list.nvlist(CryptKeydata::NAME).map(CryptKeydata::decode) else { return };
+    let Some(Ok(keydata)) = list.nvlist(CryptKeydata::NAME).map(CryptKeydata::decode) else {
+        return;
+    };
     let again = CryptKeydata::decode(&keydata.encode());
     assert_eq!(again, Ok(keydata), "a key that was read is written as it was");
 }

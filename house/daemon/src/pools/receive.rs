@@ -7,7 +7,9 @@ use std::io::{BufReader, Read};
 use std::time::Instant;
 
 use api::{Event, ReceiveNaming, ReceiveStream, ReceivedSnapshot, ReceivedStream};
-use engine::pool::{Package, PackagedValue, ReceiveProperties, ReceiveRequest, StreamHeader, StreamInput};
+use engine::pool::{
+    Package, PackagedValue, ReceiveProperties, ReceiveRequest, StreamHeader, StreamInput,
+};
 use fuse::RollbackOutcome;
 
 use super::mounts::{UnmountOptions, is_within};
@@ -103,7 +105,9 @@ impl Pools {
             received.not_mounted.extend(failed);
         }
         done?;
-        if !call.dry_run && let Some(package) = input.package().cloned() {
+        if !call.dry_run
+            && let Some(package) = input.package().cloned()
+        {
             follow_encryption_roots(&pool, &package, &naming)?;
             if !call.skip_holds {
                 place_received_holds(&pool, &package, &naming)?;

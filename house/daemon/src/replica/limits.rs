@@ -71,7 +71,8 @@ impl TryFrom<String> for Window {
             let (hour, minute): (u16, u16) = (hour.parse().ok()?, minute.parse().ok()?);
             (hour < 24 && minute < 60).then_some(hour * 60 + minute)
         };
-        let parsed = text.split_once('-').and_then(|(from, to)| Some((minutes(from)?, minutes(to)?)));
+        let parsed =
+            text.split_once('-').and_then(|(from, to)| Some((minutes(from)?, minutes(to)?)));
         match parsed {
             Some((from, to)) if from != to => Ok(Self { from, to }),
             _ => Err(format!("\"{text}\" is no time of day; give two times: 22:00-06:00")),
@@ -105,7 +106,8 @@ impl TryFrom<String> for MaxAge {
             Some('w') => Some(604_800),
             _ => None,
         };
-        let count = text.get(..text.len().saturating_sub(1)).and_then(|count| count.parse::<u64>().ok());
+        let count =
+            text.get(..text.len().saturating_sub(1)).and_then(|count| count.parse::<u64>().ok());
         let seconds = count.zip(unit).and_then(|(count, unit)| count.checked_mul(unit));
         let seconds = seconds.filter(|seconds| *seconds > 0);
         seconds.map(Self).ok_or_else(|| format!("\"{text}\" is no age; give 36h, 2d or 1w"))

@@ -23,8 +23,8 @@ mod transfer;
 
 use serde::Deserialize;
 
-pub(crate) use limits::{MaxAge, RateLimit, Throttle, Window};
 pub(crate) use endpoint::{LocalTarget, ReplicaTarget, SshTarget};
+pub(crate) use limits::{MaxAge, RateLimit, Throttle, Window};
 pub(crate) use state::{ReplicaState, ReplicaStates, SafeCopy};
 pub(crate) use transfer::{Transfer, TransferControl};
 

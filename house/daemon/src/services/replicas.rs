@@ -17,8 +17,8 @@ use crate::context::Context;
 use crate::events::unix_seconds;
 use crate::pools::datasets::list_head_names;
 use crate::replica::{
-    LocalTarget, MaxAge, RateLimit, ReplicaConfig, ReplicaState, ReplicaTarget, SshTarget, TargetAddress, Transfer,
-    TransferControl, Window, ssh_command,
+    LocalTarget, MaxAge, RateLimit, ReplicaConfig, ReplicaState, ReplicaTarget, SshTarget,
+    TargetAddress, Transfer, TransferControl, Window, ssh_command,
 };
 use crate::router::Router;
 use crate::{Error, Result};
@@ -96,7 +96,8 @@ fn replicate_all(
     let mut done = Vec::new();
     for source in sources {
         let copy = format!("{top}{}", source.strip_prefix(work.source).unwrap_or_default());
-        let transfer = Transfer { pools, source: &source, target, copy: &copy, control, rate: work.rate };
+        let transfer =
+            Transfer { pools, source: &source, target, copy: &copy, control, rate: work.rate };
         let safe = transfer.run()?;
         if let (Some(name), Some(safe)) = (work.name, &safe) {
             pools.move_replica_bookmark(&source, name, &safe.snapshot)?;
@@ -181,14 +182,17 @@ pub(crate) fn overdue_replicas(context: &Context, now: u64) -> Vec<Condition> {
             || "There is no copy of it yet.".to_owned(),
             |snapshot| format!("The newest copy is of the snapshot @{snapshot}."),
         );
-        let why = state.error.map_or_else(String::new, |why| format!(" The last try failed: {why}."));
+        let why =
+            state.error.map_or_else(String::new, |why| format!(" The last try failed: {why}."));
         found.push(Condition {
             key: format!("replica/{name}/age"),
             severity: Severity::Warning,
             level: 0,
             title: format!("Replica {name} of {} is too old", copy.source),
             sentence: format!("{newest} What was written since is in one place only.{why}"),
-            action: format!("See: poolhouse replicate status; try again: poolhouse replicate run {name}"),
+            action: format!(
+                "See: poolhouse replicate status; try again: poolhouse replicate run {name}"
+            ),
         });
     }
     found

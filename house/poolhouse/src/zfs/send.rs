@@ -65,8 +65,13 @@ pub(super) struct SendArgs {
     #[arg(short = 'h', long = "holds")]
     holds: bool,
     /// With -R, leave out these file systems and volumes, and all below them
-    #[arg(short = 'X', long = "exclude", value_name = "DATASET", value_delimiter = ',',
-          requires = "replicate")]
+    #[arg(
+        short = 'X',
+        long = "exclude",
+        value_name = "DATASET",
+        value_delimiter = ',',
+        requires = "replicate"
+    )]
     excluded: Vec<String>,
     /// Go on with a stream that was cut: the receive_resume_token of the receiver
     #[arg(short = 't', value_name = "TOKEN", conflicts_with_all = ["base", "intermediates",
@@ -102,10 +107,7 @@ struct MissingOptions {
 
 impl MissingOptions {
     fn check(&self) -> Result<(), Failure> {
-        super::refuse_options(
-            "send",
-            &[("-S", self.saved), ("--redact", self.redact.is_some())],
-        )
+        super::refuse_options("send", &[("-S", self.saved), ("--redact", self.redact.is_some())])
     }
 }
 

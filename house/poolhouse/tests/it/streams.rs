@@ -375,7 +375,8 @@ fn raw_tree_opens_with_the_senders_key() {
     let stream = nas.0.join("sent.zstream");
     let (status, said) = receive_file(&nas, "zfs receive -u tank/safe", &stream);
     assert_eq!((status, said.as_str()), (0, ""), "{}", nas.read_log());
-    let get = |property: &str, name: &str| nas.run_ok(&format!("zfs get -Ho value {property} {name}"));
+    let get =
+        |property: &str, name: &str| nas.run_ok(&format!("zfs get -Ho value {property} {name}"));
     for name in ["tank/safe", "tank/safe/child", "tank/safe/volume"] {
         assert_eq!(get("encryptionroot", name), "tank/safe\n", "{name}");
         assert_eq!(get("keystatus", name), "unavailable\n", "{name}");

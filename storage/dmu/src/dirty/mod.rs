@@ -7,8 +7,8 @@
 mod clone;
 mod create;
 pub(crate) mod lookup;
-pub(crate) mod record;
 mod raw;
+pub(crate) mod record;
 mod write;
 mod write_through;
 

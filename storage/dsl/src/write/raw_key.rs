@@ -63,7 +63,8 @@ pub fn update_received_key(
 }
 
 fn key_format(keydata: &CryptKeydata) -> std::result::Result<KeyFormat, transform::Error> {
-    let unknown = || transform::Error::Unsupported { feature: "key format", code: keydata.key_format };
+    let unknown =
+        || transform::Error::Unsupported { feature: "key format", code: keydata.key_format };
     KeyFormat::from_code(keydata.key_format).ok_or_else(unknown)
 }
 
@@ -76,7 +77,8 @@ pub fn inherit_received_key(change: &SyncTaskContext<'_>, name: &str) -> Result<
         return Ok(());
     }
     let above = if record.parent.exists() { encryption_root(change, record.parent)? } else { None };
-    let above = above.ok_or_else(|| Error::NotEncrypted { name: "the dataset above".to_owned() })?;
+    let above =
+        above.ok_or_else(|| Error::NotEncrypted { name: "the dataset above".to_owned() })?;
     set_encryption_root(change, dir, (dir, above), 0)?;
     if change.lookup(record.properties, KEYLOCATION)?.is_some() {
         change.remove(record.properties, KEYLOCATION)?;

@@ -47,7 +47,9 @@ impl ZplAccounting {
 impl spa::OwnerAccounting for ZplAccounting {
     fn accounting_flags(&self, objset: &Objset) -> Flags {
         let files = objset.header().kind == Kind::Filesystem;
-        self.counted.filter(|_| files && !objset.is_raw()).map_or_else(Flags::default, AccountingMode::dnode_flags)
+        self.counted
+            .filter(|_| files && !objset.is_raw())
+            .map_or_else(Flags::default, AccountingMode::dnode_flags)
     }
 
     fn update_usage(

@@ -32,8 +32,10 @@ impl Pool {
         base: Option<&Dataset>,
     ) -> std::result::Result<(), String> {
         if !has_feature(&self.0.spa.synced_mos(), "encryption") {
-            return Err("the stream requires feature@encryption, which is not enabled on this pool"
-                .to_owned());
+            return Err(
+                "the stream requires feature@encryption, which is not enabled on this pool"
+                    .to_owned(),
+            );
         }
         dsl::wrapped_key_of(keydata).map_err(|why| why.to_string())?;
         let is_passphrase = keydata.key_format == dsl::KeyFormat::Passphrase.code();

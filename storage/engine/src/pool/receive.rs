@@ -217,11 +217,7 @@ impl Pool {
         })
     }
 
-    fn plan_receive(
-        &self,
-        request: &ReceiveRequest,
-        begun: BegunStream,
-    ) -> Result<Plan> {
+    fn plan_receive(&self, request: &ReceiveRequest, begun: BegunStream) -> Result<Plan> {
         let BegunStream { begin, resume: point, keydata } = begun;
         let target = request.target.clone();
         let sent_name = String::from_utf8_lossy(&begin.to_name).into_owned();

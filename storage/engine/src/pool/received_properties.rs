@@ -32,7 +32,8 @@ impl ReceiveProperties {
         let mut warnings = Vec::new();
         for (property, value) in &self.received {
             // the place of the key is one on the sender
-            let is_overridden = property == "keylocation" || self.excluded.contains(property)
+            let is_overridden = property == "keylocation"
+                || self.excluded.contains(property)
                 || self.set.iter().any(|(known, _)| known == property);
             if is_overridden {
                 continue;

@@ -80,7 +80,11 @@ impl Pool {
             let list = self.plan_package(&tree, request, (&top, part), &mut steps)?;
             package = Some((package_begin(request), list));
         } else {
-            steps.push(self.plan_step(&last, request.base.as_deref(), request.compressed || request.raw)?);
+            steps.push(self.plan_step(
+                &last,
+                request.base.as_deref(),
+                request.compressed || request.raw,
+            )?);
         }
         let holds = self.hold_snapshots(&tree, &steps);
         let options = options(request);
@@ -241,7 +245,11 @@ impl Pool {
             base = origin.filter(|it| is_in_package(it.dir().path())).map(|it| it.name());
         }
         for snapshot in &chosen.sent {
-            steps.push(self.plan_step(snapshot, base.as_deref(), request.compressed || request.raw)?);
+            steps.push(self.plan_step(
+                snapshot,
+                base.as_deref(),
+                request.compressed || request.raw,
+            )?);
             base = Some(snapshot.name());
         }
         Ok(())
@@ -398,9 +406,8 @@ fn packaged(
             false => dataset.local_properties()?,
         };
         // a raw stream tells where the sender has the key
-        let is_sent = |name: &str| {
-            !KEY_PROPERTIES.contains(&name) || (request.raw && name == "keylocation")
-        };
+        let is_sent =
+            |name: &str| !KEY_PROPERTIES.contains(&name) || (request.raw && name == "keylocation");
         let all = all.into_iter().filter(|(name, _)| is_sent(name));
         Ok(all.map(|(name, value)| (name, packaged_value(value))).collect())
     };

@@ -10,7 +10,9 @@
 use std::io::Read;
 
 use ondisk::nvlist::Nvlist;
-use ondisk::stream::{Begin, BeginFlags, CryptKeydata, Package, Record, StreamFeatures, StreamKind};
+use ondisk::stream::{
+    Begin, BeginFlags, CryptKeydata, Package, Record, StreamFeatures, StreamKind,
+};
 use send::{ResumePoint, StreamReader, VerifiedRecord, check_receivable};
 
 use crate::{Error, Result};

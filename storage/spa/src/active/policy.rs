@@ -147,7 +147,8 @@ impl StorageSettings {
             number => Checksum::from_number(number).unwrap_or(self.checksum),
         };
         // with a key only what is ciphered can be told apart by its checksum alone
-        let shareable = !metadata && !self.keyless && (self.key.is_none() || wanted.kind.is_encrypted());
+        let shareable =
+            !metadata && !self.keyless && (self.key.is_none() || wanted.kind.is_encrypted());
         let dedup = self.dedup.filter(|_| shareable);
         let checksum = dedup.unwrap_or(checksum);
         let most_copies = if self.features.ditto_blocks { 3 } else { 1 };
