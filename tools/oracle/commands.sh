@@ -659,6 +659,8 @@ same zpool import -d $D tank
 clean tank
 same zpool create -o feature@raidz_expansion=disabled -m $M/tank tank raidz $D/f0 $D/f1 $D/f2
 same zpool attach tank raidz1-0 $D/f3
+clean tank
+
 # checkpoints, guids, features, waiting and rates
 same zpool create -m $M/tank tank mirror $D/f0 $D/f1
 same zpool checkpoint

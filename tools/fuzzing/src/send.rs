@@ -1,6 +1,7 @@
 //! Targets: records of send streams.
 
-use ondisk::stream::{Package, RECORD_SIZE, RawRecord, Record, detect_order};
+use ondisk::nvlist::Nvlist;
+use ondisk::stream::{CryptKeydata, Package, RECORD_SIZE, RawRecord, Record, detect_order};
 
 use crate::BYTE_ORDERS;
 
@@ -24,6 +25,9 @@ pub fn send_stream(data: &[u8]) {
             );
             let payload = usize::try_from(raw.payload_length).unwrap_or(usize::MAX);
             let (payload, next) = after.split_at_checked(payload).unwrap_or((after, &[]));
+            if matches!(raw.record, Record::Begin(_)) {
+                check_keydata(payload);
+            }
             if let (Record::Begin(_), Ok(Some(package))) = (&raw.record, Package::decode(payload)) {
                 let again = Package::decode(&package.encode());
                 assert_eq!(again, Ok(Some(package)), "a list that was read is written as it was");
@@ -31,4 +35,14 @@ pub fn send_stream(data: &[u8]) {
             rest = next;
         }
     }
+}
+
+/// The key in the list behind BEGIN of a raw stream.
+fn check_keydata(payload: &[u8]) {
+    let Ok(list) = Nvlist::decode(payload) else { return };
+    let Some(Ok(keydata)) = list.nvlist(CryptKeydata::NAME).map(CryptKeydata::decode) else {
+        return;
+    };
+    let again = CryptKeydata::decode(&keydata.encode());
+    assert_eq!(again, Ok(keydata), "a key that was read is written as it was");
 }

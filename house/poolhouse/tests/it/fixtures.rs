@@ -71,6 +71,7 @@ fixture_tests! {
     removed_twice = "removed-twice",
     resilver_midway = "resilver-midway",
     sent = "sent",
+    sent_raw = "sent-raw",
     snapshots = "snapshots",
     stripe_copies = "stripe-copies",
     swept = "swept",

@@ -149,30 +149,40 @@ fn write_content(
     }
     forest.write_data_blocks(&jobs)?;
     forest.write_indirect_blocks()?;
-    let mut grown = forest.space_delta;
+    let grown = forest.space_delta;
     dnode.pointers = std::mem::take(&mut forest.pointers);
     dnode.levels = forest.levels;
-    if let Some(content) = version.spill.last() {
-        let previous = dnode.spill.take().unwrap_or(Blkptr::EMPTY);
-        let now = match content {
-            Some(content) => {
-                let content = (content, version.raw_spill.as_ref());
-                write_spill(syncing, &below, &dnode, content, &previous)?
-            }
-            None => Blkptr::EMPTY,
-        };
-        if now != previous {
-            account_replacement(syncing.ledger, &previous, &now);
-        }
-        grown = grown
-            .saturating_add_unsigned(syncing.ledger.dsize(&now))
-            .saturating_sub_unsigned(syncing.ledger.dsize(&previous));
-        dnode.spill = content.as_ref().map(|_| now);
-    }
+    let grown = grown.saturating_add(replace_spill(syncing, &below, &mut dnode, version)?);
     dnode.used_bytes = dnode.used_bytes.saturating_add_signed(grown);
     dnode.flags.0 = dnode.flags.0 & !4 | if dnode.spill.is_some() { 4 } else { 0 };
     syncing.form.mark(&mut dnode);
     Ok(dnode)
+}
+
+/// Writes the spill block as a group leaves it. Returns how much more space it takes than before.
+fn replace_spill(
+    syncing: &SyncContext<'_>,
+    below: &DnodeTree,
+    dnode: &mut Dnode,
+    version: &TxgChanges,
+) -> Result<i64> {
+    let Some(content) = version.spill.last() else { return Ok(0) };
+    let previous = dnode.spill.take().unwrap_or(Blkptr::EMPTY);
+    let now = match content {
+        Some(content) => {
+            let content = (content, version.raw_spill.as_ref());
+            write_spill(syncing, below, dnode, content, &previous)?
+        }
+        None => Blkptr::EMPTY,
+    };
+    if now != previous {
+        account_replacement(syncing.ledger, &previous, &now);
+    }
+    let grown = 0_i64
+        .saturating_add_unsigned(syncing.ledger.dsize(&now))
+        .saturating_sub_unsigned(syncing.ledger.dsize(&previous));
+    dnode.spill = content.as_ref().map(|_| now);
+    Ok(grown)
 }
 
 fn write_spill(

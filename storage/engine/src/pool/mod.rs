@@ -41,6 +41,7 @@ mod properties;
 mod raidz_expand;
 mod raw_receive;
 mod receive;
+mod receive_begin;
 mod receive_records;
 mod received_properties;
 mod refreservation;

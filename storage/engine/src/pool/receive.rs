@@ -16,13 +16,11 @@ use ondisk::stream::{Begin, BeginFlags, CryptKeydata, StreamFeatures};
 use send::ResumePoint;
 use spa::ActivePool;
 use units::{Guid, ObjsetId};
-use zio::Key;
 
 use super::accounting::has_feature;
-use super::datasets::{destroy_on_error, record_encryption, reset_intent_log};
 use super::history::record_dataset_event;
 use super::stream_input::{BegunStream, StreamInput};
-use super::{NewDataset, Pool, ReceiveProperties};
+use super::{Pool, ReceiveProperties};
 use crate::{Error, Result};
 
 /// Features that a pool must have enabled for streams that have these.
@@ -71,7 +69,7 @@ pub type ExchangeHead<'a> = dyn FnMut(&str, &mut dyn FnMut() -> Result<()>) -> R
 /// A receive that was checked and can begin.
 pub(super) struct Plan {
     pub(super) target: String,
-    snapshot: ReceivedSnapshot,
+    pub(super) snapshot: ReceivedSnapshot,
     pub(super) mode: Mode,
     pub(super) begin: Begin,
     /// The dataset that has what came before the stream was cut, and where the stream goes on.
@@ -127,7 +125,7 @@ impl Plan {
     }
 
     /// Where the stream is, before its first record.
-    fn first_state(&self) -> ResumeToken {
+    pub(super) fn first_state(&self) -> ResumeToken {
         let has = |feature| self.begin.features.has(feature);
         ResumeToken {
             from_guid: self.begin.from_guid,
@@ -147,7 +145,7 @@ fn hidden_path(target: &str) -> String {
     format!("{target}/%recv")
 }
 
-fn receive_error(target: &str, why: impl std::fmt::Display) -> Error {
+pub(super) fn receive_error(target: &str, why: impl std::fmt::Display) -> Error {
     Error::Refused { what: format!("cannot receive into '{target}': {why}") }
 }
 
@@ -376,94 +374,6 @@ impl Pool {
         Ok(now.header().meta != then.header().meta)
     }
 
-    /// Creates the dataset into which the stream goes.
-    fn begin_receive(
-        &self,
-        plan: &Plan,
-        request: &ReceiveRequest,
-        warnings: &mut Vec<String>,
-    ) -> Result<ObjsetId> {
-        let (name, path) = (plan.target.clone(), plan.path());
-        let failed = move |error: dsl::Error| receive_error(&name, error);
-        let new = BegunDataset {
-            state: request.resumable.then(|| plan.first_state()),
-            properties: request.properties.clone(),
-            target: plan.target.clone(),
-            kind: plan.dataset_kind(),
-        };
-        let (id, more) = match &plan.mode {
-            Mode::Full => {
-                let mut options = NewDataset { name: plan.target.clone(), properties: Vec::new() };
-                let keydata = plan.keydata.clone();
-                let keying = match &keydata {
-                    Some(_) => None,
-                    None => self.child_encryption(&mut options, None)?,
-                };
-                self.with_opens_blocked(|| {
-                    self.run_sync_task(move |active, change| {
-                        let id = write::begin_full_receive(change, &path).map_err(&failed)?;
-                        record_encryption(change, id, keying.as_ref()).map_err(&failed)?;
-                        if let Some(keydata) = &keydata {
-                            write::set_received_key(change, &path, id, keydata).map_err(&failed)?;
-                        }
-                        Ok((id, new.finish(active, change, id)?))
-                    })
-                })?
-            }
-            Mode::Replace => {
-                let (target, part) = (plan.target.clone(), plan.snapshot.name.clone());
-                self.run_sync_task(move |active, change| {
-                    let id = write::begin_replacing_receive(change, &target, &part);
-                    let id = id.map_err(&failed)?;
-                    Ok((id, new.set_state(active, change, id)?))
-                })?
-            }
-            Mode::Clone(origin) => {
-                let (origin_name, key) = (origin.name(), self.log_key(plan, origin)?);
-                self.run_sync_task(move |active, change| {
-                    let id = write::begin_clone_receive(change, &path, &origin_name);
-                    let id = id.map_err(&failed)?;
-                    if let Some(key) = key {
-                        reset_intent_log(active, change, &path, key)?;
-                    }
-                    Ok((id, new.finish(active, change, id)?))
-                })?
-            }
-            Mode::Incremental(base) => {
-                let (guid, key) = (base.guid(), self.log_key(plan, base)?);
-                let (target, part) = (plan.target.clone(), plan.snapshot.name.clone());
-                self.run_sync_task(move |active, change| {
-                    let id = write::begin_incremental_receive(change, &target, guid, &part);
-                    let id = id.map_err(&failed)?;
-                    if let Some(key) = key {
-                        reset_intent_log(active, change, &path, key)?;
-                    }
-                    Ok((id, new.set_state(active, change, id)?))
-                })?
-            }
-        };
-        warnings.extend(more);
-        Ok(id)
-    }
-
-    /// With what the intent log of a clone is reset: the key of the snapshot, if that is encrypted. `None`: a raw
-    /// stream writes the root block anew.
-    fn log_key(&self, plan: &Plan, base: &Dataset) -> Result<Option<Option<Key>>> {
-        if plan.keydata.is_some() { Ok(None) } else { self.base_key(base).map(Some) }
-    }
-
-    /// The key of a snapshot that is received on top of.
-    fn base_key(&self, base: &Dataset) -> Result<Option<Key>> {
-        let name = base.name();
-        let failed = |error: dsl::Error| Error::from_dsl_error(&name, &error);
-        let key = base.key().map_err(failed)?;
-        if key.is_none() && base.key_object().map_err(failed)?.is_some() {
-            return Err(crate::keys::locked_error(base));
-        }
-        debug_assert!(!self.is_read_only(), "a receive is refused on a read-only pool");
-        Ok(key)
-    }
-
     /// Makes what was received the head, with its snapshot, in one txg.
     fn end_receive(
         &self,
@@ -551,44 +461,6 @@ impl Pool {
             write::destroy_partial_receive(change, &path)
                 .map_err(|why| Error::from_dsl_error(&path, &why))
         });
-    }
-}
-
-/// The first state of a dataset that is received into.
-struct BegunDataset {
-    /// Where the stream is, if the receive can be resumed.
-    state: Option<ResumeToken>,
-    properties: ReceiveProperties,
-    target: String,
-    kind: DatasetKind,
-}
-
-impl BegunDataset {
-    /// Sets the state and the properties of a new file system or volume.
-    fn finish(
-        &self,
-        active: &ActivePool,
-        change: &write::SyncTaskContext<'_>,
-        id: ObjsetId,
-    ) -> Result<Vec<String>> {
-        destroy_on_error(active, change, &self.target, || {
-            self.set_state(active, change, id)?;
-            self.properties.apply(active, change, (&self.target, self.kind))
-        })
-    }
-
-    /// Sets the state of a hidden dataset. The target gets its properties when the receive ends.
-    fn set_state(
-        &self,
-        _active: &ActivePool,
-        change: &write::SyncTaskContext<'_>,
-        id: ObjsetId,
-    ) -> Result<Vec<String>> {
-        if let Some(state) = &self.state {
-            write::set_resume_state(change, id, state)
-                .map_err(|why| receive_error(&self.target, why))?;
-        }
-        Ok(Vec::new())
     }
 }
 
