@@ -103,9 +103,10 @@ fn one(words: &mut Words<'_>, allowed: &[String]) -> Option<bool> {
         let met = any(words, allowed)?;
         return words.take_if(")").then_some(met);
     }
-    let licence = match words.take_if("WITH") {
-        true => format!("{word} WITH {}", words.take()?),
-        false => word.to_owned(),
+    let licence = if words.take_if("WITH") {
+        format!("{word} WITH {}", words.take()?)
+    } else {
+        word.to_owned()
     };
     Some(allowed.contains(&licence))
 }

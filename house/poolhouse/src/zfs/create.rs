@@ -96,10 +96,8 @@ impl CreateArgs {
         asking: &DaemonArgs,
     ) -> CommandResult {
         let dry_run = self.dry_run;
-        let secret = match dry_run {
-            true => None,
-            false => crate::keys::read_new_key(&self.name, &new.properties)?,
-        };
+        let secret =
+            if dry_run { None } else { crate::keys::read_new_key(&self.name, &new.properties)? };
         let NewDataset { name, properties } = new;
         let (parents, no_mount) = (self.parents, self.no_mount);
         let Some(VolumeSpec { size, block_size }) = volume else {
