@@ -2,6 +2,7 @@
 """OpenZFS's own test suite (Debian's zfs-test, installed by name) with Poolhouse as zpool and zfs.
 
   tools/zts.py POOLHOUSE [-o OUT] [-t SECONDS] [-b SECONDS] [-f] GROUP[/TEST] ...      e.g. cli_root/zfs_get snapshot acl/posix
+  tools/zts.py -r OUT                                                                  OUT's results as the table of docs/zts.md
 
 Runs the groups of common.run and linux.run (setup, tests, cleanup) as root, in mount and process namespaces of
 its own: /etc is laid over, /sys/module/zfs and /proc/spl are stand-ins, what the tests kill or mount is ours alone.
@@ -233,7 +234,27 @@ def reason(log):
     return re.sub(r"\s+", " ", " / ".join(lines[-2:]))[:300]
 
 
+def report(out):
+    """The groups of results.tsv with their counts, and why tests failed, as Markdown. A later run of a test counts."""
+    results = {}
+    for line in (Path(out) / "results.tsv").read_text().splitlines():
+        group, test, result, _, why = (line.split("\t") + [""])[:5]
+        results[group, test] = result, why
+    groups = sorted({group for group, _ in results})
+    print("| group | pass | fail | skip |\n| --- | ---: | ---: | ---: |")
+    for group in groups:
+        own = [result for (of, _), (result, _) in results.items() if of == group]
+        print(f"| {group} | {own.count('PASS')} | {own.count('FAIL')} | {own.count('SKIP')} |")
+    print("\n| test | | what the test says |\n| --- | --- | --- |")
+    for (group, test), (result, why) in sorted(results.items()):
+        if result != "PASS":
+            why = re.sub(r"/tmp/zts\.\w+|/usr/share/zfs/zfs-tests", "", why).replace("|", ":")[:160]
+            print(f"| {group}/{test} | {result.lower()} | `{why.replace('`', '')}` |")
+
+
 def main():
+    if sys.argv[1:2] == ["-r"]:
+        return report(sys.argv[2])
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("program")
     parser.add_argument("groups", nargs="+")

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use clap::{CommandFactory, FromArgMatches};
 
-use crate::mount_helper::{self, PROGRAM_NAME};
+use crate::mount_zfs::{self, PROGRAM_NAME};
 use crate::outcome::CommandResult;
 use crate::{
     alerts, backup, bench, config, daemon, drives, events, generate, inspect, jobs, plan, policy,
@@ -72,7 +72,7 @@ enum Command {
     Bench(bench::Bench),
     /// Mount a file system on a directory, as mount(8) asks
     #[command(name = PROGRAM_NAME, hide = true)]
-    MountHelper(mount_helper::MountHelper),
+    MountZfs(mount_zfs::MountZfs),
     /// Print the completions for a shell
     #[command(hide = true)]
     Completions(generate::Completions),
@@ -129,7 +129,7 @@ impl Cli {
             Command::Stream(stream) => stream.run(),
             Command::Plan(plan) => plan.run(),
             Command::Bench(bench) => bench.run(),
-            Command::MountHelper(helper) => helper.run(),
+            Command::MountZfs(mount) => mount.run(),
             Command::Completions(completions) => completions.run(),
             Command::Man(man) => man.run(),
         }

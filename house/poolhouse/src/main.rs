@@ -21,7 +21,7 @@ mod inspect;
 mod interrupt;
 mod jobs;
 mod keys;
-mod mount_helper;
+mod mount_zfs;
 mod outcome;
 mod parallel;
 mod pictures;

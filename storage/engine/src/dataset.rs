@@ -96,7 +96,8 @@ pub(crate) fn list_datasets(
     trouble: &mut dyn FnMut(Event),
 ) -> Result<()> {
     let found = tree.find(target).map_err(|error| Error::from_dsl_error(target, &error))?;
-    if target.contains(['@', '#']) {
+    // a dataset that is being received is listed where it is named
+    if target.contains(['@', '#', '%']) {
         show(describe_dataset(&found, wanted)?);
         return Ok(());
     }

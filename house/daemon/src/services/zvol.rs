@@ -105,8 +105,8 @@ impl ZvolService {
             },
             None => Default::default(),
         };
-        let has_snapshots = wanted.iter().any(|device| device.name.contains('@'));
-        if has_snapshots {
+        let WantedDevices { devices: wanted, shows_snapshots } = wanted;
+        if shows_snapshots {
             state.with_snapshots.insert(name.to_owned());
         } else {
             state.with_snapshots.remove(name);
@@ -224,7 +224,14 @@ fn keep_device(
 }
 
 /// The volumes and snapshots of a pool that are to have devices.
-fn wanted_devices(pool: &Pool) -> engine::Result<Vec<WantedDevice>> {
+#[derive(Default)]
+struct WantedDevices {
+    devices: Vec<WantedDevice>,
+    /// Whether a volume has snapdev=visible, so that its next snapshot is to have a device.
+    shows_snapshots: bool,
+}
+
+fn wanted_devices(pool: &Pool) -> engine::Result<WantedDevices> {
     let query = |kind: &str, depth| DatasetQuery {
         kinds: vec![kind.to_owned()],
         depth,
@@ -233,7 +240,7 @@ fn wanted_devices(pool: &Pool) -> engine::Result<Vec<WantedDevice>> {
     let mut volumes = Vec::new();
     let mut add = |dataset: Dataset| volumes.push(dataset);
     pool.list_datasets(pool.name(), &query("volume", None), &mut add, &mut |_| ())?;
-    let mut all = Vec::new();
+    let (mut all, mut shows_snapshots) = (Vec::new(), false);
     for volume in volumes {
         let value = |name| volume.property_value(name).unwrap_or_default();
         let is_whole = !matches!(pool.incomplete_kind(&volume.name), Ok(Some(_)));
@@ -243,6 +250,7 @@ fn wanted_devices(pool: &Pool) -> engine::Result<Vec<WantedDevice>> {
         let has_partitions = value("volmode") != "dev";
         let is_read_only = value("readonly") == "on" || pool.is_read_only();
         if value("snapdev") == "visible" {
+            shows_snapshots = true;
             let mut add = |snapshot: Dataset| {
                 all.extend(wanted_device(&snapshot, true, has_partitions));
             };
@@ -251,7 +259,7 @@ fn wanted_devices(pool: &Pool) -> engine::Result<Vec<WantedDevice>> {
         }
         all.extend(wanted_device(&volume, is_read_only, has_partitions));
     }
-    Ok(all)
+    Ok(WantedDevices { devices: all, shows_snapshots })
 }
 
 fn wanted_device(of: &Dataset, is_read_only: bool, has_partitions: bool) -> Option<WantedDevice> {

@@ -65,7 +65,10 @@ impl BackingDir {
 
 /// Removes the devices and the mount that a killed daemon left.
 pub(crate) fn clear_stale(dir: &Path) {
-    for device in LoopDevice::over_files_in(dir) {
+    // the kernel shows paths without links; the directory itself may be a dead mount
+    let parent = dir.parent().and_then(|parent| fs::canonicalize(parent).ok());
+    let shown = parent.zip(dir.file_name()).map(|(parent, name)| parent.join(name));
+    for device in LoopDevice::over_files_in(shown.as_deref().unwrap_or(dir)) {
         // a program that still has it open gets errors until it closes it
         let _ = device.detach(true);
     }
@@ -81,7 +84,7 @@ pub(crate) struct VolumeDevice {
     file: VolumeFileId,
     device: LoopDevice,
     /// No pool may lie on it.
-    _own: Vec<OwnVolume>,
+    own: Option<OwnVolume>,
 }
 
 impl VolumeDevice {
@@ -102,8 +105,7 @@ impl VolumeDevice {
             format!("no loop device can be had: {why}")
         })?;
         let own = device.number().map(|number| OwnVolume::register(number, &wanted.name));
-        let own = own.into_iter().collect();
-        Ok(Self { wanted, size, unit, file, device, _own: own })
+        Ok(Self { wanted, size, unit, file, device, own: own.ok() })
     }
 
     pub(crate) fn name(&self) -> &str {
@@ -130,8 +132,9 @@ impl VolumeDevice {
         }
         if wanted.name != self.wanted.name {
             let number = self.device.number()?;
-            self._own.clear();
-            self._own.push(OwnVolume::register(number, &wanted.name));
+            // the old entry has the same number
+            drop(self.own.take());
+            self.own = Some(OwnVolume::register(number, &wanted.name));
         }
         self.wanted = wanted;
         let size = self.unit.geometry().size();

@@ -45,6 +45,7 @@ fn size(device: &Path) -> u64 {
 fn a_volume_keeps_what_its_device_got() {
     let Some((nas, device)) = start("zvol") else { return };
     let content = random_bytes(1 << 20);
+    nas.run_ok("zfs snapshot tank/vol@zero");
     write(&device, &content);
     // the last close brings the pages to the volume, so a snapshot has them
     nas.run_ok("zfs snapshot tank/vol@one");
@@ -53,6 +54,13 @@ fn a_volume_keeps_what_its_device_got() {
     nas.run_ok("zfs set snapdev=visible tank/vol");
     let snapshot = PathBuf::from(format!("{}@one", device.display()));
     assert!(read(&snapshot).starts_with(&content));
+    nas.run_ok("zfs destroy tank/vol@one");
+    nas.run_ok("zfs rollback tank/vol@zero");
+    assert!(!snapshot.exists());
+    write(&device, &content);
+    nas.run_ok("zfs snapshot tank/vol@one");
+    assert!(read(&snapshot).starts_with(&content), "a snapshot that is created later");
+    write(&device, &vec![0; 1 << 20]);
     assert!(read(&device).iter().all(|byte| *byte == 0));
     let refused = OpenOptions::new().write(true).open(&snapshot);
     assert!(

@@ -1,3 +1,5 @@
+//! Tests of the permissions that users have by delegations.
+
 use ondisk::dsl::DelegationKey;
 
 use super::{DelegationTarget, DelegationUser, Delegations, is_permitted};

@@ -96,6 +96,7 @@ impl ComputedValues {
         self.set_number("creation", phys.creation_time);
         self.set_number("createtxg", phys.creation_txg.get());
         self.set_number("objsetid", dataset.id().map_or(0, ObjsetId::get));
+        self.set_number("inconsistent", dataset.is_inconsistent().into());
         self.set_number("referenced", phys.referenced);
         self.set_number("logicalreferenced", phys.uncompressed);
         self.set_number("refcompressratio", compress_ratio(phys.uncompressed, phys.compressed));

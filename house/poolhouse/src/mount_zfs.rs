@@ -19,7 +19,7 @@ mountpoint=legacy.
 Example:
   mount -t zfs -o ro tank/photos /mnt"
 )]
-pub(crate) struct MountHelper {
+pub(crate) struct MountZfs {
     #[command(flatten)]
     daemon: DaemonArgs,
     /// Ignore options that are not known
@@ -43,7 +43,7 @@ pub(crate) struct MountHelper {
     directory: PathBuf,
 }
 
-impl MountHelper {
+impl MountZfs {
     pub(crate) fn run(&self) -> CommandResult {
         if self.fake {
             return Ok(Outcome::Complete);
