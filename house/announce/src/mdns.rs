@@ -13,6 +13,8 @@ use mdns_sd::{IfKind, IfPredicate, ServiceDaemon, ServiceInfo};
 
 use crate::{Error, MdnsService, Result};
 
+/// The longest part of a name, in bytes.
+const MAX_LABEL: usize = 63;
 /// The time in which a responder takes its names back at the end.
 const GOODBYE_TIME: Duration = Duration::from_secs(1);
 
@@ -41,7 +43,7 @@ impl MdnsResponder {
     fn add(&mut self, host: &str, service: &MdnsService) -> Result<()> {
         let MdnsService { kind, instance, port, facts, listening } = service;
         let (kind, host) = (format!("{kind}.local."), format!("{host}.local."));
-        let info = ServiceInfo::new(&kind, instance, &host, (), *port, facts.as_slice());
+        let info = ServiceInfo::new(&kind, label(instance), &host, (), *port, facts.as_slice());
         let mut info = info.map_err(mdns_error)?.enable_addr_auto();
         info.set_interfaces(interfaces(listening));
         self.names.push(info.get_fullname().to_owned());
@@ -61,6 +63,12 @@ impl Drop for MdnsResponder {
             let _ = ended.recv_timeout(GOODBYE_TIME);
         }
     }
+}
+
+/// A name as DNS can have it: at most 63 bytes.
+fn label(name: &str) -> &str {
+    let end = name.floor_char_boundary(MAX_LABEL);
+    name.split_at(end).0
 }
 
 fn mdns_error(why: mdns_sd::Error) -> Error {
