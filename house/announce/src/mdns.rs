@@ -27,13 +27,13 @@ pub struct MdnsResponder {
 impl MdnsResponder {
     /// Announces services under a host name.
     pub fn start(host: &str, services: &[MdnsService]) -> Result<Self> {
-        let daemon = ServiceDaemon::new().map_err(mdns_error)?;
+        let daemon = ServiceDaemon::new()?;
         let mut responder = Self { daemon, names: Vec::new() };
-        responder.daemon.disable_interface(IfKind::All).map_err(mdns_error)?;
+        responder.daemon.disable_interface(IfKind::All)?;
         let mut all: Vec<IpAddr> = services.iter().flat_map(|it| it.listening.clone()).collect();
         all.sort_unstable();
         all.dedup();
-        responder.daemon.enable_interface(interfaces(&all)).map_err(mdns_error)?;
+        responder.daemon.enable_interface(interfaces(&all))?;
         for service in services {
             responder.add(host, service)?;
         }
@@ -44,10 +44,10 @@ impl MdnsResponder {
         let MdnsService { kind, instance, port, facts, listening } = service;
         let (kind, host) = (format!("{kind}.local."), format!("{host}.local."));
         let info = ServiceInfo::new(&kind, label(instance), &host, (), *port, facts.as_slice());
-        let mut info = info.map_err(mdns_error)?.enable_addr_auto();
+        let mut info = info?.enable_addr_auto();
         info.set_interfaces(interfaces(listening));
         self.names.push(info.get_fullname().to_owned());
-        self.daemon.register(info).map_err(mdns_error)
+        Ok(self.daemon.register(info)?)
     }
 }
 
@@ -71,8 +71,10 @@ fn label(name: &str) -> &str {
     name.split_at(end).0
 }
 
-fn mdns_error(why: mdns_sd::Error) -> Error {
-    Error::Mdns { why: why.to_string() }
+impl From<mdns_sd::Error> for Error {
+    fn from(why: mdns_sd::Error) -> Self {
+        Self::Mdns { why: why.to_string() }
+    }
 }
 
 /// The interfaces with these addresses, without loopback.

@@ -22,6 +22,7 @@ pub struct Listen {
 
 /// A share.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[expect(clippy::struct_excessive_bools, reason = "each is an option of its own")]
 pub struct Share {
     /// The name that clients ask for.
     pub name: String,
