@@ -262,14 +262,18 @@ fn smb_clients_see_snapshots_as_previous_versions() {
     let files = [smb.dir().join("d/letter"), smb.dir().join("inner/note")];
     let mut seen = Vec::new();
     for name in ["before the trip", "autosnap_2026-11-27_10:00:00_hourly"] {
-        files.iter().for_each(|file| std::fs::write(file, name).unwrap());
+        for file in &files {
+            std::fs::write(file, name).unwrap();
+        }
         let snapshot = format!("tank/photos@{}", name.replace(' ', "_"));
         nas.run_ok(&format!("zfs snapshot -r {snapshot}"));
         seen.push(name);
         // names of snapshots have whole seconds
         std::thread::sleep(std::time::Duration::from_millis(1100));
     }
-    files.iter().for_each(|file| std::fs::write(file, "now").unwrap());
+    for file in &files {
+        std::fs::write(file, "now").unwrap();
+    }
     for file in ["d\\letter", "inner\\note"] {
         let versions = versions(&smb, file);
         assert_eq!(versions.len(), 2, "{versions:?}");
