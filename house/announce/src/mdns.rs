@@ -13,6 +13,8 @@ use mdns_sd::{IfKind, IfPredicate, ServiceDaemon, ServiceInfo};
 
 use crate::{Error, MdnsService, Result};
 
+/// The longest part of a name, in bytes.
+const MAX_LABEL: usize = 63;
 /// The time in which a responder takes its names back at the end.
 const GOODBYE_TIME: Duration = Duration::from_secs(1);
 
@@ -25,13 +27,13 @@ pub struct MdnsResponder {
 impl MdnsResponder {
     /// Announces services under a host name.
     pub fn start(host: &str, services: &[MdnsService]) -> Result<Self> {
-        let daemon = ServiceDaemon::new().map_err(mdns_error)?;
+        let daemon = ServiceDaemon::new()?;
         let mut responder = Self { daemon, names: Vec::new() };
-        responder.daemon.disable_interface(IfKind::All).map_err(mdns_error)?;
+        responder.daemon.disable_interface(IfKind::All)?;
         let mut all: Vec<IpAddr> = services.iter().flat_map(|it| it.listening.clone()).collect();
         all.sort_unstable();
         all.dedup();
-        responder.daemon.enable_interface(interfaces(&all)).map_err(mdns_error)?;
+        responder.daemon.enable_interface(interfaces(&all))?;
         for service in services {
             responder.add(host, service)?;
         }
@@ -41,11 +43,11 @@ impl MdnsResponder {
     fn add(&mut self, host: &str, service: &MdnsService) -> Result<()> {
         let MdnsService { kind, instance, port, facts, listening } = service;
         let (kind, host) = (format!("{kind}.local."), format!("{host}.local."));
-        let info = ServiceInfo::new(&kind, instance, &host, (), *port, facts.as_slice());
-        let mut info = info.map_err(mdns_error)?.enable_addr_auto();
+        let info = ServiceInfo::new(&kind, label(instance), &host, (), *port, facts.as_slice());
+        let mut info = info?.enable_addr_auto();
         info.set_interfaces(interfaces(listening));
         self.names.push(info.get_fullname().to_owned());
-        self.daemon.register(info).map_err(mdns_error)
+        Ok(self.daemon.register(info)?)
     }
 }
 
@@ -63,8 +65,16 @@ impl Drop for MdnsResponder {
     }
 }
 
-fn mdns_error(why: mdns_sd::Error) -> Error {
-    Error::Mdns { why: why.to_string() }
+/// A name as DNS can have it: at most 63 bytes.
+fn label(name: &str) -> &str {
+    let end = name.floor_char_boundary(MAX_LABEL);
+    name.split_at(end).0
+}
+
+impl From<mdns_sd::Error> for Error {
+    fn from(why: mdns_sd::Error) -> Self {
+        Self::Mdns { why: why.to_string() }
+    }
 }
 
 /// The interfaces with these addresses, without loopback.

@@ -134,9 +134,8 @@ pub(crate) fn surplus(all: &[Snapshot], now: u64, keep_days: u64) -> Vec<&Snapsh
     let is_surplus = |(at, snapshot): (usize, &&Snapshot)| {
         let is_last_of_day = own.get(at + 1).is_none_or(|next| day(next) != day(snapshot));
         let is_newest = own.len() - at <= KEEP_NEWEST;
-        !is_newest
-            && !is_younger(snapshot, 1)
-            && !(is_last_of_day && is_younger(snapshot, keep_days))
+        let is_kept_daily = is_last_of_day && is_younger(snapshot, keep_days);
+        !(is_newest || is_younger(snapshot, 1) || is_kept_daily)
     };
     let numbered = own.iter().enumerate().filter(|it| is_surplus(*it));
     numbered.map(|(_, snapshot)| *snapshot).collect()

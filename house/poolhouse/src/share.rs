@@ -67,7 +67,8 @@ struct ListArgs {}
 #[derive(clap::Args, Debug)]
 #[command(
     after_help = "Fields: networks and read_only for all; name for smb and nbd; path, read_only_networks, squash,
-anonuid, anongid and privileged_ports for nfs; users, hidden, guest and time_machine for smb; target, lun, initiators,
+anonuid, anongid and privileged_ports for nfs; users, hidden, guest, nfs4_acls and
+time_machine for smb; target, lun, initiators,
 block_size, chap_user, chap_secret_file, mutual_user and mutual_secret_file for iscsi.
 
 Examples:

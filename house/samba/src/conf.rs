@@ -22,6 +22,7 @@ pub struct Listen {
 
 /// A share.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[expect(clippy::struct_excessive_bools, reason = "each is an option of its own")]
 pub struct Share {
     /// The name that clients ask for.
     pub name: String,
@@ -37,7 +38,7 @@ pub struct Share {
     pub hidden: bool,
     /// It can be used without a password.
     pub guest: bool,
-    /// Its file system has NFSv4 ACLs, to which those of Windows are mapped.
+    /// Permissions of Windows are the NFSv4 ACLs of the files.
     pub nfs4_acls: bool,
     /// It is a destination of Time Machine; none: an ordinary share.
     pub time_machine: Option<TimeMachine>,

@@ -6,7 +6,8 @@
 //! .zfs/volume/NAME     a volume just below the file system, as a file
 //! ```
 //!
-//! OpenZFS has neither `shadow` nor `volume`. A [`DatasetTree`] has no `shadow`.
+//! OpenZFS has neither `shadow` nor `volume`. `shadow` can be looked up, and is not listed; a [`DatasetTree`] does not
+//! have it.
 
 use crate::tree_dataset::TreeDataset;
 use crate::vnode::Vnode;

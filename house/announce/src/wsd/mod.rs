@@ -83,7 +83,7 @@ impl WsDiscovery {
         let own = Arc::clone(&shared);
         let thread = std::thread::Builder::new().name("ws-discovery".to_owned());
         let thread = thread.spawn(move || own.answer()).map_err(|why| Error::Thread { why })?;
-        shared.multicast(|writer, address| writer.hello(address));
+        shared.multicast(MessageWriter::hello);
         Ok(Self { shared, metadata, thread: Some(thread) })
     }
 

@@ -110,7 +110,7 @@ impl Service for AnnounceService {
 /// Makes the announcements follow what is served now.
 fn update(context: &Context, running: &Mutex<Running>) {
     let config: AnnounceConfig = context.config.current().section("announce");
-    let host = config.name.clone().unwrap_or_else(host_name);
+    let host = host_label(&config.name.clone().unwrap_or_else(node_name));
     let mut services = Vec::new();
     if config.enabled {
         for service in context.events.services() {
@@ -175,12 +175,16 @@ impl Running {
     }
 }
 
-/// The host name without a domain.
-fn host_name() -> String {
-    let system = rustix::system::uname();
-    let name = system.nodename().to_string_lossy();
-    let label: String = name.split('.').next().unwrap_or_default().chars().collect();
-    if label.is_empty() || label.len() > MAX_LABEL { "poolhouse".to_owned() } else { label }
+/// The name of the system.
+fn node_name() -> String {
+    rustix::system::uname().nodename().to_string_lossy().into_owned()
+}
+
+/// A host name without its domain, if DNS can have it.
+fn host_label(name: &str) -> String {
+    let label = name.split('.').next().unwrap_or_default();
+    let is_label = !label.is_empty() && label.len() <= MAX_LABEL;
+    if is_label { label } else { "poolhouse" }.to_owned()
 }
 
 /// The first bytes of hexadecimal digits.
@@ -200,7 +204,7 @@ mod tests {
 
     use announce::MdnsService;
 
-    use super::{first_bytes, make_plan};
+    use super::{first_bytes, host_label, make_plan};
 
     fn smb(listening: &[IpAddr], port: u16) -> MdnsService {
         let (kind, instance) = ("_smb._tcp", "nas".to_owned());
@@ -224,6 +228,14 @@ mod tests {
         // an address that this computer does not have
         let foreign = plan(vec![smb(&["203.0.113.9".parse().unwrap()], 445)]);
         assert!(foreign.windows.is_none(), "{foreign:?}");
+    }
+
+    #[test]
+    fn host_names_are_labels_of_dns() {
+        let long = "x".repeat(64);
+        for (name, label) in [("nas.lan", "nas"), ("", "poolhouse"), (&long, "poolhouse")] {
+            assert_eq!(host_label(name), label);
+        }
     }
 
     #[test]

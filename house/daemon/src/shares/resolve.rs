@@ -94,6 +94,12 @@ impl Resolved {
             }
             ShareFields::Smb(fields) => {
                 let (name, options) = fields.resolve(dataset);
+                if options.nfs4_acls && !dataset.has_nfs4_acls {
+                    let why = format!(
+                        "nfs4_acls = true, and its files have no NFSv4 ACLs: `zfs set acltype=nfsv4 {owner}`"
+                    );
+                    return Err((Some(name), why));
+                }
                 if dataset.mounted_at.is_none() {
                     return Err((Some(name), not_mounted(owner)));
                 }

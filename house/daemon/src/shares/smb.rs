@@ -10,6 +10,7 @@
 //! read_only = true
 //! hidden = true                # it is not listed, but can be opened by its name
 //! guest = true                 # without a password, as the system user "nobody"
+//! nfs4_acls = true             # permissions of Windows are the NFSv4 ACLs of the files (acltype=nfsv4)
 //! time_machine = true          # a Mac of the one user backs up here, up to the quota of the dataset
 //! ```
 //!
@@ -44,6 +45,8 @@ pub(crate) struct SmbFields {
     #[serde(default)]
     guest: bool,
     #[serde(default)]
+    pub(crate) nfs4_acls: bool,
+    #[serde(default)]
     time_machine: bool,
 }
 
@@ -63,7 +66,7 @@ pub(crate) struct SmbOptions {
     pub(crate) guest: bool,
     /// It is a destination of Time Machine.
     pub(crate) time_machine: bool,
-    /// Its file system has NFSv4 ACLs.
+    /// Permissions of Windows are the NFSv4 ACLs of the files.
     pub(crate) nfs4_acls: bool,
     /// The most bytes that a Mac may use for backups; none: the dataset has no quota.
     pub(crate) max_size: Option<u64>,
@@ -108,7 +111,7 @@ impl SmbFields {
             hidden: self.hidden,
             guest: self.guest,
             time_machine: self.time_machine,
-            nfs4_acls: dataset.has_nfs4_acls,
+            nfs4_acls: self.nfs4_acls,
             max_size: dataset.quota.filter(|_| self.time_machine),
         };
         (name, options)
@@ -130,7 +133,7 @@ pub(crate) fn parse_sharesmb(
                 hidden: false,
                 guest: false,
                 time_machine: false,
-                nfs4_acls: dataset.has_nfs4_acls,
+                nfs4_acls: false,
                 max_size: None,
             };
             Ok(Some((valid_name(&dataset.name), options)))

@@ -262,14 +262,18 @@ fn smb_clients_see_snapshots_as_previous_versions() {
     let files = [smb.dir().join("d/letter"), smb.dir().join("inner/note")];
     let mut seen = Vec::new();
     for name in ["before the trip", "autosnap_2026-11-27_10:00:00_hourly"] {
-        files.iter().for_each(|file| std::fs::write(file, name).unwrap());
+        for file in &files {
+            std::fs::write(file, name).unwrap();
+        }
         let snapshot = format!("tank/photos@{}", name.replace(' ', "_"));
         nas.run_ok(&format!("zfs snapshot -r {snapshot}"));
         seen.push(name);
         // names of snapshots have whole seconds
         std::thread::sleep(std::time::Duration::from_millis(1100));
     }
-    files.iter().for_each(|file| std::fs::write(file, "now").unwrap());
+    for file in &files {
+        std::fs::write(file, "now").unwrap();
+    }
     for file in ["d\\letter", "inner\\note"] {
         let versions = versions(&smb, file);
         assert_eq!(versions.len(), 2, "{versions:?}");
@@ -371,35 +375,33 @@ fn xattr(path: &std::path::Path, name: &str) -> Option<Vec<u8>> {
 }
 
 #[test]
-fn windows_permissions_become_nfs4_acls() {
-    if cannot_share() || lacks("smbcacls") {
+fn files_of_smb_clients_inherit_nfs4_acls() {
+    if cannot_share() {
         return;
     }
     let smb = SmbNas::start("smbacls");
-    smb.nas.run_ok("zfs set acltype=nfsv4 tank/photos");
-    let file = smb.dir().join("letter");
-    let local = smb.nas.0.join("local");
+    let nas = &smb.nas;
+    nas.run_ok("share remove smb tank/photos");
+    nas.run_ok("share add smb tank/photos -o users=anna -o nfs4_acls=true");
+    let problem = shares(nas)[0]["problem"].as_str().unwrap().to_owned();
+    assert!(problem.contains("`zfs set acltype=nfsv4 tank/photos`"), "{problem}");
+    nas.run_ok("zfs set acltype=nfsv4 tank/photos");
+    nas.run_ok("zfs set aclinherit=passthrough tank/photos");
+    nas.wait_until(|| xattr(&smb.dir(), "system.nfs4_acl").is_some());
+    // one entry: the owner may do all, inherited by files and directories
+    let who = b"OWNER@\0\0";
+    let words: [u32; 5] = [1, 0, 0x3, 0x001f_01ff, 6];
+    let acl: Vec<u8> = words.iter().flat_map(|word| word.to_be_bytes()).chain(*who).collect();
+    let flags = rustix::fs::XattrFlags::empty();
+    rustix::fs::setxattr(smb.dir(), "system.nfs4_acl", &acl, flags).unwrap();
+    let local = nas.0.join("local");
     std::fs::write(&local, "dear grandma").unwrap();
-    let put = format!("put {} letter", path_arg(&local));
-    smb.nas.wait_until(|| xattr(&smb.dir(), "system.nfs4_acl").is_some());
-    smb.run_ok(&put);
-    let before = xattr(&file, "system.nfs4_acl").unwrap();
-    let set = |change: &[&str]| {
-        let words = smb.client_of("photos", PASSWORD, "");
-        let mut command =
-            vec!["smbcacls", &words[1], &words[2], "--port", &words[4], &words[5], "letter"];
-        command.extend(change);
-        run_client(&command)
-    };
-    let (is_ok, said) = set(&["-a", "ACL:S-1-1-0:ALLOWED/0x0/0x00120089"]);
-    assert!(is_ok, "{said}{}", smb.log());
-    let after = xattr(&file, "system.nfs4_acl").unwrap();
-    assert_ne!(before, after, "the ACL of the file system changed");
-    assert!(after.windows(9).any(|part| part == b"EVERYONE@"), "{after:?}");
+    smb.run_ok(&format!("put {} letter; get letter {}", path_arg(&local), path_arg(&local)));
+    let file = smb.dir().join("letter");
+    let inherited = xattr(&file, "system.nfs4_acl").unwrap();
+    assert!(!inherited.windows(9).any(|part| part == b"EVERYONE@"), "{inherited:?}");
     // the permissions are not kept beside the ACL, where NFS clients would not see them
     assert_eq!(xattr(&file, "security.NTACL"), None);
-    let (is_ok, said) = set(&[]);
-    assert!(is_ok && said.contains("Everyone:ALLOWED"), "{said}");
 }
 
 #[test]

@@ -155,10 +155,8 @@ impl OpenDir {
     }
 
     fn push_control_dir(&self, from: u64, items: &mut Vec<DirEntry>) -> Result<()> {
-        let snapshots = [
-            (control_dir::SNAPSHOT_DIR, Vnode::SnapshotDir(HEAD)),
-            (control_dir::SHADOW_DIR, Vnode::ShadowDir(HEAD)),
-        ];
+        // `shadow` has the same again, and is not listed: a program that walks `.zfs` reads each snapshot once
+        let snapshots = Some((control_dir::SNAPSHOT_DIR, Vnode::SnapshotDir(HEAD)));
         let any = !self.fs.list_volumes()?.is_empty();
         let volumes = any.then_some((control_dir::VOLUME_DIR, Vnode::VolumeDir(HEAD)));
         for (index, (name, node)) in (STORED_COOKIE..).zip(snapshots.into_iter().chain(volumes)) {

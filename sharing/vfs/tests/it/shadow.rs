@@ -43,7 +43,8 @@ fn read(fs: &PoolFileSystem, ino: Ino) -> Vec<u8> {
 fn shadow_shows_snapshots_by_creation_time() {
     let place = TestPool::create();
     let fs = place.open("tank");
-    assert_eq!(list(&fs, ".zfs"), [".", "..", "snapshot", "shadow"]);
+    // it can be looked up, and a program that walks .zfs does not see each snapshot twice
+    assert_eq!(list(&fs, ".zfs"), [".", "..", "snapshot"]);
     assert_eq!(list(&fs, ".zfs/shadow"), [".", ".."]);
     let new = NewInode { kind: FileType::File, mode: 0o644, ..NewInode::default() };
     let file = fs.create(&CONTEXT, fs.root_ino(), b"file", &new).unwrap().ino;
