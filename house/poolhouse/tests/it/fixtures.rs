@@ -59,7 +59,6 @@ fixture_tests! {
     draid1 = "draid1",
     encryption = "encryption",
     expanded = "expanded",
-    expanding = "expanding",
     gang = "gang",
     gang_encrypted = "gang-encrypted",
     intent_log_slog = "intent-log-slog",

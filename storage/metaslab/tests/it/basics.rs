@@ -353,7 +353,7 @@ fn a_gang_header_frees_what_it_has_and_not_what_it_stands_for() {
 #[test]
 fn metaslabs_of_a_draid_begin_with_a_row() {
     let row = 3 * SECTOR;
-    let cost = Arc::new(move |psize: u64| psize.next_multiple_of(row));
+    let cost = Arc::new(move |psize: u64, _| psize.next_multiple_of(row));
     let allocator = empty_allocator(vec![MetaslabGroupSpec {
         alignment: row,
         asize_fn: cost,
