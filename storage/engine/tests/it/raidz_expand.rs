@@ -349,9 +349,13 @@ fn expansion_that_openzfs_began_is_finished() {
     }
     let below = TempDir::new("expand-foreign", 0, 0);
     let fixture = fixtures::unpack("expanding", below.path()).unwrap();
-    let pool =
-        engine::pool::import(&[fixture.dir.clone()], fixture.pool_name(), true, &environment())
-            .unwrap();
+    let pool = engine::pool::import(
+        std::slice::from_ref(&fixture.dir),
+        fixture.pool_name(),
+        true,
+        &environment(),
+    )
+    .unwrap();
     let before = pool.expansion_status().unwrap().unwrap();
     assert_eq!(before.state, "expanding");
     write_file(&pool, "tank", "here", &noise_bytes(3, 3 << 20));
