@@ -145,12 +145,12 @@ impl VdevTree {
         }
         let (node, _) = self.expanding(vdev)?;
         let now = ReflowLeaves::of(&node)?;
-        let same =
-            |(a, b): (&(Arc<Leaf>, u64), &(Arc<Leaf>, u64))| Arc::ptr_eq(&a.0, &b.0) && a.1 == b.1;
-        let changed = before.leaves.iter().zip(&now.leaves).find(|pair| !same(*pair));
-        changed.map_or(Ok(()), |((leaf, _), _)| {
-            Err(ReflowPause::WriteFailed { path: leaf.path().to_owned() })
-        })
+        for ((leaf, misses), (leaf_now, misses_now)) in before.leaves.iter().zip(&now.leaves) {
+            if !Arc::ptr_eq(leaf, leaf_now) || misses != misses_now {
+                return Err(ReflowPause::WriteFailed { path: leaf.path().to_owned() });
+            }
+        }
+        Ok(())
     }
 
     /// Copies sectors from the position's `next` on, and moves `next`. `allocated` returns the ranges of a

@@ -299,7 +299,7 @@ impl<'a> PieceBatch<'a> {
                     shadows = later;
                     rest = self.add_row(row, (now, &mut shadowed), data, rest);
                 }
-                self.add_shadows(shadowed);
+                self.add_shadows(&shadowed);
                 for (index, sector) in map.padding().iter().enumerate() {
                     // what lies in the last row of a dRAID is covered by parity and must be there
                     let row = map.zero_padding().then(|| first + padding_row(map, index));
@@ -350,7 +350,7 @@ impl<'a> PieceBatch<'a> {
     }
 
     /// Adds what is written a second time, at the new width of an array that is being expanded.
-    fn add_shadows(&mut self, shadowed: Vec<(Shadow, &'a [u8])>) {
+    fn add_shadows(&mut self, shadowed: &[(Shadow, &'a [u8])]) {
         for row in shadowed.chunk_by(|(a, _), (b, _)| a.row == b.row) {
             let number = Some(self.new_row());
             for (shadow, bytes) in row {

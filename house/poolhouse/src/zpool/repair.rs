@@ -213,12 +213,12 @@ impl ScrubArgs {
 /// Waits, if that is wanted, until no raidz of a pool is being expanded.
 fn wait_for_expansion(wanted: bool, asking: &DaemonArgs, pool: &str) -> CommandResult {
     let names = [pool.to_owned()];
-    while wanted {
+    let is_over = || {
         let found = query_reports(asking, &names)?;
         let expansion = found.first().and_then(|pool| pool.status.expansion.as_ref());
-        if expansion.is_none_or(|expansion| expansion.state == "finished") {
-            break;
-        }
+        Ok::<_, Failure>(expansion.is_none_or(|expansion| expansion.state == "finished"))
+    };
+    while wanted && !is_over()? {
         std::thread::sleep(POLL_INTERVAL);
     }
     Ok(Outcome::Complete)

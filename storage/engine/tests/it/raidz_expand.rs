@@ -146,8 +146,14 @@ fn import_devices(devices: &[Drive], when: &str) -> Pool {
 
 /// Finishes the expansion, and has every block compared with its checksum on every drive.
 fn finish_and_scrub(pool: &Pool, when: &str) {
+    // a drive whose last uberblock was cut lacks that txg: the expansion waits for its resilver
+    if pool.needs_resilver() {
+        let resilvered = pool.resilver(&ScanProgress::new()).unwrap();
+        assert!(resilvered.complete && resilvered.errors == 0, "{when}: {resilvered:?}");
+    }
     let status = pool.continue_raidz_expansion(&Job::default()).unwrap();
-    assert!(status.is_none_or(|status| status.state == "finished"), "{when}");
+    let is_finished = status.as_ref().is_none_or(|status| status.state == "finished");
+    assert!(is_finished, "{when}: {status:?}");
     compare_files(pool, when);
     let scrubbed = pool.scrub(&ScanProgress::new()).unwrap();
     assert!(
@@ -222,7 +228,6 @@ fn zdb_reads_a_half_expanded_raidz() {
     let (storm, pool) = storm_pool();
     let [_, attached, end] = run_storm(&storm, &pool);
     drop(pool);
-    let mut states = Vec::new();
     for at in (attached + 10..attached + 70).step_by(20).chain([attached + (end - attached) / 2]) {
         let found = storm.journal().cut_power(at, 1);
         let devices: Vec<_> = found.into_iter().map(|disk| Arc::new(disk) as Drive).collect();
@@ -230,10 +235,7 @@ fn zdb_reads_a_half_expanded_raidz() {
         save_images(&folder, &devices);
         let said = run_zdb(folder.path(), &["-bcc", "-C", "-u"]);
         assert!(said.is_empty() || said.contains("No leaks (block sum matches"), "{at}: {said}");
-        let line = said.lines().find(|line| line.contains("raidz_reflow"));
-        states.push(line.unwrap_or_default().trim().to_owned());
     }
-    println!("{states:?}");
 }
 
 #[test]
@@ -289,10 +291,6 @@ fn failed_write_at_the_scratch_copy_is_resumed() {
     let pool = import_devices(&storm.devices(), "in the scratch copy");
     compare_files(&pool, "in the scratch copy");
     write_file(&pool, "tank", "small0c", &noise_bytes(6, 4 << 20));
-    if pool.needs_resilver() {
-        let resilvered = pool.resilver(&ScanProgress::new()).unwrap();
-        assert!(resilvered.complete && resilvered.errors == 0, "{resilvered:?}");
-    }
     finish_and_scrub(&pool, "the drive takes writes");
     assert!(read_file(&pool, "tank", "small0b") == noise_bytes(7, 4 << 20));
     assert!(read_file(&pool, "tank", "small0c") == noise_bytes(6, 4 << 20));
@@ -351,9 +349,13 @@ fn expansion_that_openzfs_began_is_finished() {
     }
     let below = TempDir::new("expand-foreign", 0, 0);
     let fixture = fixtures::unpack("expanding", below.path()).unwrap();
-    let pool =
-        engine::pool::import(&[fixture.dir.clone()], fixture.pool_name(), true, &environment())
-            .unwrap();
+    let pool = engine::pool::import(
+        std::slice::from_ref(&fixture.dir),
+        fixture.pool_name(),
+        true,
+        &environment(),
+    )
+    .unwrap();
     let before = pool.expansion_status().unwrap().unwrap();
     assert_eq!(before.state, "expanding");
     write_file(&pool, "tank", "here", &noise_bytes(3, 3 << 20));

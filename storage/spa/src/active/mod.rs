@@ -43,12 +43,12 @@ use ondisk::dnode::Flags;
 use ondisk::feature::Feature;
 use ondisk::label::PoolConfig;
 use ondisk::objset::LogHeader;
-use ondisk::uberblock::{Reflow, Uberblock};
+use ondisk::uberblock::Uberblock;
 use ondisk::version;
 use parking_lot::{Mutex, RwLock};
 use txg::{Tx, TxGate, TxgLimits, Txgs};
 use units::{Guid, ObjsetId, Txg};
-use vdev::{LeafError, ReflowPause, TxgRanges, VdevTree};
+use vdev::{LeafError, TxgRanges, VdevTree};
 use zio::{Reader, Source, Writer};
 
 use crate::commit::TxgCommitter;
@@ -268,10 +268,8 @@ pub struct ActivePool {
     pub(crate) suspension: Arc<suspend::Suspension>,
     /// What drives gave wrong, to be mended.
     repair_queue: Arc<self_heal::RepairQueue>,
-    /// The state of a raidz expansion that the next uberblock records, if it is another.
-    pub(crate) next_reflow: Mutex<Option<Reflow>>,
-    /// Why a raidz expansion does not go on for now.
-    pub(crate) reflow_pause: Mutex<Option<ReflowPause>>,
+    /// How a raidz expansion goes on.
+    pub(crate) reflow: raidz_expand::ReflowProgress,
     /// Nothing is written, whatever is asked for.
     is_read_only: bool,
     /// The txg to which the pool was taken back, if it was.
@@ -351,7 +349,6 @@ impl ActivePool {
         pool.reader.set_secondary_cache(Arc::clone(&l2arc) as Arc<dyn zio::SecondaryCache>);
         let wrongs = Arc::<self_heal::RepairQueue>::default();
         pool.reader.set_self_healer(Arc::clone(&wrongs) as Arc<dyn zio::SelfHealer>);
-        let auxiliary = Mutex::new(auxiliary::AuxiliaryDevices::load(&pool.directory)?);
         Ok(Self {
             txgs: groups,
             features: EnabledFeatures::from_pool(&pool.features, pool.uberblock.version),
@@ -389,12 +386,11 @@ impl ActivePool {
             allow_missing_logs: AtomicBool::new(false),
             fatal_error: RwLock::new(None),
             l2arc,
-            auxiliary,
+            auxiliary: Mutex::new(auxiliary::AuxiliaryDevices::load(&pool.directory)?),
             heartbeat: mmp::Heartbeat::load(&pool.directory)?,
             suspension: standstill,
             repair_queue: wrongs,
-            next_reflow: Mutex::default(),
-            reflow_pause: Mutex::default(),
+            reflow: raidz_expand::ReflowProgress::default(),
             is_read_only: false,
             rewound_to: pool.rewound_to,
             rewind_pending: AtomicBool::new(false),

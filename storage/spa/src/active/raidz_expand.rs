@@ -33,6 +33,7 @@ use job::Job;
 use ondisk::history::Entry;
 use ondisk::label::{VdevConfig, VdevKind};
 use ondisk::uberblock::{Reflow, Scratch, Uberblock};
+use parking_lot::Mutex;
 use units::{Ashift, Guid, ObjectId, Txg, VdevId};
 use vdev::{Leaf, NodeKind, ReflowChunk, ReflowPause, VdevNode, overwrite_limit, scratch_size};
 use zap::Zap;
@@ -88,6 +89,15 @@ pub enum ExpandError {
     /// The array has as many children as it can have, or the scratch copy cannot hold its first row.
     #[error("the raidz cannot have more devices")]
     TooWide,
+}
+
+/// What the reflow has to tell the txg sync thread and others.
+#[derive(Default)]
+pub(crate) struct ReflowProgress {
+    /// What the next uberblock records of it, if that is news.
+    pub(super) next: Mutex<Option<Reflow>>,
+    /// Why it does not go on for now.
+    pause: Mutex<Option<ReflowPause>>,
 }
 
 /// How an expansion goes on, or how the last went.
@@ -236,7 +246,7 @@ impl ActivePool {
             }
             Err(error) => return Err(error),
         };
-        *self.reflow_pause.lock() = match &end {
+        *self.reflow.pause.lock() = match &end {
             ReflowEnd::Paused(pause) => Some(pause.clone()),
             _ => None,
         };
@@ -323,7 +333,7 @@ impl ActivePool {
         }
         done?;
         let offset = self.uberblock.read().reflow.offset;
-        *self.next_reflow.lock() = Some(Reflow { offset, scratch: Scratch::InvalidSyncedReflow });
+        *self.reflow.next.lock() = Some(Reflow { offset, scratch: Scratch::InvalidSyncedReflow });
         Ok(())
     }
 
@@ -345,7 +355,7 @@ impl ActivePool {
         offset: u64,
         copied: u64,
     ) -> Result<(), Error> {
-        *self.next_reflow.lock() = Some(Reflow { offset, scratch: Scratch::InvalidSyncedReflow });
+        *self.reflow.next.lock() = Some(Reflow { offset, scratch: Scratch::InvalidSyncedReflow });
         if let Some(table) = self.open_vdev_zap(self.top_config(vdev)?.top_zap)? {
             let before = table.lookup_u64(COPIED_ENTRY)?.unwrap_or(0);
             table.update_u64(change.tx, COPIED_ENTRY, before.saturating_add(copied))?;
@@ -384,7 +394,7 @@ impl ActivePool {
             table.update_u64(change.tx, STATE_ENTRY, STATE_FINISHED)?;
             table.update_u64(change.tx, END_ENTRY, change.now.seconds)?;
         }
-        *self.next_reflow.lock() = Some(Reflow::default());
+        *self.reflow.next.lock() = Some(Reflow::default());
         self.log_expansion(change, "raidz vdev expansion completed", (vdev, width));
         Ok(())
     }
@@ -411,7 +421,7 @@ impl ActivePool {
                 pause: None,
             };
             if top.raidz_expanding {
-                let pause = self.reflow_pause.lock().clone();
+                let pause = self.reflow.pause.lock().clone();
                 return Ok(Some(ExpansionStatus { pause, ..status }));
             }
             if status.ended > last.as_ref().map_or(0, |last| last.ended) {

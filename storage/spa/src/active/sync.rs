@@ -299,7 +299,7 @@ impl ActivePool {
         // signs of life, which lead to the state before, keep the sum of the vdevs that that has
         let tree = config.as_ref().and_then(|config| config.tree.as_ref());
         let guid_sum = tree.map_or(uberblock.guid_sum, guid_sum);
-        let reflow = self.next_reflow.lock().take().unwrap_or(uberblock.reflow);
+        let reflow = self.reflow.next.lock().take().unwrap_or(uberblock.reflow);
         let uberblock = Uberblock { multihost, checkpoint_txg, guid_sum, reflow, ..uberblock };
         self.commit_until_written(&uberblock, config.as_ref())?;
         *self.uberblock.write() = uberblock;
