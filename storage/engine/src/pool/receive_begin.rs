@@ -27,6 +27,7 @@ impl Pool {
             target: plan.target.clone(),
             kind: plan.dataset_kind(),
         };
+        let resets_log = plan.keydata.is_none();
         let (id, more) = match &plan.mode {
             Mode::Full => self.begin_full_receive(plan, new)?,
             Mode::Replace => {
@@ -42,7 +43,7 @@ impl Pool {
                 self.run_sync_task(move |active, change| {
                     let id = write::begin_clone_receive(change, &path, &origin_name);
                     let id = id.map_err(&failed)?;
-                    if let Some(key) = key {
+                    if resets_log {
                         reset_intent_log(active, change, &path, key)?;
                     }
                     Ok((id, new.finish(active, change, id)?))
@@ -54,7 +55,7 @@ impl Pool {
                 self.run_sync_task(move |active, change| {
                     let id = write::begin_incremental_receive(change, &target, guid, &part);
                     let id = id.map_err(&failed)?;
-                    if let Some(key) = key {
+                    if resets_log {
                         reset_intent_log(active, change, &path, key)?;
                     }
                     Ok((id, new.set_state(active, change, id)?))
@@ -92,10 +93,10 @@ impl Pool {
         })
     }
 
-    /// With what the intent log of a clone is reset: the key of the snapshot, if that is encrypted. `None`: a raw
-    /// stream writes the root block anew.
-    fn log_key(&self, plan: &Plan, base: &Dataset) -> Result<Option<Option<Key>>> {
-        if plan.keydata.is_some() { Ok(None) } else { self.base_key(base).map(Some) }
+    /// The key of a snapshot that is received on top of, with which the intent log of the clone is reset. A raw
+    /// stream needs none: it writes the root block anew.
+    fn log_key(&self, plan: &Plan, base: &Dataset) -> Result<Option<Key>> {
+        if plan.keydata.is_some() { Ok(None) } else { self.base_key(base) }
     }
 
     /// The key of a snapshot that is received on top of.

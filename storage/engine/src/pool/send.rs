@@ -106,14 +106,13 @@ impl Pool {
         };
         let facts = self.feature_facts(&dataset)?;
         let is_raw = plan.options.raw && facts.encrypted;
-        let objset = match is_raw {
-            true => self.raw_objset(&dataset)?,
-            false => dataset.open_objset().map_err(dsl_failed)?,
+        let objset = if is_raw {
+            self.raw_objset(&dataset)?
+        } else {
+            dataset.open_objset().map_err(dsl_failed)?
         };
-        let keydata = match is_raw {
-            true => self.keydata(&dataset, &objset, step.base.as_deref())?,
-            false => None,
-        };
+        let keydata =
+            if is_raw { self.keydata(&dataset, &objset, step.base.as_deref())? } else { None };
         let failed = |error: send::Error| send_error(name, &error);
         let features = send::stream_features(&objset, plan.options, facts).map_err(failed)?;
         let phys = dataset.phys();

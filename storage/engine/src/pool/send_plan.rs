@@ -401,9 +401,10 @@ fn packaged(
         parent.snapshots.iter().find(|(name, _)| name == wanted).map(|(_, guid)| *guid)
     });
     let values = |dataset: &Dataset| -> dsl::Result<Vec<(String, PackagedValue)>> {
-        let all = match request.backup {
-            true => dataset.received_properties()?,
-            false => dataset.local_properties()?,
+        let all = if request.backup {
+            dataset.received_properties()?
+        } else {
+            dataset.local_properties()?
         };
         // a raw stream tells where the sender has the key
         let is_sent =

@@ -142,9 +142,10 @@ impl<'a> StreamInput<'a> {
         } else {
             None
         };
-        let keydata = match begin.features.has(StreamFeatures::RAW) {
-            true => Some(read_keydata(&payload).map_err(|why| stream_error(&why))?),
-            false => None,
+        let keydata = if begin.features.has(StreamFeatures::RAW) {
+            Some(read_keydata(&payload).map_err(|why| stream_error(&why))?)
+        } else {
+            None
         };
         Ok(BegunStream { begin, resume, keydata })
     }

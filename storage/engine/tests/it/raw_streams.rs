@@ -245,6 +245,10 @@ fn parts(stream: &[u8]) -> Parts {
     let first = reader.next_record().unwrap().expect("a BEGIN record");
     let mut package = Package::decode(&first.payload).unwrap().expect("a list");
     package.datasets.sort_by(|one, other| one.name.cmp(&other.name));
+    // the manifest's recorder set it after the streams were made
+    for dataset in &mut package.datasets {
+        dataset.properties.retain(|(name, _)| name != "snapdev");
+    }
     let (mut snapshots, mut current) = (BTreeMap::new(), None);
     while let Some(next) = reader.next_record().unwrap() {
         if let Record::Begin(begin) = &next.record {

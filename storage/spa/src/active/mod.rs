@@ -176,7 +176,7 @@ impl OpenDataset {
         // a raw receive does without the key, even if it is loaded meanwhile
         let key = settings.key.or_else(|| now.key.clone()).filter(|_| !now.keyless);
         let (features, keyless) = (now.features, now.keyless);
-        *now = StorageSettings { features, keyless, key, ..settings };
+        *now = StorageSettings { key, keyless, features, ..settings };
     }
 
     /// Has promises kept by whole groups, instead of the intent log, or by the log again.
