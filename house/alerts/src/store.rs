@@ -15,6 +15,9 @@ const RETRY_PAUSES: [u64; 5] = [10, 60, 300, 1800, 3600];
 /// The age in seconds at which a message that could not be delivered is given up.
 const MAX_MESSAGE_AGE: u64 = 3 * 24 * 60 * 60;
 
+/// The seconds of a day.
+const DAY: u64 = 24 * 60 * 60;
+
 /// How urgent an alert is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -126,6 +129,9 @@ pub struct AlertStore {
     /// The latest ones last.
     ended: Vec<Alert>,
     pending: Vec<Pending>,
+    /// When the owner heard last that all is well, in seconds since 1970.
+    #[serde(default)]
+    all_well: Option<u64>,
 }
 
 impl AlertStore {
@@ -206,6 +212,26 @@ impl AlertStore {
         let mut open: Vec<_> = self.open.values().cloned().collect();
         open.sort_by_key(|alert| (std::cmp::Reverse(alert.severity), alert.began));
         open.into_iter().chain(self.ended.iter().rev().cloned()).collect()
+    }
+
+    /// The message that all is well, if it is due and nothing is wrong. `days`: the days between two; 0: none.
+    /// While an alert is open it waits: the owner knows of the alert.
+    pub fn all_well(&mut self, days: u64, sentence: &str, now: u64) -> Option<Message> {
+        let last = *self.all_well.get_or_insert(now);
+        let age = now.checked_sub(last);
+        // the clock was set back
+        let is_due = age.is_none_or(|age| age / DAY >= days);
+        if days == 0 || !is_due || !self.open.is_empty() {
+            return None;
+        }
+        self.all_well = Some(now);
+        Some(Message {
+            key: "all-well".to_owned(),
+            severity: Severity::Notice,
+            title: "All is well".to_owned(),
+            text: sentence.to_owned(),
+            time: now,
+        })
     }
 
     /// Queues a message for channels.

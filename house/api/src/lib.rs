@@ -24,6 +24,7 @@ mod dataset;
 mod diff;
 mod drive;
 mod event;
+mod fans;
 mod hold;
 mod job;
 mod key;
@@ -35,6 +36,7 @@ mod replica;
 mod share;
 mod snapshot;
 mod stream;
+mod ups;
 mod user;
 mod vdev;
 mod web;
@@ -51,10 +53,11 @@ pub use dataset::{
 };
 pub use diff::{FileChange, ListFileChanges};
 pub use drive::{
-    CheckDrives, Drive, DriveDetails, DriveList, DrivePlace, GetDrive, ListDrives, NoteDrive,
-    TestDrive,
+    CheckDrives, Drive, DriveDetails, DriveList, DrivePlace, GetDrive, ListDrives, LocateDrive,
+    LocateMethod, NoteDrive, TestDrive,
 };
 pub use event::{Event, EventPage, EventRecord, ListEvents};
+pub use fans::{CalibrateFan, FanStatus, GetFans};
 pub use hold::{Hold, ListHolds, PlaceHold, ReleaseHold};
 pub use job::{CancelJob, Job, JobProgress, JobState, ListJobs};
 pub use key::{ChangeKey, InheritKey, LoadKey, Secret, UnloadKey};
@@ -78,6 +81,7 @@ pub use stream::{
     AbortReceive, PlanSend, PlannedSend, ReceiveNaming, ReceiveStream, ReceivedSnapshot,
     ReceivedStream, SendStream,
 };
+pub use ups::{GetUps, UpsStatus};
 pub use user::{AddUser, ListUsers, RemoveUser, SetUserPassword, ShareUser};
 pub use vdev::{
     AddDevices, AttachDevice, ClearLabels, DetachDevice, OfflineDevice, OnlineDevice,

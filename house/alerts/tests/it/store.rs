@@ -88,3 +88,21 @@ fn alerts_stay_while_nothing_is_known() {
     }
     assert!(store.update(vec![condition(Severity::Warning, 1)], |_| true, 10_001).is_empty());
 }
+
+#[test]
+fn all_well_comes_weekly_unless_something_is_wrong() {
+    const DAY: u64 = 24 * 60 * 60;
+    let mut store = AlertStore::default();
+    let mut ask = |store: &mut AlertStore, day: u64| store.all_well(7, "3 pools", day * DAY);
+    assert_eq!(ask(&mut store, 100), None);
+    assert_eq!(ask(&mut store, 106), None);
+    let message = ask(&mut store, 107).unwrap();
+    assert_eq!((message.title.as_str(), message.text.as_str()), ("All is well", "3 pools"));
+    assert_eq!(ask(&mut store, 107), None);
+    store.update(vec![condition(Severity::Warning, 0)], |_| true, 108 * DAY);
+    assert_eq!(ask(&mut store, 120), None);
+    store.update(Vec::new(), |_| true, 120 * DAY);
+    store.update(Vec::new(), |_| true, 121 * DAY);
+    assert!(ask(&mut store, 121).is_some());
+    assert_eq!(store.all_well(0, "", 500 * DAY), None);
+}

@@ -17,6 +17,7 @@ mod mount_change;
 pub(crate) mod mounts;
 mod options;
 mod policies;
+mod power;
 mod receive;
 mod receive_package;
 mod rollback;
@@ -73,6 +74,8 @@ pub(crate) struct Pools {
     /// Retries those imports, and watches the pools.
     watch_thread: Mutex<Option<JoinHandle<()>>>,
     shutting_down: AtomicBool,
+    /// Set while the pools stay closed because the battery of the UPS is nearly empty.
+    is_power_failing: AtomicBool,
     /// Held while a pool is imported or exported.
     import_lock: Mutex<()>,
     /// Held while the list of pools is written, so that the last writer writes the last state.
@@ -115,6 +118,7 @@ impl Pools {
             unavailable: Mutex::default(),
             watch_thread: Mutex::default(),
             shutting_down: AtomicBool::new(false),
+            is_power_failing: AtomicBool::new(false),
             import_lock: Mutex::default(),
             state_file_lock: Mutex::default(),
             rewind_probe: Mutex::default(),
@@ -182,18 +186,8 @@ impl Pools {
     /// Writes the list of imported and unavailable pools. Imported ones come first: on a conflict of names the
     /// unavailable pool has to wait.
     fn save_pools(&self) -> Result<()> {
-        let saved = |pool: &Arc<ManagedPool>| SavedPool {
-            name: pool.handle.name().to_owned(),
-            guid: pool.handle.guid(),
-            drives: pool.handle.known_drives(),
-            altroot: pool.altroot.clone(),
-            read_only: pool.handle.is_read_only(),
-            temporary: pool.handle.has_temporary_name(),
-            // a writable pool is at its newest state
-            rewind: pool.saved_rewind(),
-        };
         let _writing = self.state_file_lock.lock();
-        let mut all: Vec<_> = self.imported.lock().values().map(saved).collect();
+        let mut all: Vec<_> = self.imported.lock().values().map(|pool| pool.to_saved()).collect();
         all.extend(self.unavailable.lock().iter().map(|one| one.saved.clone()));
         pool_cache::save(&self.state_dir, all)
     }
@@ -288,6 +282,19 @@ impl Pools {
 }
 
 impl ManagedPool {
+    /// The entry in the list of pools, by which it is imported again.
+    fn to_saved(&self) -> SavedPool {
+        SavedPool {
+            name: self.handle.name().to_owned(),
+            guid: self.handle.guid(),
+            drives: self.handle.known_drives(),
+            altroot: self.altroot.clone(),
+            read_only: self.handle.is_read_only(),
+            temporary: self.handle.has_temporary_name(),
+            rewind: self.saved_rewind(),
+        }
+    }
+
     /// The rewind that leads to the same state again. A writable pool is at its newest state.
     fn saved_rewind(&self) -> Rewind {
         let rewound = self.handle.rewind_target().filter(|_| self.handle.is_read_only());

@@ -10,6 +10,7 @@ mod config;
 mod daemon;
 mod datasets;
 mod events;
+mod fans;
 mod health;
 mod iscsi;
 mod jobs;
@@ -22,12 +23,15 @@ mod pools;
 mod replicas;
 mod shares;
 mod smb;
+mod ups;
 mod web;
 
 use std::sync::Arc;
 
 use ::alerts::AlertsConfig;
+use ::fans::FansConfig;
 use ::health::BayMap;
+use ::ups::UpsConfig;
 use api::Event;
 use serde::de::DeserializeOwned;
 
@@ -127,6 +131,12 @@ const SERVICES: &[Registration] = &[
     }),
     Registration::with_section::<BayMap>("bays", |context| {
         Arc::new(bays::BayService::new(context))
+    }),
+    Registration::with_section::<FansConfig>("fans", |context| {
+        Arc::new(fans::FanService::new(context))
+    }),
+    Registration::with_section::<UpsConfig>("ups", |context| {
+        Arc::new(ups::UpsService::new(context))
     }),
     Registration::with_section::<AlertsConfig>("alerts", |context| {
         Arc::new(alerts::AlertService::new(context))
