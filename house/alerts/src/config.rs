@@ -12,6 +12,7 @@
 //! ```
 
 use std::path::PathBuf;
+use std::time::Duration;
 
 use serde::{Deserialize, Deserializer};
 
@@ -68,6 +69,11 @@ impl Default for AlertsConfig {
 }
 
 impl AlertsConfig {
+    /// The time between two messages that all is well; none: no message.
+    pub fn all_well_interval(&self) -> Option<Duration> {
+        (self.all_well_days > 0).then(|| Duration::from_hours(24 * self.all_well_days))
+    }
+
     /// The channels.
     pub fn channels(&self) -> Vec<Channel> {
         let mut channels = Vec::new();

@@ -1,6 +1,7 @@
 //! The store of alerts: which problems are open, and which messages are still to be delivered.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
@@ -14,9 +15,6 @@ const MAX_PENDING: usize = 200;
 const RETRY_PAUSES: [u64; 5] = [10, 60, 300, 1800, 3600];
 /// The age in seconds at which a message that could not be delivered is given up.
 const MAX_MESSAGE_AGE: u64 = 3 * 24 * 60 * 60;
-
-/// The seconds of a day.
-const DAY: u64 = 24 * 60 * 60;
 
 /// How urgent an alert is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -214,14 +212,20 @@ impl AlertStore {
         open.into_iter().chain(self.ended.iter().rev().cloned()).collect()
     }
 
-    /// The message that all is well, if it is due and nothing is wrong. `days`: the days between two; 0: none.
+    /// The message that all is well, if it is due and nothing is wrong. `interval`: the time between two; none: no message.
     /// While an alert is open it waits: the owner knows of the alert.
-    pub fn all_well(&mut self, days: u64, sentence: &str, now: u64) -> Option<Message> {
+    pub fn all_well(
+        &mut self,
+        interval: Option<Duration>,
+        sentence: &str,
+        now: u64,
+    ) -> Option<Message> {
+        let interval = interval?;
         let last = *self.all_well.get_or_insert(now);
         let age = now.checked_sub(last);
         // the clock was set back
-        let is_due = age.is_none_or(|age| age / DAY >= days);
-        if days == 0 || !is_due || !self.open.is_empty() {
+        let is_due = age.is_none_or(|age| age >= interval.as_secs());
+        if !is_due || !self.open.is_empty() {
             return None;
         }
         self.all_well = Some(now);

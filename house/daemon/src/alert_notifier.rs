@@ -91,10 +91,10 @@ impl AlertNotifier {
         let is_known = |key: &str| drives_are_known || !key.starts_with("drive");
         let mut messages = state.store.update(conditions, is_known, now);
         state.looked_at = now;
-        let days = state.config.all_well_days;
+        let interval = state.config.all_well_interval();
         // not before all drives were looked at
         if drives_are_known {
-            messages.extend(state.store.all_well(days, all_well, now));
+            messages.extend(state.store.all_well(interval, all_well, now));
         }
         let names = channel_names(&state.config);
         for message in &messages {

@@ -190,6 +190,7 @@ impl UpsMonitor {
         }
         if stage == Stage::Normal {
             session.status.shutdown_error = None;
+            session.source.resume();
             session.outage.reopen_pools(config, context);
         }
     }

@@ -92,7 +92,7 @@ impl Outage {
             write_power_down_flag(flag, &context.log);
         }
         // from now on this machine needs no power for its data
-        source.log_out();
+        source.release();
         run_command(&config.shutdown_command)
     }
 

@@ -14,6 +14,8 @@ pub(super) struct Source {
     client: Option<Client>,
     /// The configuration of the connection.
     config: UpsConfig,
+    /// Whether the server no longer counts this machine: its pools are closed.
+    is_released: bool,
 }
 
 enum Client {
@@ -30,7 +32,7 @@ impl Source {
         }
         let client = match &mut self.client {
             Some(client) => client,
-            None => self.client.insert(connect(config)?),
+            None => self.client.insert(connect(config, !self.is_released)?),
         };
         let read = match client {
             Client::Nut(client) => client.read(),
@@ -66,15 +68,28 @@ impl Source {
         }
     }
 
-    /// Ends the connection: the primary no longer waits for this machine.
-    pub(super) fn log_out(&mut self) {
+    /// Ends the login: the primary no longer waits for this machine. Later looks only read.
+    pub(super) fn release(&mut self) {
+        self.is_released = true;
+        self.log_out();
+    }
+
+    /// Logs in again at the next look.
+    pub(super) fn resume(&mut self) {
+        if std::mem::take(&mut self.is_released) {
+            self.log_out();
+        }
+    }
+
+    fn log_out(&mut self) {
         if let Some(Client::Nut(client)) = self.client.take() {
             client.log_out();
         }
     }
 }
 
-fn connect(config: &UpsConfig) -> Result<Client, String> {
+/// Connects; with a login the server counts this machine.
+fn connect(config: &UpsConfig, logs_in: bool) -> Result<Client, String> {
     let Some(ServerAddress { kind, host, port }) = &config.server else {
         return Err("no UPS is configured".to_owned());
     };
@@ -84,7 +99,7 @@ fn connect(config: &UpsConfig) -> Result<Client, String> {
             ApcupsdClient::connect(host, *port).map(Client::Apcupsd).map_err(sentence)
         }
         ServerKind::Nut(ups) => {
-            let login = login(config)?;
+            let login = if logs_in { login(config)? } else { None };
             let client = NutClient::connect(host, *port, ups, login.as_ref());
             client.map(Client::Nut).map_err(sentence)
         }
