@@ -40,7 +40,7 @@ lines=6 show poolhouse rescue ls -l -d "$pools/raidz3-8-mixed-trouble" tank:/
 
 # what an earlier tour left
 poolhouse serve --stop 2>/dev/null
-rm -rf "$nas/state" "$nas/drives"
+rm -rf "$nas/state" "$nas/drives" "$nas/case"
 mkdir -p "$nas/drives"
 drives=()
 for number in 1 2 3 4 5 6; do
@@ -75,6 +75,37 @@ show poolhouse zpool status tank
 if [[ -n $mounted ]]; then
   show cmp README.md "$root/$place/README.md"
   lines=3 show cat "$root/$place/.zfs/snapshot/first/README.md"
+fi
+
+if command -v python3 >/dev/null; then
+  say "A simulated case has two fans, three warm drives and a UPS:"
+  mkdir -p "$nas/case"
+  tools/chassis.py "$nas/case" 34930 </dev/null >/dev/null 2>&1 &
+  disown
+  for _ in $(seq 50); do [[ -e $nas/case/ups ]] && break; sleep 0.1; done
+  cat >>"$nas/state/config.toml" <<EOF
+[fans]
+hwmon = "$(realpath "$nas/case/hwmon")"
+interval = 1
+[[fans.fan]]
+name = "front"
+chip = "simfan"
+pwm = 1
+min = 20
+[[fans.fan]]
+name = "rear"
+chip = "simfan"
+pwm = 2
+min = 20
+follows = "both"
+[ups]
+server = "nut://127.0.0.1:34930/demo"
+interval = 1
+shutdown_command = ["true"]
+EOF
+  sleep 3
+  show poolhouse fans status
+  show poolhouse ups status
 fi
 
 say "The dashboard says so, too, and tells what to do next:"
@@ -116,6 +147,7 @@ cat <<EOF
   curl --unix-socket $nas/state/socket http://nas/api/v1/pools
   poolhouse zpool export tank; poolhouse rescue verify -d $nas/drives tank
   poolhouse serve --stop                   end it; any command starts it again
+  echo OB >$nas/case/ups                   the power fails; \`echo OL\` brings it back
   poolhouse plan --drives 6x4TB            what six real drives would give
   poolhouse rescue scan -d /dev            pools on disks of your own
   examples/builds/household/build.sh       one of eight real servers, rebuilt: $(cd examples/builds && echo */ | tr -d /)

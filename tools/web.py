@@ -60,6 +60,8 @@ class Nas:
 
     def __init__(self, place):
         self.place, self.port, self.cookie = place, free_port(), ""
+        nut = free_port()
+        self.case = subprocess.Popen([sys.executable, ROOT / "tools/chassis.py", place / "case", str(nut)])
         state = place / "state"
         state.mkdir()
         drives = [place / f"sd{letter}" for letter in "abcdefghijklmnopqrstuvwx"]
@@ -80,7 +82,10 @@ class Nas:
         named = "".join(f'[[health.drives]]\npath = "{drive}"\n' for drive in drives)
         bays = json.dumps([serials[at:at + 6] for at in range(0, 24, 6)])
         (state / "config.toml").write_text(
-            f'[health]\nsmartctl = "{smartctl}"\n{named}[bays]\nrows = {bays}\n[web]\nlisten = {self.port}\n')
+            f'[health]\nsmartctl = "{smartctl}"\n{named}[bays]\nrows = {bays}\n[web]\nlisten = {self.port}\n'
+            f'[fans]\nhwmon = "{place}/case/hwmon"\ninterval = 1\n[[fans.fan]]\nname = "front"\n'
+            f'chip = "simfan"\npwm = 1\n[[fans.fan]]\nname = "rear"\nchip = "simfan"\npwm = 2\n'
+            f'[ups]\nserver = "nut://127.0.0.1:{nut}/demo"\n')
         for at, pool in enumerate(["archive", "backup", "tank"]):
             members = map(str, drives[8 * at:8 * at + 8])
             self.run("zpool", "create", "-m", "none", pool, "raidz2", *members)

@@ -7,9 +7,12 @@
 //! ntfy_token = "tk_..."                 # if the topic needs one
 //! webhook = "https://example.org/hook"  # a JSON object by POST
 //! space = 80                            # percent of a pool; again at 90 and 95
+//! all_well_days = 7                     # a message that all is well; 0: none
+//! ping = "https://hc-ping.com/UUID"     # a POST every 5 minutes: that service tells you when none comes
 //! ```
 
 use std::path::PathBuf;
+use std::time::Duration;
 
 use serde::{Deserialize, Deserializer};
 
@@ -40,6 +43,12 @@ pub struct AlertsConfig {
     /// The percentage of used space from which a pool raises an alert.
     #[serde(deserialize_with = "percent")]
     pub space: u64,
+    /// The days between two messages that all is well; 0: none.
+    #[serde(deserialize_with = "days")]
+    pub all_well_days: u64,
+    /// The URL of a service that notifies the owner when this machine falls silent.
+    #[serde(deserialize_with = "url")]
+    pub ping: Option<String>,
 }
 
 impl Default for AlertsConfig {
@@ -53,11 +62,18 @@ impl Default for AlertsConfig {
             webhook: None,
             ca_file: None,
             space: 80,
+            all_well_days: 0,
+            ping: None,
         }
     }
 }
 
 impl AlertsConfig {
+    /// The time between two messages that all is well; none: no message.
+    pub fn all_well_interval(&self) -> Option<Duration> {
+        (self.all_well_days > 0).then(|| Duration::from_hours(24 * self.all_well_days))
+    }
+
     /// The channels.
     pub fn channels(&self) -> Vec<Channel> {
         let mut channels = Vec::new();
@@ -95,6 +111,14 @@ fn address<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<String>,
         return Ok(Some(text));
     }
     Err(serde::de::Error::custom("the value must be a mail address, such as \"me@example.org\""))
+}
+
+fn days<'de, D: Deserializer<'de>>(deserializer: D) -> Result<u64, D::Error> {
+    let days = u64::deserialize(deserializer)?;
+    if days <= 366 {
+        return Ok(days);
+    }
+    Err(serde::de::Error::custom("the value must be 0 to 366 days"))
 }
 
 fn percent<'de, D: Deserializer<'de>>(deserializer: D) -> Result<u64, D::Error> {

@@ -20,4 +20,5 @@ mod store;
 
 pub use channel::{Channel, DeliveryError};
 pub use config::AlertsConfig;
+pub use http::ping;
 pub use store::{Alert, AlertState, AlertStore, Condition, Message, Severity};

@@ -1,6 +1,7 @@
 //! The store of alerts: which problems are open, and which messages are still to be delivered.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
@@ -126,6 +127,9 @@ pub struct AlertStore {
     /// The latest ones last.
     ended: Vec<Alert>,
     pending: Vec<Pending>,
+    /// When the owner heard last that all is well, in seconds since 1970.
+    #[serde(default)]
+    all_well: Option<u64>,
 }
 
 impl AlertStore {
@@ -206,6 +210,32 @@ impl AlertStore {
         let mut open: Vec<_> = self.open.values().cloned().collect();
         open.sort_by_key(|alert| (std::cmp::Reverse(alert.severity), alert.began));
         open.into_iter().chain(self.ended.iter().rev().cloned()).collect()
+    }
+
+    /// The message that all is well, if it is due and nothing is wrong. `interval`: the time between two; none: no message.
+    /// While an alert is open it waits: the owner knows of the alert.
+    pub fn all_well(
+        &mut self,
+        interval: Option<Duration>,
+        sentence: &str,
+        now: u64,
+    ) -> Option<Message> {
+        let interval = interval?;
+        let last = *self.all_well.get_or_insert(now);
+        let age = now.checked_sub(last);
+        // the clock was set back
+        let is_due = age.is_none_or(|age| age >= interval.as_secs());
+        if !is_due || !self.open.is_empty() {
+            return None;
+        }
+        self.all_well = Some(now);
+        Some(Message {
+            key: "all-well".to_owned(),
+            severity: Severity::Notice,
+            title: "All is well".to_owned(),
+            text: sentence.to_owned(),
+            time: now,
+        })
     }
 
     /// Queues a message for channels.

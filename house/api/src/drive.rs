@@ -186,3 +186,35 @@ impl Call for NoteDrive {
         format!("note the findings of drive {}", self.drive)
     }
 }
+
+/// Lets the light of a drive blink, so that a person finds it in the case.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct LocateDrive {
+    /// The serial number, name, path, WWN or by-id name.
+    pub drive: String,
+    /// For how many seconds, at most 3600; 0 ends it.
+    pub seconds: u64,
+}
+
+impl Call for LocateDrive {
+    type Answer = LocateMethod;
+    const METHOD: Method = Method::Post;
+    const PATH: &'static str = "/drives/{drive}/locate";
+    const CHANGES: bool = true;
+
+    fn action(&self) -> String {
+        format!("locate drive {}", self.drive)
+    }
+}
+
+/// The light by which a drive is found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum LocateMethod {
+    /// The locate light of its slot.
+    SlotLight,
+    /// Its activity light, by reads in pulses.
+    ActivityLight,
+    /// None: it was switched off.
+    Off,
+}

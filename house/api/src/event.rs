@@ -103,6 +103,8 @@ pub enum Event {
     JobChanged { id: u64, job: String, subject: String, state: JobState },
     /// An alert is new, worse or over.
     AlertChanged { alert: String, severity: String, title: String },
+    /// A power failure reached another stage; "normal": line power is back.
+    PowerStageChanged { stage: String },
     /// The daemon read its configuration file again.
     ConfigReloaded {},
 }
@@ -141,7 +143,10 @@ impl Event {
             | Self::KeyUnloaded { dataset: name }
             | Self::Mounted { dataset: name, .. }
             | Self::Unmounted { dataset: name, .. } => Some(pool_of(name)),
-            Self::JobChanged { .. } | Self::AlertChanged { .. } | Self::ConfigReloaded {} => None,
+            Self::JobChanged { .. }
+            | Self::AlertChanged { .. }
+            | Self::PowerStageChanged { .. }
+            | Self::ConfigReloaded {} => None,
         }
     }
 

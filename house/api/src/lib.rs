@@ -24,6 +24,7 @@ mod dataset;
 mod diff;
 mod drive;
 mod event;
+mod fans;
 mod hold;
 mod job;
 mod key;
@@ -38,6 +39,7 @@ mod share;
 mod snapshot;
 mod stream;
 mod time_machine;
+mod ups;
 mod user;
 mod vdev;
 mod web;
@@ -54,10 +56,11 @@ pub use dataset::{
 };
 pub use diff::{FileChange, ListFileChanges};
 pub use drive::{
-    CheckDrives, Drive, DriveDetails, DriveList, DrivePlace, GetDrive, ListDrives, NoteDrive,
-    TestDrive,
+    CheckDrives, Drive, DriveDetails, DriveList, DrivePlace, GetDrive, ListDrives, LocateDrive,
+    LocateMethod, NoteDrive, TestDrive,
 };
 pub use event::{Event, EventPage, EventRecord, ListEvents};
+pub use fans::{CalibrateFan, FanStatus, GetFans};
 pub use hold::{Hold, ListHolds, PlaceHold, ReleaseHold};
 pub use job::{CancelJob, Job, JobProgress, JobState, ListJobs};
 pub use key::{ChangeKey, InheritKey, LoadKey, Secret, UnloadKey};
@@ -92,6 +95,7 @@ pub use stream::{
 pub use time_machine::{
     AddTimeMachine, ListTimeMachines, RollBackTimeMachine, TimeMachine, TimeMachineSnapshot,
 };
+pub use ups::{GetUps, UpsStatus};
 pub use user::{AddUser, ListUsers, RemoveUser, SetUserPassword, ShareUser};
 pub use vdev::{
     AddDevices, AttachDevice, ClearLabels, DetachDevice, OfflineDevice, OnlineDevice,

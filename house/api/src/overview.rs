@@ -7,7 +7,7 @@ use health::Grade;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use crate::{Call, DriveList, EventRecord, Job, Method, PoolReport};
+use crate::{Call, DriveList, EventRecord, FanStatus, Job, Method, PoolReport, UpsStatus};
 
 /// Asks how everything is. The answer is some seconds old, so that no call waits for a drive.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
@@ -35,6 +35,12 @@ pub struct Overview {
     pub pools: Vec<PoolReport>,
     /// The drives and their bays.
     pub drives: DriveList,
+    /// The UPS, if one is configured.
+    #[serde(default)]
+    pub ups: Option<UpsStatus>,
+    /// The fans, if some are controlled.
+    #[serde(default)]
+    pub fans: Option<FanStatus>,
     /// The jobs, the oldest first.
     pub jobs: Vec<Job>,
     /// The mounts: datasets and directories.

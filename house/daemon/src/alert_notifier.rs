@@ -1,7 +1,7 @@
 //! The alert notifier: it keeps the store of alerts, and a thread that delivers messages.
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use alerts::{Alert, AlertStore, AlertsConfig, Channel, Condition, Message, Severity};
 use api::{AlertList, ChannelTest, Event};
@@ -13,6 +13,11 @@ use crate::{StateDir, state_file};
 
 /// The time between two looks for messages that are to be tried again.
 const INTERVAL: Duration = Duration::from_secs(5);
+
+/// The time between two pings.
+const PING_INTERVAL: Duration = Duration::from_mins(5);
+/// The age in seconds of the last look at pools and drives at which no ping is sent: something hangs.
+const MAX_LOOK_AGE: u64 = 120;
 
 /// The alert notifier.
 pub(crate) struct AlertNotifier {
@@ -28,6 +33,10 @@ pub(crate) struct AlertNotifier {
 struct State {
     config: AlertsConfig,
     store: AlertStore,
+    /// When pools and drives were looked at last, in seconds since 1970.
+    looked_at: u64,
+    /// When the last ping was tried, and whether it failed.
+    pinged: Option<(Instant, bool)>,
     is_stopped: bool,
 }
 
@@ -69,11 +78,24 @@ impl AlertNotifier {
     }
 
     /// Sends messages about what is new, worse or over. Alerts of drives stay until all drives were looked at.
-    pub(crate) fn update(&self, conditions: Vec<Condition>, drives_are_known: bool, now: u64) {
+    /// `all_well` is the sentence of a message for the case that nothing is wrong.
+    pub(crate) fn update(
+        &self,
+        conditions: Vec<Condition>,
+        drives_are_known: bool,
+        all_well: &str,
+        now: u64,
+    ) {
         let mut state = self.state.lock();
         let before = state.store.clone();
         let is_known = |key: &str| drives_are_known || !key.starts_with("drive");
-        let messages = state.store.update(conditions, is_known, now);
+        let mut messages = state.store.update(conditions, is_known, now);
+        state.looked_at = now;
+        let interval = state.config.all_well_interval();
+        // not before all drives were looked at
+        if drives_are_known {
+            messages.extend(state.store.all_well(interval, all_well, now));
+        }
         let names = channel_names(&state.config);
         for message in &messages {
             state.store.queue(message, &names);
@@ -140,6 +162,12 @@ impl AlertNotifier {
                         Some(channel) => break (channel, message),
                         None => state.store.delivered(&name, &message),
                     }
+                } else if let Some(url) = state.due_ping() {
+                    let ca_file = state.config.ca_file.clone();
+                    drop(state);
+                    let failed = alerts::ping(&url, ca_file.as_deref()).err();
+                    state = self.state.lock();
+                    self.take_ping(&mut state, failed.as_ref());
                 } else {
                     self.changed.wait_for(&mut state, INTERVAL);
                 }
@@ -147,6 +175,15 @@ impl AlertNotifier {
             drop(state);
             let sent = channel.send(&message, &host());
             self.take_result(&channel, &message, sent.err().map(|why| why.to_string()));
+        }
+    }
+
+    /// Notes a ping. The log has the first failure of several.
+    fn take_ping(&self, state: &mut State, failed: Option<&alerts::DeliveryError>) {
+        let was_failing = state.pinged.is_some_and(|(_, failed)| failed);
+        state.pinged = Some((Instant::now(), failed.is_some()));
+        if let Some(why) = failed.filter(|_| !was_failing) {
+            self.log.write_line(&format!("alerts.ping: {why}"));
         }
     }
 
@@ -178,6 +215,16 @@ impl AlertNotifier {
         if let Err(why) = saved {
             self.log.write_line(&why.to_string());
         }
+    }
+}
+
+impl State {
+    /// The URL to ping, if it is due. A daemon whose look at pools hangs sends none, so that its owner hears of it.
+    fn due_ping(&self) -> Option<String> {
+        let url = self.config.ping.clone()?;
+        let is_due = self.pinged.is_none_or(|(last, _)| last.elapsed() >= PING_INTERVAL);
+        let age = unix_seconds().checked_sub(self.looked_at);
+        (is_due && age.is_some_and(|age| age <= MAX_LOOK_AGE)).then_some(url)
     }
 }
 

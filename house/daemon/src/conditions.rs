@@ -1,8 +1,11 @@
 //! The conditions that are wrong now: of pools, devices, space, drives and jobs. Alerts and the dashboard's
 //! verdict are made from them.
 
+mod fans;
+mod ups;
+
 use alerts::{Condition, Severity};
-use api::{Drive, Job, JobState, PoolReport};
+use api::{Drive, FanStatus, Job, JobState, PoolReport, UpsStatus};
 use engine::pool::{PoolStatus, VdevStatus};
 use health::{Finding, Grade};
 
@@ -11,15 +14,21 @@ const SPACE_STEPS: [u64; 2] = [90, 95];
 /// The time in seconds for which a failed job is a condition.
 const JOB_AGE: u64 = 24 * 60 * 60;
 
-/// The conditions, the most urgent first.
-pub(crate) fn find(
-    pools: &[PoolReport],
-    drives: &[Drive],
-    jobs: &[Job],
-    space: u64,
-    now: u64,
-) -> Vec<Condition> {
-    let mut all = Vec::new();
+/// The state of the parts that have conditions.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Parts<'a> {
+    pub(crate) pools: &'a [PoolReport],
+    pub(crate) drives: &'a [Drive],
+    pub(crate) jobs: &'a [Job],
+    pub(crate) ups: Option<&'a UpsStatus>,
+    pub(crate) fans: Option<&'a FanStatus>,
+}
+
+/// The conditions, the most urgent first. `space` is the percentage of used space from which a pool has one.
+pub(crate) fn find(parts: Parts<'_>, space: u64, now: u64) -> Vec<Condition> {
+    let Parts { pools, drives, jobs, .. } = parts;
+    let mut all = ups::find(parts.ups);
+    all.extend(fans::find(parts.fans));
     for pool in pools {
         let status = &pool.status;
         all.extend(pool_state(status));
@@ -206,10 +215,11 @@ mod tests {
     use engine::pool::PoolStatus;
     use health::{Finding, Grade, Verdict};
 
-    use super::find;
+    use super::{Parts, find};
 
     fn titles(pools: &[PoolReport], drives: &[Drive], jobs: &[Job]) -> Vec<String> {
-        find(pools, drives, jobs, 80, 1000).into_iter().map(|it| it.title).collect()
+        let parts = Parts { pools, drives, jobs, ..Parts::default() };
+        find(parts, 80, 1000).into_iter().map(|it| it.title).collect()
     }
 
     fn pool(state: &str, allocated: u64) -> PoolReport {
@@ -222,7 +232,8 @@ mod tests {
     fn pools_have_conditions_by_state_and_space() {
         assert!(titles(&[pool("ONLINE", 79)], &[], &[]).is_empty());
         assert_eq!(titles(&[pool("DEGRADED", 0)], &[], &[]), ["Pool tank is DEGRADED"]);
-        let full = find(&[pool("SUSPENDED", 91)], &[], &[], 80, 0);
+        let pools = [pool("SUSPENDED", 91)];
+        let full = find(Parts { pools: &pools, ..Parts::default() }, 80, 0);
         let found: Vec<_> = full.iter().map(|it| (it.title.as_str(), it.level)).collect();
         assert_eq!(found, [("Pool tank is SUSPENDED", 0), ("Pool tank is 91 % full", 2)]);
     }
@@ -264,6 +275,7 @@ mod tests {
         };
         let jobs = [job(JobState::Failed, 900), job(JobState::Finished, 900)];
         assert_eq!(titles(&[], &[], &jobs), ["Job 7 (scrub of tank) failed"]);
-        assert!(find(&[], &[], &jobs, 80, 900 + 86_401).is_empty());
+        let parts = Parts { jobs: &jobs, ..Parts::default() };
+        assert!(find(parts, 80, 900 + 86_401).is_empty());
     }
 }

@@ -9,11 +9,13 @@ use tokio::sync::Notify;
 use crate::config::ConfigStore;
 use crate::drives::DriveMonitor;
 use crate::events::Events;
+use crate::fans::FanMonitor;
 use crate::jobs::Jobs;
 use crate::log::Log;
 use crate::overview::OverviewCache;
 use crate::pools::Pools;
 use crate::replica::ReplicaStates;
+use crate::ups::UpsMonitor;
 use crate::{Result, StateDir};
 
 /// The parts of the daemon that all services use.
@@ -24,6 +26,8 @@ pub(crate) struct Context {
     pub(crate) events: Arc<Events>,
     pub(crate) config: ConfigStore,
     pub(crate) drives: DriveMonitor,
+    pub(crate) ups: UpsMonitor,
+    pub(crate) fans: FanMonitor,
     pub(crate) overview: OverviewCache,
     pub(crate) log: Arc<Log>,
     /// The newest copies that the replicas hold.
@@ -58,6 +62,8 @@ impl Context {
         let replicas = ReplicaStates::load(&state_dir, Arc::clone(&log))?;
         let (pools, routes, stop) = (Arc::new(pools), OnceLock::new(), Notify::new());
         let drives = DriveMonitor::new(&state_dir, Arc::clone(&log));
+        let ups = UpsMonitor::new(&state_dir, Arc::clone(&log));
+        let fans = FanMonitor::new(Arc::clone(&log));
         let overview = OverviewCache::default();
         Ok(Arc::new(Self {
             state_dir,
@@ -66,6 +72,8 @@ impl Context {
             events,
             config,
             drives,
+            ups,
+            fans,
             overview,
             log,
             replicas,

@@ -3,12 +3,15 @@
 use std::sync::{Arc, Weak};
 use std::time::Instant;
 
-use api::{DriveDetails, NoteDrive, Overview};
+use api::{DriveDetails, LocateDrive, NoteDrive, Overview};
 use web::Backend;
 
 use crate::context::Context;
 use crate::events::unix_seconds;
 use crate::{Error, Result, environment, state_file};
+
+/// The seconds for which the button of the dashboard lets a light blink.
+const LOCATE_SECONDS: u64 = 60;
 
 /// The daemon behind the dashboard. It keeps the context by a weak reference: the context has the routes.
 pub(crate) struct DashboardBackend {
@@ -83,6 +86,13 @@ impl Backend for DashboardBackend {
         sentence(self.context().and_then(|context| {
             let call = NoteDrive { drive: drive.to_owned(), forget: false };
             context.drives.note(&call, &context.overview.latest().pools).map(drop)
+        }))
+    }
+
+    fn locate_drive(&self, drive: &str) -> std::result::Result<(), String> {
+        sentence(self.context().and_then(|context| {
+            let call = LocateDrive { drive: drive.to_owned(), seconds: LOCATE_SECONDS };
+            context.drives.locate(&call).map(drop)
         }))
     }
 

@@ -7,11 +7,11 @@ use std::io;
 use std::net::IpAddr;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use axum::body::Body;
-use axum::http::StatusCode;
+use axum::http::{StatusCode, header};
 use axum::response::Response;
 use hyper::body::Incoming;
 use hyper::service::service_fn;
@@ -23,8 +23,9 @@ use tower_service::Service;
 use web::{ClientAddress, Dashboard};
 
 use crate::auth::{Peer, Token};
+use crate::context::Context;
 use crate::log::Log;
-use crate::{Error, Result, router};
+use crate::{Error, Result, metrics, router};
 
 /// Every local user may connect: `auth` decides what a user may do.
 const SOCKET_MODE: u32 = 0o666;
@@ -107,10 +108,15 @@ pub(crate) struct TcpRoutes {
     pub(crate) token: Arc<Token>,
     pub(crate) api: axum::Router,
     pub(crate) dashboard: Arc<Dashboard>,
+    /// For the metrics. The context has the routes, so that it is not owned here.
+    pub(crate) context: Weak<Context>,
 }
 
 impl TcpRoutes {
     async fn answer(mut self, mut request: hyper::Request<Incoming>, client: IpAddr) -> Response {
+        if request.uri().path() == "/metrics" {
+            return self.answer_metrics(&request, client);
+        }
         if !request.uri().path().starts_with("/api/") {
             request.extensions_mut().insert(ClientAddress(client));
             let answer = self.dashboard.answer(request.map(Body::new));
@@ -125,6 +131,25 @@ impl TcpRoutes {
         };
         request.extensions_mut().insert(peer);
         let Ok(answer) = self.api.call(request).await;
+        answer
+    }
+}
+
+impl TcpRoutes {
+    /// Answers a scrape of the metrics: with the token, or from this machine.
+    fn answer_metrics(&self, request: &hyper::Request<Incoming>, client: IpAddr) -> Response {
+        let headers = request.headers();
+        if self.token.peer(headers).is_none() && !metrics::is_local(client, headers) {
+            let why = Error::PermissionDenied { action: NO_TOKEN.to_owned() };
+            return router::refuse(StatusCode::UNAUTHORIZED, &why);
+        }
+        let Some(context) = self.context.upgrade() else {
+            let why = Error::refused_error("the daemon is shutting down");
+            return router::refuse(StatusCode::SERVICE_UNAVAILABLE, &why);
+        };
+        let mut answer = Response::new(Body::from(metrics::render(&context.overview.latest())));
+        let kind = header::HeaderValue::from_static(metrics::CONTENT_TYPE);
+        answer.headers_mut().insert(header::CONTENT_TYPE, kind);
         answer
     }
 }

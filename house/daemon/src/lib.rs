@@ -7,7 +7,9 @@
 //! ```text
 //! client ── socket ── http ── router ── auth ── services ── pools ── engine
 //!                                                  └ events, jobs, config
-//! drives ── overview ── conditions ── alert_notifier      └ dashboard (crate `web`)
+//! drives, ups, fans ── overview ── conditions ── alert_notifier
+//!                         ├ dashboard (crate `web`)
+//!                         └ metrics (Prometheus)
 //! ```
 #![forbid(unsafe_code)]
 
@@ -24,10 +26,12 @@ mod drives;
 mod environment;
 mod error;
 mod events;
+mod fans;
 mod http;
 mod jobs;
 mod log;
 mod memory;
+mod metrics;
 mod openapi;
 mod overview;
 mod policy;
@@ -41,11 +45,13 @@ mod shares;
 mod state_dir;
 mod state_file;
 mod time_machine;
+mod ups;
 mod volume_devices;
 
 pub use client::Client;
 pub use config::{ConfigProblem, check_config};
 pub use descriptor::OfferedDescriptor;
 pub use error::{Error, Result};
+pub use fans::{set_fans_full, watch as watch_fans};
 pub use server::{Mode, serve};
 pub use state_dir::StateDir;

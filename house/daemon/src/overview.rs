@@ -9,7 +9,7 @@ use health::Grade;
 use parking_lot::RwLock;
 
 use crate::alert_notifier::AlertNotifier;
-use crate::conditions;
+use crate::conditions::{self, Parts};
 use crate::context::Context;
 use crate::events::unix_seconds;
 use crate::services::overdue_replicas;
@@ -36,11 +36,20 @@ impl OverviewCache {
         let drives = context.drives.list(&pools);
         let jobs = context.jobs.list();
         let space = notifier.space_percent();
-        let mut conditions = conditions::find(&pools, &drives.drives, &jobs, space, now);
+        let ups = context.ups.status();
+        let fans = context.fans.status();
+        let parts = Parts {
+            pools: &pools,
+            drives: &drives.drives,
+            jobs: &jobs,
+            ups: ups.as_ref(),
+            fans: fans.as_ref(),
+        };
+        let mut conditions = conditions::find(parts, space, now);
         conditions.extend(overdue_replicas(context, now));
         conditions.sort_by_key(|condition| std::cmp::Reverse(condition.severity));
         let (grade, sentence) = verdict(&conditions, pools.len(), drives.drives.len());
-        notifier.update(conditions, drives.is_complete, now);
+        notifier.update(conditions, drives.is_complete, &sentence, now);
         let mounts =
             context.pools.all().iter().flat_map(|pool| pool.mounted_filesystems()).collect();
         let ended = jobs.iter().filter(|job| job.finished.is_some()).count();
@@ -58,6 +67,8 @@ impl OverviewCache {
             sentence,
             pools,
             drives,
+            ups,
+            fans,
             jobs: shown.collect(),
             mounts,
             events: events.iter().skip(events.len() - events.len().min(EVENTS)).cloned().collect(),

@@ -153,6 +153,11 @@ impl StateDir {
         self.persistent_dir.join("alerts.json")
     }
 
+    /// The pools whose scrubs a power failure stopped.
+    pub(crate) fn stopped_scrubs(&self) -> PathBuf {
+        self.persistent_dir.join("stopped-scrubs.json")
+    }
+
     /// The hash of the dashboard's password.
     pub(crate) fn web_password(&self) -> PathBuf {
         self.persistent_dir.join("web-password")

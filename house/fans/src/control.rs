@@ -43,6 +43,8 @@ pub struct Outputs {
     pub drive: Option<f64>,
     /// The processor in degrees Celsius.
     pub cpu: Option<f64>,
+    /// Whether a part passed its limit.
+    pub is_over_limit: bool,
     /// Why all fans turn at full speed, as sentences; none: they are controlled.
     pub faults: Vec<String>,
 }
@@ -107,7 +109,8 @@ impl Controller {
         let is_full = !faults.is_empty();
         let count = self.config.fan.len();
         let percents = (0..count).map(|at| self.shape(at, needs, is_full, inputs)).collect();
-        Outputs { percents, drive, cpu, faults }
+        let is_over_limit = self.over.0 || self.over.1;
+        Outputs { percents, drive, cpu, is_over_limit, faults }
     }
 
     /// Takes over the values of the sensors. A sensor that no longer exists belonged to a drive that was pulled.
@@ -141,7 +144,7 @@ impl Controller {
     /// A part above its limit is a fault until it is some degrees below.
     fn check_limits(&mut self, drive: Option<f64>, cpu: Option<f64>, faults: &mut Vec<String>) {
         let check = |over: &mut bool, celsius: Option<f64>, limit: i64, part: &str| {
-            let Some(celsius) = celsius else { return None };
+            let celsius = celsius?;
             let limit = degrees(limit);
             *over = celsius >= limit || (*over && celsius > limit - LIMIT_HYSTERESIS);
             over.then(|| format!("{part} is at {celsius:.0} °C, and its limit is {limit:.0} °C"))

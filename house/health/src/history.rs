@@ -56,6 +56,9 @@ pub struct History {
     /// The notes, by the key of the finding.
     #[serde(default)]
     pub notes: BTreeMap<String, Note>,
+    /// When the schedule started the last self-test of each kind, in seconds since 1970.
+    #[serde(default)]
+    pub self_tests: BTreeMap<String, u64>,
 }
 
 /// The change of a counter.

@@ -75,6 +75,11 @@ impl Host {
         drives
     }
 
+    /// The device of a drive in sysfs.
+    pub(crate) fn device_dir(&self, drive: &str) -> PathBuf {
+        self.sys.join("block").join(drive).join("device")
+    }
+
     fn drive(&self, name: &str, ids: &BTreeMap<String, Vec<String>>) -> Option<BlockDevice> {
         let dir = self.sys.join("block").join(name);
         if !dir.join("device").exists() {

@@ -7,6 +7,7 @@
 //! history     samples of a drive, bounded      one JSON file a drive
 //! verdict     report + history -> a sentence   Ok, Watch, Failing, Unknown
 //! bays        rows and columns of a case       serial number -> bay
+//! locate      lights of slots and activity     so that a person finds a drive
 //! ```
 //!
 //! The crate knows no pool: the caller passes in how many errors a pool counted on a drive.
@@ -16,6 +17,7 @@ mod bays;
 mod counter;
 mod history;
 mod inventory;
+mod locate;
 mod report;
 mod smartctl;
 mod verdict;
@@ -24,6 +26,7 @@ pub use bays::{Bay, BayMap};
 pub use counter::Counter;
 pub use history::{History, HistoryStore, MAX_SAMPLES, Note, Sample, StoreError};
 pub use inventory::{BlockDevice, Host};
+pub use locate::{blink_activity, set_light};
 pub use report::{Attribute, Protocol, SelfTest, SmartReport, parse_report};
 pub use smartctl::{HungDrives, Reading, SelfTestKind, Smartctl, SmartctlError};
 pub use verdict::{Evidence, Finding, Grade, Placement, Verdict, assess};

@@ -8,8 +8,8 @@ use clap::{CommandFactory, FromArgMatches};
 use crate::mount_zfs::{self, PROGRAM_NAME};
 use crate::outcome::CommandResult;
 use crate::{
-    alerts, backup, bench, config, daemon, drives, events, generate, inspect, jobs, plan, policy,
-    replicate, rescue, share, stream, timemachine, user, web, zfs, zpool,
+    alerts, backup, bench, config, daemon, drives, events, fans, generate, inspect, jobs, plan,
+    policy, replicate, rescue, share, stream, timemachine, ups, user, web, zfs, zpool,
 };
 
 /// A NAS in one program: real OpenZFS pools, in user space.
@@ -58,6 +58,10 @@ enum Command {
     Drives(drives::Drives),
     /// Show what is wrong, and test the ways by which it is told
     Alerts(alerts::Alerts),
+    /// Show the fans, and find the speeds at which they stop and start
+    Fans(fans::Fans),
+    /// Show the UPS, and what the daemon does when the power fails
+    Ups(ups::Ups),
     /// Turn the dashboard on or off
     Web(web::Web),
     /// Find pools and get everything out of them, without importing anything
@@ -123,6 +127,8 @@ impl Cli {
             Command::Events(events) => events.run(),
             Command::Drives(drives) => drives.run(),
             Command::Alerts(alerts) => alerts.run(),
+            Command::Fans(fans) => fans.run(),
+            Command::Ups(ups) => ups.run(),
             Command::Web(web) => web.run(),
             Command::Rescue(rescue) => rescue.run(),
             Command::Inspect(inspect) => inspect.run(),

@@ -24,6 +24,9 @@ pub trait Backend: Send + Sync + 'static {
     /// Notes the findings of a drive.
     fn note_drive(&self, drive: &str) -> Result<(), String>;
 
+    /// Lets the light of a drive blink for a minute.
+    fn locate_drive(&self, drive: &str) -> Result<(), String>;
+
     /// The hash of the password; none: the dashboard is off.
     fn load_password(&self) -> Result<Option<String>, String>;
 

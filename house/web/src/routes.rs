@@ -137,6 +137,10 @@ impl Dashboard {
                 let (name, next) = ((*drive).to_owned(), pages::drive_path(drive));
                 self.run(&next, move |backend| backend.note_drive(&name)).await
             }
+            ["drives", drive, "locate"] => {
+                let (name, next) = ((*drive).to_owned(), pages::drive_path(drive));
+                self.run(&next, move |backend| backend.locate_drive(&name)).await
+            }
             ["pools", pool, "scrub"] => {
                 let (name, stop) = ((*pool).to_owned(), form.field("stop") == "1");
                 let command = pages::scrub_command(&name, stop);

@@ -1,5 +1,7 @@
 //! The store: once, again when worse, over.
 
+use std::time::Duration;
+
 use alerts::{AlertState, AlertStore, Condition, Message, Severity};
 
 fn condition(severity: Severity, level: u64) -> Condition {
@@ -87,4 +89,23 @@ fn alerts_stay_while_nothing_is_known() {
         assert!(store.update(Vec::new(), |_| false, now).is_empty());
     }
     assert!(store.update(vec![condition(Severity::Warning, 1)], |_| true, 10_001).is_empty());
+}
+
+#[test]
+fn all_well_comes_weekly_unless_something_is_wrong() {
+    const DAY: u64 = 24 * 60 * 60;
+    let mut store = AlertStore::default();
+    let week = Some(Duration::from_hours(7 * 24));
+    let ask = |store: &mut AlertStore, day: u64| store.all_well(week, "3 pools", day * DAY);
+    assert_eq!(ask(&mut store, 100), None);
+    assert_eq!(ask(&mut store, 106), None);
+    let message = ask(&mut store, 107).unwrap();
+    assert_eq!((message.title.as_str(), message.text.as_str()), ("All is well", "3 pools"));
+    assert_eq!(ask(&mut store, 107), None);
+    store.update(vec![condition(Severity::Warning, 0)], |_| true, 108 * DAY);
+    assert_eq!(ask(&mut store, 120), None);
+    store.update(Vec::new(), |_| true, 120 * DAY);
+    store.update(Vec::new(), |_| true, 121 * DAY);
+    assert!(ask(&mut store, 121).is_some());
+    assert_eq!(store.all_well(None, "", 500 * DAY), None);
 }

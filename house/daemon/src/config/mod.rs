@@ -7,6 +7,8 @@
 //! [health]                       # see drives/config.rs
 //! [bays]                         # see the crate `health`
 //! [alerts]                       # see the crate `alerts`
+//! [ups]                          # see the crate `ups`
+//! [fans]                         # see the crate `fans`
 //! ```
 //!
 //! A section belongs to a service, which knows its fields: a new service brings its section along. A section

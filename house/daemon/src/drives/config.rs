@@ -5,6 +5,8 @@
 //! interval = 30                    # minutes between two looks at the drives
 //! smartctl = "/usr/sbin/smartctl"
 //! time_limit = 60                  # seconds that one drive may take
+//! short_test_days = 7              # a short self-test of each drive that is awake; 0: none
+//! long_test_days = 60              # a long one; it takes up to a day, and stands for a short one
 //!
 //! [[health.drives]]                # drives that Linux does not list, such as those behind a RAID controller
 //! path = "/dev/sda"
@@ -16,6 +18,8 @@ use std::time::Duration;
 
 use health::{BlockDevice, HungDrives, Smartctl};
 use serde::{Deserialize, Deserializer};
+
+use super::schedule::Schedule;
 
 /// The section `[health]`.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
@@ -29,6 +33,10 @@ pub(crate) struct HealthConfig {
     /// Seconds that one drive may take.
     #[serde(deserialize_with = "at_least_one")]
     time_limit: u64,
+    /// Days between two short self-tests of a drive; 0: none.
+    short_test_days: u64,
+    /// Days between two long self-tests of a drive; 0: none.
+    long_test_days: u64,
     /// Drives that are not in /sys/block.
     drives: Vec<ConfiguredDrive>,
 }
@@ -49,6 +57,8 @@ impl Default for HealthConfig {
             interval: 30,
             smartctl: program,
             time_limit: time_limit.as_secs(),
+            short_test_days: 0,
+            long_test_days: 0,
             drives: Vec::new(),
         }
     }
@@ -64,6 +74,11 @@ impl HealthConfig {
     pub(super) fn smartctl(&self, hung: &HungDrives) -> Smartctl {
         let (program, hung) = (self.smartctl.clone(), hung.clone());
         Smartctl { program, time_limit: Duration::from_secs(self.time_limit), hung }
+    }
+
+    /// The schedule of self-tests.
+    pub(super) fn schedule(&self) -> Schedule {
+        Schedule { short_days: self.short_test_days, long_days: self.long_test_days }
     }
 
     /// The drives that the user names. A type is a part of the name: a controller has many drives at one path.

@@ -5,12 +5,17 @@
 //! directory.
 
 mod config;
+mod locate;
 mod placement;
+mod schedule;
 
 use std::sync::Arc;
 use std::time::Instant;
 
-use api::{Drive, DriveDetails, DriveList, DrivePlace, NoteDrive, PoolReport, TestDrive};
+use api::{
+    Drive, DriveDetails, DriveList, DrivePlace, LocateDrive, LocateMethod, NoteDrive, PoolReport,
+    TestDrive,
+};
 use health::{
     BayMap, BlockDevice, Counter, Evidence, History, HistoryStore, Host, HungDrives, Note,
     Placement, Reading, Sample, SmartReport, assess,
@@ -23,11 +28,14 @@ use crate::events::unix_seconds;
 use crate::log::Log;
 use crate::{Error, Result, StateDir};
 
+use locate::Locator;
+
 /// The monitor of drives.
 pub(crate) struct DriveMonitor {
     host: Host,
     store: HistoryStore,
     hung: HungDrives,
+    locator: Locator,
     log: Arc<Log>,
     state: Mutex<State>,
     /// Wakes the thread, and those that wait for a look.
@@ -84,8 +92,8 @@ impl DriveMonitor {
     pub(crate) fn new(state_dir: &StateDir, log: Arc<Log>) -> Self {
         let store = HistoryStore::new(state_dir.drive_histories());
         let state = Mutex::new(State { requested: 1, ..State::default() });
-        let (host, hung) = (Host::default(), HungDrives::default());
-        Self { host, store, hung, log, state, changed: Condvar::new() }
+        let (host, hung, locator) = <(Host, HungDrives, Locator)>::default();
+        Self { host, store, hung, locator, log, state, changed: Condvar::new() }
     }
 
     /// Takes over the configuration, and looks at all drives if it changed.
@@ -119,6 +127,7 @@ impl DriveMonitor {
             let (look, config) = (state.requested, state.config.clone());
             drop(state);
             self.read_drives(&config);
+            self.start_due_self_test(&config);
             self.state.lock().done = look;
             self.changed.notify_all();
         }
@@ -127,6 +136,7 @@ impl DriveMonitor {
     /// Ends the thread at its next drive.
     pub(crate) fn stop(&self) {
         self.state.lock().is_stopped = true;
+        self.locator.stop();
         self.changed.notify_all();
     }
 
@@ -245,6 +255,39 @@ impl DriveMonitor {
         let smartctl = self.state.lock().config.smartctl(&self.hung);
         let started = smartctl.start_self_test(&device, call.kind);
         started.map_err(|why| Error::refused_error(format!("drive {}: {why}", drive.id())))
+    }
+
+    /// Lets the light of a drive blink, or ends that.
+    pub(crate) fn locate(&self, call: &LocateDrive) -> Result<LocateMethod> {
+        let drive = find(&self.list(&[]), &call.drive)?;
+        let device = self.watched(&drive.name)?.device;
+        self.locator.locate(&self.host, &device, call.seconds, &self.log)
+    }
+
+    /// Starts the self-test that is due by the schedule. One drive at a look: all at once would slow the pools.
+    fn start_due_self_test(&self, config: &HealthConfig) {
+        let now = unix_seconds();
+        let is_awake = |watched: &&WatchedDrive| {
+            watched.report.is_some() && !watched.is_asleep && watched.unreadable.is_none()
+        };
+        let due = |watched: &WatchedDrive| {
+            let kind = config.schedule().due(&watched.history, now)?;
+            Some((watched.device.clone(), watched.id().to_owned(), kind))
+        };
+        let found = self.state.lock().drives.iter().filter(is_awake).find_map(due);
+        let Some((device, id, kind)) = found else { return };
+        let line = match config.smartctl(&self.hung).start_self_test(&device, kind) {
+            Ok(()) => format!("drive {id}: the {} self-test of the schedule begins", kind.as_str()),
+            Err(why) => format!("drive {id}: no {} self-test: {why}", kind.as_str()),
+        };
+        self.log.write_line(&line);
+        // a drive that cannot test itself is asked again when the next test is due
+        let mut state = self.state.lock();
+        let watched = state.drives.iter_mut().find(|it| it.device.name == device.name);
+        if let Some(watched) = watched {
+            watched.history.self_tests.insert(kind.as_str().to_owned(), now);
+            self.save(&id, &watched.history);
+        }
     }
 
     /// Notes the findings of a drive, or forgets the notes.

@@ -502,7 +502,7 @@ impl Pools {
 }
 
 /// Waits a moment for calls that still read a closed pool: they keep its devices open.
-fn wait_until_unused(pool: &Arc<ManagedPool>) {
+pub(super) fn wait_until_unused(pool: &Arc<ManagedPool>) {
     for _ in 0..CLOSE_TRIES {
         if Arc::strong_count(pool) == 1 {
             return;

@@ -19,6 +19,7 @@ pub(crate) mod mounts;
 mod options;
 mod permissions;
 mod policies;
+mod power;
 mod receive;
 mod receive_package;
 mod rollback;
@@ -75,6 +76,8 @@ pub(crate) struct Pools {
     /// Retries those imports, and watches the pools.
     watch_thread: Mutex<Option<JoinHandle<()>>>,
     shutting_down: AtomicBool,
+    /// Set while the pools stay closed because the battery of the UPS is nearly empty.
+    is_power_failing: AtomicBool,
     /// Held while a pool is imported or exported.
     import_lock: Mutex<()>,
     /// Why the list of pools could not be written, if so. Held while it is written, so that the last writer writes
@@ -118,6 +121,7 @@ impl Pools {
             unavailable: Mutex::default(),
             watch_thread: Mutex::default(),
             shutting_down: AtomicBool::new(false),
+            is_power_failing: AtomicBool::new(false),
             import_lock: Mutex::default(),
             unsaved: Mutex::default(),
             rewind_probe: Mutex::default(),
@@ -192,18 +196,8 @@ impl Pools {
     /// A list that cannot be written stops no pool: [`Self::unsaved_warning`] says so, and the watch thread tries
     /// again.
     fn save_pools(&self) {
-        let saved = |pool: &Arc<ManagedPool>| SavedPool {
-            name: pool.handle.name().to_owned(),
-            guid: pool.handle.guid(),
-            drives: pool.handle.known_drives(),
-            altroot: pool.altroot.clone(),
-            read_only: pool.handle.is_read_only(),
-            temporary: pool.handle.has_temporary_name(),
-            // a writable pool is at its newest state
-            rewind: pool.saved_rewind(),
-        };
         let mut unsaved = self.unsaved.lock();
-        let mut all: Vec<_> = self.imported.lock().values().map(saved).collect();
+        let mut all: Vec<_> = self.imported.lock().values().map(|pool| pool.to_saved()).collect();
         all.extend(self.unavailable.lock().iter().map(|one| one.saved.clone()));
         match pool_cache::save(&self.state_dir, all) {
             Ok(()) => {
@@ -321,6 +315,19 @@ impl Pools {
 }
 
 impl ManagedPool {
+    /// The entry in the list of pools, by which it is imported again.
+    fn to_saved(&self) -> SavedPool {
+        SavedPool {
+            name: self.handle.name().to_owned(),
+            guid: self.handle.guid(),
+            drives: self.handle.known_drives(),
+            altroot: self.altroot.clone(),
+            read_only: self.handle.is_read_only(),
+            temporary: self.handle.has_temporary_name(),
+            rewind: self.saved_rewind(),
+        }
+    }
+
     /// The rewind that leads to the same state again. A writable pool is at its newest state.
     fn saved_rewind(&self) -> Rewind {
         let rewound = self.handle.rewind_target().filter(|_| self.handle.is_read_only());

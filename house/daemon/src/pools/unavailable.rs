@@ -35,6 +35,17 @@ impl UnavailablePool {
         let fingerprint = fingerprint_after(why, fingerprint_devices(&saved.drives));
         Self { saved, reason: why.to_string(), fingerprint }
     }
+
+    /// A pool that the daemon closed. It is not imported again before [`Self::retry_soon`].
+    pub(super) fn closed(saved: SavedPool, reason: &str) -> Self {
+        let fingerprint = fingerprint_devices(&saved.drives);
+        Self { saved, reason: reason.to_owned(), fingerprint }
+    }
+
+    /// Has the next look of the watch thread import it, though no device changed.
+    pub(super) fn retry_soon(&mut self) {
+        self.fingerprint.clear();
+    }
 }
 
 impl Pools {
@@ -85,6 +96,9 @@ impl Pools {
 
     /// Imports unavailable pools whose devices changed since the last try.
     pub(super) fn retry_unavailable(self: &Arc<Self>) {
+        if self.is_power_failing.load(Ordering::Acquire) {
+            return;
+        }
         let waiting = self.unavailable.lock().clone();
         for UnavailablePool { saved: pool, reason: why, fingerprint: seen } in waiting {
             // devices of another program are not opened again and again

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::thread::Builder;
 
-use api::{CheckDrives, GetDrive, ListDrives, NoteDrive, TestDrive};
+use api::{CheckDrives, GetDrive, ListDrives, LocateDrive, NoteDrive, TestDrive};
 
 use super::Service;
 use crate::config::Config;
@@ -43,6 +43,8 @@ impl Service for HealthService {
         router.add(move |_: &CheckDrives, _| context.drives.check_now());
         let context = Arc::clone(&self.context);
         router.add(move |call: &TestDrive, _| context.drives.start_self_test(call));
+        let context = Arc::clone(&self.context);
+        router.add(move |call: &LocateDrive, _| context.drives.locate(call));
         let context = Arc::clone(&self.context);
         router.add(move |call: &NoteDrive, _| {
             context.drives.note(call, &context.overview.latest().pools)

@@ -11,6 +11,7 @@ mod config;
 mod daemon;
 mod datasets;
 mod events;
+mod fans;
 mod health;
 mod iscsi;
 mod jobs;
@@ -25,13 +26,16 @@ mod replicas;
 mod shares;
 mod smb;
 mod time_machine;
+mod ups;
 mod web;
 mod zvol;
 
 use std::sync::Arc;
 
 use ::alerts::AlertsConfig;
+use ::fans::FansConfig;
 use ::health::BayMap;
+use ::ups::UpsConfig;
 use api::Event;
 use serde::de::DeserializeOwned;
 
@@ -134,6 +138,12 @@ const SERVICES: &[Registration] = &[
     }),
     Registration::with_section::<BayMap>("bays", |context| {
         Arc::new(bays::BayService::new(context))
+    }),
+    Registration::with_section::<FansConfig>("fans", |context| {
+        Arc::new(fans::FanService::new(context))
+    }),
+    Registration::with_section::<UpsConfig>("ups", |context| {
+        Arc::new(ups::UpsService::new(context))
     }),
     Registration::with_section::<AlertsConfig>("alerts", |context| {
         Arc::new(alerts::AlertService::new(context))

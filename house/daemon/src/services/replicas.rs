@@ -276,7 +276,8 @@ impl Service for ReplicaService {
             loop {
                 tokio::time::sleep(INTERVAL).await;
                 for replica in configured(&context) {
-                    if !is_due(&context, &replica, unix_seconds()) {
+                    // in a power failure the battery is for the data that is already here
+                    if context.ups.is_quiet() || !is_due(&context, &replica, unix_seconds()) {
                         continue;
                     }
                     let context = Arc::clone(&context);

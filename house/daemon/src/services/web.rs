@@ -92,7 +92,8 @@ impl WebService {
         }
         let log = Arc::clone(&self.context.log);
         let dashboard = Arc::clone(self.dashboard()?);
-        let routes = http::TcpRoutes { token: Arc::new(token), api: routes, dashboard };
+        let context = Arc::downgrade(&self.context);
+        let routes = http::TcpRoutes { token: Arc::new(token), api: routes, dashboard, context };
         Ok(tokio::spawn(http::accept_tcp(listener, routes, log)))
     }
 }

@@ -2,6 +2,7 @@
 
 mod history;
 mod inventory;
+mod locate;
 mod recordings;
 mod smartctl;
 mod verdicts;

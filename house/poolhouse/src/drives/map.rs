@@ -13,9 +13,10 @@ use crate::table::escape_control;
 #[derive(clap::Args, Debug)]
 #[command(
     after_help = "Draw the map once: the rows from top to bottom, each from left to right, with the serial number of
-the drive in each bay; \"\" is an empty bay.
+the drive in each bay; \"\" is an empty bay. `drives learn` asks for them.
 
 Examples:
+  poolhouse drives learn 4x6
   poolhouse config set bays.rows '[[\"WD-WX12\", \"ZL2A0PCB\"], [\"ZL2A0PCD\", \"\"]]'
   poolhouse drives map
   poolhouse drives map temp"
@@ -40,7 +41,8 @@ pub(super) fn run(args: &MapArgs, list: &DriveList, daemon: &DaemonArgs) -> Comm
     }
     if list.bays.is_empty() {
         let serials: Vec<_> = list.drives.iter().filter_map(|drive| drive.serial.clone()).collect();
-        print::line("no bays are drawn yet; all drives in one row are:")?;
+        print::line("no bays are drawn yet; draw them with: poolhouse drives learn ROWSxCOLUMNS")?;
+        print::line("or, with all drives in one row:")?;
         print::line(&format!("  poolhouse config set bays.rows '[{}]'", json!(serials)))?;
         return Ok(Outcome::Complete);
     }

@@ -1,6 +1,7 @@
 //! `poolhouse drives`: the health of drives and the map of bays.
 
 mod list;
+mod locate;
 mod map;
 mod show;
 
@@ -20,6 +21,7 @@ sleeping drive.
 Examples:
   poolhouse drives list
   poolhouse drives show sda
+  poolhouse drives locate sda
   poolhouse drives map temp"
 )]
 pub(crate) struct Drives {
@@ -39,6 +41,10 @@ enum Command {
     Test(TestArgs),
     /// Note the findings of drives: they count again when they get worse
     Note(NoteArgs),
+    /// Let the lights of drives blink
+    Locate(locate::LocateArgs),
+    /// Draw the map of bays: one drive after the other blinks, and you say where
+    Learn(locate::LearnArgs),
     /// Show the bays of the case
     Map(map::MapArgs),
 }
@@ -105,6 +111,8 @@ impl Drives {
             Command::Show(args) => show::run(&args.drive, &self.daemon),
             Command::Test(args) => self.test(args),
             Command::Note(args) => self.note(args),
+            Command::Locate(args) => locate::run(args, &self.daemon),
+            Command::Learn(args) => locate::learn(args, &self.list(false)?, &self.daemon),
             Command::Map(args) => map::run(args, &self.list(false)?, &self.daemon),
         }
     }

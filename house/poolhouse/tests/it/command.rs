@@ -30,6 +30,20 @@ pub(crate) fn run_in(dir: &Path, args: &[&str]) -> CommandOutput {
     }
 }
 
+/// Runs it with text on standard input.
+pub(crate) fn run_with_input(args: &[&str], input: &str) -> String {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_poolhouse"));
+    command.args(args).stdin(Stdio::piped()).stdout(Stdio::piped());
+    let mut child = command.spawn().expect("the command starts");
+    let mut stdin = child.stdin.take().expect("a pipe");
+    // it may end before it read all
+    let _ = std::io::Write::write_all(&mut stdin, input.as_bytes());
+    drop(stdin);
+    let output = child.wait_with_output().expect("the command ends");
+    assert!(output.status.success(), "{args:?}");
+    String::from_utf8(output.stdout).expect("it prints text")
+}
+
 /// Runs it and wants it to do all of its work.
 pub(crate) fn run_ok(args: &[&str]) -> String {
     let run = run(args);

@@ -27,6 +27,34 @@ fn http(port: u16, request_line: &str, token: Option<&str>) -> Option<(u16, Stri
     Some((status, answer.split_once("\r\n\r\n")?.1.to_owned()))
 }
 
+/// Asks for the metrics under a name of this machine.
+fn metrics(port: u16, headers: &str) -> (u16, String) {
+    let mut stream = TcpStream::connect(SocketAddr::from(([127, 0, 0, 1], port))).unwrap();
+    stream.set_read_timeout(Some(Duration::from_mins(1))).unwrap();
+    write!(stream, "GET /metrics HTTP/1.1\r\n{headers}\r\n\r\n").unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    (answer.split(' ').nth(1).unwrap().parse().unwrap(), answer)
+}
+
+#[test]
+fn metrics_need_token_or_this_machine() {
+    let nas = TestNas::new("metrics", 2);
+    nas.create_pool("-m none tank mirror", 2);
+    let port = free_port();
+    nas.run_ok(&format!("config set web.listen {port}"));
+    let local = format!("Host: localhost:{port}");
+    nas.wait_until(|| metrics(port, &local).1.contains("zfs_pool_health{pool=\"tank\"} 0\n"));
+    let (status, text) = metrics(port, &local);
+    assert!(status == 200 && text.contains("content-type: text/plain; version=0.0.4"), "{text}");
+    assert!(text.contains("poolhouse_device_errors_total{pool=\"tank\","), "{text}");
+    assert_eq!(metrics(port, "Host: nas.example.org").0, 401);
+    assert_eq!(metrics(port, &format!("{local}\r\nX-Forwarded-For: 10.0.0.1")).0, 401);
+    let token = std::fs::read_to_string(nas.state_dir().join("token")).unwrap();
+    let shown = format!("Host: nas.example.org\r\nAuthorization: Bearer {}", token.trim());
+    assert_eq!(metrics(port, &shown).0, 200);
+}
+
 #[test]
 fn the_api_on_tcp_needs_its_token() {
     let nas = TestNas::new("tcp", 1);

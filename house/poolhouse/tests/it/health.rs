@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex};
 
 use serde_json::Value;
 
-use crate::command::path_arg;
+use crate::command::{path_arg, run_with_input};
 use crate::test_nas::TestNas;
 
 /// The recordings of the crate `health`.
@@ -162,4 +162,60 @@ fn missing_smartctl_is_said_plainly() {
     assert!(list.stdout.contains("d0.img"), "{}", list.stdout);
     assert!(list.stdout.contains("Its health is not known"), "{}", list.stdout);
     assert!(list.stdout.contains("correct health.smartctl"), "{}", list.stdout);
+}
+
+#[test]
+fn blinking_drives_draw_the_map() {
+    let nas = TestNas::new("learn", 2);
+    watch_drives(&nas, &["smart-ata2.json", "smart-fail2.json"], "");
+    nas.run("drives list --now");
+    let located = nas.run_ok("drives locate --seconds 1 d0.img");
+    assert!(located.contains("activity light blinks"), "{located}");
+    assert!(nas.run_ok("drives locate --off d0.img").contains("off"));
+    nas.run_failing("drives locate sdzzz", 14);
+    let state = nas.state_dir();
+    let args = ["drives", "learn", "2x2", "--state", path_arg(&state)];
+    // the first drive goes to a bay that exists, the second to one that is free
+    let asked = run_with_input(&args, "3-1\n2-1\n2-1\n1-2\n");
+    assert_eq!(asked.matches("blinks. ROW-COLUMN").count(), 4, "{asked}");
+    let list = nas.run("drives list").stdout;
+    assert!(list.contains("1-2") && list.contains("2-1"), "{list}");
+    assert!(run_with_input(&args, "").contains("every drive has its bay"));
+}
+
+#[test]
+fn schedule_starts_self_tests() {
+    let nas = TestNas::new("self-tests", 2);
+    watch_drives(&nas, &["smart-ata2.json", "smart-fail2.json"], "");
+    nas.run("drives list --now");
+    nas.run_ok("config set health.short_test_days 7");
+    let started = || nas.read_log().matches("short self-test of the schedule begins").count();
+    nas.wait_until(|| started() == 1);
+    nas.run("drives list --now");
+    nas.wait_until(|| started() == 2);
+    // both were tested: the next look starts none
+    nas.run("drives list --now");
+    nas.run("drives list --now");
+    assert_eq!(started(), 2);
+}
+
+#[test]
+fn pings_come_without_their_secret_in_the_log() {
+    let nas = TestNas::new("ping", 0);
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let (sender, requests) = std::sync::mpsc::channel();
+    let address = listener.local_addr().unwrap();
+    std::thread::spawn(move || {
+        let (mut stream, _) = listener.accept().unwrap();
+        let mut head = [0; 18];
+        stream.read_exact(&mut head).unwrap();
+        sender.send(String::from_utf8_lossy(&head).into_owned()).unwrap();
+        let _ = stream.write_all(b"HTTP/1.1 500 Oh\r\nContent-Length: 0\r\n\r\n");
+    });
+    fs::create_dir_all(nas.state_dir()).unwrap();
+    nas.run_ok(&format!("config set alerts.ping http://{address}/secret-uuid"));
+    let head = requests.recv_timeout(std::time::Duration::from_mins(1)).unwrap();
+    assert_eq!(head, "POST /secret-uuid ");
+    nas.wait_until(|| nas.read_log().contains("alerts.ping: "));
+    assert!(!nas.read_log().contains("secret-uuid"), "{}", nas.read_log());
 }

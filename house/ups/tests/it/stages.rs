@@ -45,9 +45,9 @@ fn short_outage_only_warns() {
         [(0, Some(line())), (5, Some(battery())), (64, Some(battery())), (65, Some(line()))];
     let resumed = [(94, Some(line())), (95, Some(line()))];
     let looks: Vec<_> = looks.into_iter().chain(resumed).collect();
-    use Stage::{Normal, OnBattery};
+    let (normal, warned) = (Stage::Normal, Stage::OnBattery);
     let found = stages(&LIMITS, &looks);
-    assert_eq!(found, [Normal, OnBattery, OnBattery, OnBattery, OnBattery, Normal]);
+    assert_eq!(found, [normal, warned, warned, warned, warned, normal]);
 }
 
 #[test]

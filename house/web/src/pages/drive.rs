@@ -27,7 +27,7 @@ pub(crate) fn drive(details: &DriveDetails, now: u64, csrf: &str) -> Page {
             }
             div class="columns" {
                 div {
-                    section class="card" { (facts(drive, now)) }
+                    section class="card" { (facts(drive, now)) (locate(drive, csrf)) }
                     section class="card" { (findings(drive, csrf)) }
                 }
                 div {
@@ -59,6 +59,20 @@ fn facts(drive: &Drive, now: u64) -> Markup {
             }
             div { dt { "Self-test" } dd { (or_dash(test)) } }
             div { dt { "Read" } dd { (or_dash(drive.read_at.map(|time| ago(time, now)))) } }
+        }
+    }
+}
+
+/// The button by which the drive is found in the case.
+fn locate(drive: &Drive, csrf: &str) -> Markup {
+    html! {
+        form method="post" action={ (drive_path(drive.id())) "/locate" } {
+            (csrf_field(csrf))
+            button { "Let its light blink" }
+            p class="hint" {
+                "For a minute; it wakes the drive. The command is "
+                code { "poolhouse drives locate " (drive.id()) } "."
+            }
         }
     }
 }

@@ -31,6 +31,7 @@ pub(super) fn sentence(event: &Event) -> String {
         Event::JobChanged { id, job, subject, state } => {
             format!("Job {id} ({job} of {subject}) is {}.", state.as_str())
         }
+        Event::PowerStageChanged { stage } => format!("UPS: stage {stage}"),
         Event::AlertChanged { severity, title, .. } => format!("Alert ({severity}): {title}"),
         Event::ConfigReloaded {} => "The configuration was read again.".to_owned(),
         // the kind says enough of rare events

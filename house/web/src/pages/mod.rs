@@ -4,6 +4,7 @@ mod access;
 mod bays;
 mod drive;
 mod drives;
+mod environment;
 mod events;
 mod format;
 mod overview;

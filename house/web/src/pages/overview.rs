@@ -5,7 +5,7 @@ use api::{EventRecord, Job, JobState, Overview};
 use maud::{Markup, html};
 
 use super::format::{ago, local, percent, span};
-use super::{Page, bays, drives, events, frame, grade_class, pools};
+use super::{Page, bays, drives, environment, events, frame, grade_class, pools};
 
 /// The age in seconds from which an overview is called old.
 const OLD: u64 = 15;
@@ -44,6 +44,11 @@ pub(crate) fn overview_sections(overview: &Overview, now: u64) -> Markup {
             div {
                 section id="pools" class="card" data-live { (pools::pools(overview, now)) }
                 section id="bays" class="card" data-live { (bays::map(&overview.drives)) }
+                @if overview.ups.is_some() || overview.fans.is_some() {
+                    section id="environment" class="card" data-live {
+                        (environment::section(overview.ups.as_ref(), overview.fans.as_ref()))
+                    }
+                }
                 section id="jobs" class="card" data-live { (job_table(&overview.jobs, now)) }
                 section id="mounts" class="card" data-live { (mount_table(overview)) }
             }

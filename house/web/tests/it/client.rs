@@ -47,6 +47,11 @@ impl Backend for Daemon {
         Ok(())
     }
 
+    fn locate_drive(&self, drive: &str) -> Result<(), String> {
+        self.done.lock().push(format!("locate {drive}"));
+        Ok(())
+    }
+
     fn load_password(&self) -> Result<Option<String>, String> {
         Ok(self.password.lock().clone())
     }

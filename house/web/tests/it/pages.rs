@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use api::{Drive, DriveList, DrivePlace, Overview};
+use api::{Drive, DriveList, DrivePlace, FanStatus, Overview, UpsStatus};
 use health::{BayMap, Finding, Grade, Verdict};
 
 use crate::client::{Browser, hostile_overview};
@@ -98,6 +98,42 @@ async fn drive_page_offers_to_note_findings() {
     show(&browser, Overview { drives: drives(&drive), ..Overview::default() });
     assert!(!browser.get("/drives/sdb").await.body.contains("I know"));
     assert_eq!(browser.get("/drives/none").await.status, 404);
+}
+
+#[tokio::test]
+async fn drive_page_lets_its_light_blink() {
+    let mut browser = Browser::logged_in().await;
+    let drives = DriveList { drives: vec![failing_drive()], ..DriveList::default() };
+    show(&browser, Overview { drives, ..Overview::default() });
+    let page = browser.get("/drives/ZL2A").await;
+    assert!(page.body.contains("poolhouse drives locate ZL2A"), "{}", page.body);
+    let refused = browser.post("/drives/ZL2A/locate", "csrf=wrong").await;
+    assert_eq!((refused.status, browser.daemon.done.lock().len()), (403, 0));
+    let csrf = page.csrf().to_owned();
+    let done = browser.post("/drives/ZL2A/locate", &format!("csrf={csrf}")).await;
+    assert_eq!((done.status, done.header("location")), (303, "/drives/ZL2A"));
+    assert_eq!(*browser.daemon.done.lock(), ["locate ZL2A"]);
+}
+
+#[tokio::test]
+async fn ups_and_fans_are_shown_where_configured() {
+    let mut browser = Browser::logged_in().await;
+    show(&browser, Overview::default());
+    assert!(!browser.get("/").await.body.contains("id=\"environment\""));
+    let ups = UpsStatus {
+        server: "cellar@localhost:3493".to_owned(),
+        error: Some("no contact <b>".to_owned()),
+        ..UpsStatus::default()
+    };
+    let fans =
+        FanStatus { faults: vec!["fan front does not turn".to_owned()], ..FanStatus::default() };
+    show(&browser, Overview { ups: Some(ups), fans: Some(fans), ..Overview::default() });
+    let page = browser.get("/").await.body;
+    for text in
+        ["cellar@localhost:3493", "no contact &lt;b&gt;", "Full speed: fan front does not turn"]
+    {
+        assert!(page.contains(text), "{text}: {page}");
+    }
 }
 
 #[tokio::test]
