@@ -730,6 +730,23 @@ same zpool upgrade -V 28 tank
 same zpool upgrade -V 99 tank
 same zpool upgrade nope
 clean tank
+
+# work over the free space of drives
+same zpool create -m $M/tank tank mirror $D/f0 $D/f1
+same zpool initialize -c tank
+same zpool initialize -s tank
+same zpool initialize -w tank
+same zpool initialize -w tank $D/f0
+same zpool initialize tank $D/f9
+same zpool initialize -u tank
+same zpool initialize nope
+same zpool trim -c tank
+same zpool trim -w tank
+same zpool trim -r 100M -w tank $D/f1
+same zpool trim -r x tank
+same zpool trim nope
+same zpool status -it tank
+clean tank
 same zpool create -d -m $M/tank tank $D/f0
 same zpool checkpoint tank
 same zpool upgrade tank

@@ -9,7 +9,7 @@ use ondisk::Dva;
 use parking_lot::{Mutex, RwLock};
 use units::{MetaslabId, Txg, VdevId};
 
-use crate::checkpoint::{Checkpoint, FreeKind};
+use crate::checkpoint::Checkpoint;
 use crate::group::{AllocResult, MetaslabGroup, MetaslabGroupSpec, metaslab_id};
 use crate::metaslab::Metaslab;
 use crate::pin::{Pin, Pins};
@@ -375,33 +375,6 @@ impl Allocator {
         class.fallback_order().iter().map(of).max().unwrap_or(0)
     }
 
-    /// Frees a copy of a block that no checkpoint leads to.
-    pub fn free(&self, dva: &Dva, txg: Txg) -> Result<(), Error> {
-        self.free_as(dva, txg, FreeKind::Reusable)
-    }
-
-    pub(crate) fn free_as(&self, dva: &Dva, txg: Txg, kind: FreeKind) -> Result<(), Error> {
-        if let Some(freed) = self.free_remapped(dva, txg, kind) {
-            return freed;
-        }
-        let top = self.group(dva.vdev)?;
-        let range = dva_range(&top, dva);
-        let mut state = top.state.lock();
-        let at = top.require_metaslab(&state, &range)?;
-        let (vdev, offset, length) = (dva.vdev, range.start, range.end - range.start);
-        let is_freed = match kind {
-            FreeKind::Reusable => state.free(at, range, txg),
-            FreeKind::Checkpointed => {
-                state.metaslabs[at].is_allocated(&range)
-                    && self.checkpoint.add(txg, (vdev, metaslab_id(at)), range)
-            }
-        };
-        if is_freed {
-            return Ok(());
-        }
-        Err(Error::NotAllocated { vdev, offset, length })
-    }
-
     /// Allocates just what a block has that the maps do not know of: one of an intent log.
     pub fn claim(&self, dva: &Dva, txg: Txg) -> Result<(), Error> {
         let top = self.group(dva.vdev)?;
@@ -577,7 +550,7 @@ pub(crate) fn metaslab_index(
 }
 
 /// The bytes that an address has allocated.
-fn dva_range(top: &MetaslabGroup, dva: &Dva) -> Range<u64> {
+pub(crate) fn dva_range(top: &MetaslabGroup, dva: &Dva) -> Range<u64> {
     let length = if dva.gang { top.psize_to_asize(GANG_HEADER_SIZE, Txg::ZERO) } else { dva.asize };
     dva.offset..dva.offset.saturating_add(length)
 }

@@ -13,6 +13,8 @@ use ondisk::Dva;
 use parking_lot::Mutex;
 use units::{MetaslabId, Txg, VdevId};
 
+use crate::allocator::dva_range;
+use crate::group::metaslab_id;
 use crate::{Allocator, Error, RangeSet};
 
 /// The checkpoint of a pool, as far as the allocator has to know it.
@@ -77,6 +79,33 @@ impl Allocator {
     pub fn checkpoint_txg(&self) -> Option<Txg> {
         let txg = Txg::new(self.checkpoint.txg.load(Ordering::Acquire));
         (!txg.is_zero()).then_some(txg)
+    }
+
+    /// Frees a copy of a block that no checkpoint leads to.
+    pub fn free(&self, dva: &Dva, txg: Txg) -> Result<(), Error> {
+        self.free_as(dva, txg, FreeKind::Reusable)
+    }
+
+    pub(crate) fn free_as(&self, dva: &Dva, txg: Txg, kind: FreeKind) -> Result<(), Error> {
+        if let Some(freed) = self.free_remapped(dva, txg, kind) {
+            return freed;
+        }
+        let top = self.group(dva.vdev)?;
+        let range = dva_range(&top, dva);
+        let mut state = top.state.lock();
+        let at = top.require_metaslab(&state, &range)?;
+        let (vdev, offset, length) = (dva.vdev, range.start, range.end - range.start);
+        let is_freed = match kind {
+            FreeKind::Reusable => state.free(at, range, txg),
+            FreeKind::Checkpointed => {
+                state.metaslabs[at].is_allocated(&range)
+                    && self.checkpoint.add(txg, (vdev, metaslab_id(at)), range)
+            }
+        };
+        if is_freed {
+            return Ok(());
+        }
+        Err(Error::NotAllocated { vdev, offset, length })
     }
 
     /// Frees a copy of a block that was born in `birth`. If the checkpoint leads to it, it stays allocated.

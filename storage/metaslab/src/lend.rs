@@ -16,7 +16,8 @@ impl Allocator {
         &self,
         vdev: VdevId,
         metaslab: MetaslabId,
-        (from, most): (u64, u64),
+        from: u64,
+        most: u32,
         txg: Txg,
     ) -> Result<Option<Range<u64>>, Error> {
         if !self.is_loaded(vdev, metaslab)? {
@@ -25,7 +26,7 @@ impl Allocator {
         let top = self.group(vdev)?;
         let at = metaslab_index(vdev, metaslab, &top)?;
         let mut state = top.state.lock();
-        let lent = state.metaslabs[at].lend_free(from, most);
+        let lent = state.metaslabs[at].lend_free(from, most.into());
         top.update_available(&state);
         Ok(lent)
     }

@@ -124,6 +124,7 @@ impl Op {
             }
             Self::Sync => held.sync(),
             Self::ToggleCheckpoint => match held.checkpoint_status() {
+                None if !can_have_checkpoint(held) => held.sync(),
                 None => held.create_checkpoint(),
                 Some(kept) if kept.state == "exists" => held.discard_checkpoint(),
                 Some(_) => held.sync(),
@@ -145,6 +146,12 @@ impl Op {
         };
         done.map_err(|error| format!("{self:?}: {error}"))
     }
+}
+
+/// Whether the pool has the feature for checkpoints.
+fn can_have_checkpoint(held: &Pool) -> bool {
+    let lacks = |name: &String| name == "zpool_checkpoint";
+    held.upgrade_status().is_ok_and(|status| !status.disabled.iter().any(lacks))
 }
 
 impl FileOp {

@@ -41,8 +41,8 @@ use crate::Error;
 /// The pattern that OpenZFS writes.
 const PATTERN: u64 = 0xdead_beef_dead_beee;
 /// Bytes of a step of initialize, and of trim.
-const INITIALIZE_STEP: u64 = 1 << 20;
-const TRIM_STEP: u64 = 64 << 20;
+const INITIALIZE_STEP: u32 = 1 << 20;
+const TRIM_STEP: u32 = 64 << 20;
 /// Bytes in front of the space of a leaf.
 const DATA_START: u64 = 4 << 20;
 
@@ -375,7 +375,7 @@ impl ActivePool {
             if allocator.extent(vdev, metaslab)?.end <= from {
                 continue;
             }
-            let lent = allocator.lend_free(vdev, metaslab, (from, most), self.txgs.synced_txg())?;
+            let lent = allocator.lend_free(vdev, metaslab, from, most, self.txgs.synced_txg())?;
             if let Some(range) = lent {
                 return Ok(Some((metaslab, range)));
             }
