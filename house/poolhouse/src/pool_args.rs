@@ -17,6 +17,9 @@ pub(crate) struct PoolArgs {
     /// Where to look for pools: a folder, an image file, a disk or a partition; may be repeated
     #[arg(short = 'd', value_name = "PATH", global = true, help_heading = "Which pool")]
     paths: Vec<PathBuf>,
+    /// Read disks without a partition table from end to end, to find pools wherever they begin
+    #[arg(long, global = true, help_heading = "Which pool")]
+    deep: bool,
     /// The key of an encrypted dataset: a file that holds the passphrase, the hexadecimal digits or
     /// the raw bytes; may be repeated
     #[arg(long, value_name = "DATASET=FILE", global = true, help_heading = "Which pool")]
@@ -42,7 +45,8 @@ pub(crate) struct PoolArgs {
 impl PoolArgs {
     /// Looks for pools where the user says.
     pub(crate) fn search(&self) -> Search {
-        engine::search(&self.paths())
+        let paths = self.paths();
+        if self.deep { engine::search_deep(&paths) } else { engine::search(&paths) }
     }
 
     /// Where the user says to look.

@@ -10,6 +10,7 @@ mod device_slice;
 mod error;
 mod file;
 mod location;
+mod lost_partition;
 mod memory;
 mod partition;
 mod path_match;
@@ -27,7 +28,7 @@ pub use file::File;
 pub use memory::MemoryDevice;
 pub use partition::{Partition, partitions};
 pub use path_match::{is_same_file, path_match_score};
-pub use probe::{ProbeResult, find_moved_device, probe};
+pub use probe::{ProbeResult, find_moved_device, probe, probe_deep};
 pub use signature::detect_signature;
 
 /// What holds bytes.

@@ -1,12 +1,15 @@
 //! Partitions of a whole disk: GPT, as OpenZFS makes it, and the older MBR.
 //!
 //! ```text
-//! GPT header, at 512 (or 4096 on drives with such sectors), little-endian
+//! GPT header, in the second and in the last sector (of 512 or 4096 bytes), little-endian
 //! offset  size  field           meaning
 //!      0     8  signature       "EFI PART"
+//!     12     4  header_size     bytes of the header: 92 or more
+//!     16     4  header_crc      CRC32 of the header, with zeros here
 //!     72     8  entries         where the table is, in sectors
 //!     80     4  count           entries in the table
 //!     84     4  entry_size      bytes of an entry: 128 or more
+//!     88     4  table_crc       CRC32 of the table
 //!
 //! GPT entry
 //! offset  size  field           meaning
@@ -14,8 +17,11 @@
 //!     32     8  first           its first sector
 //!     40     8  last            its last sector
 //!
-//! MBR: 4 entries of 16 bytes at 446, each with first sector at 8 and sectors at 12; 0x55aa at 510
+//! MBR: 4 entries of 16 bytes at 446, each with type at 4, first sector at 8 and sectors at 12; 0x55aa at 510
 //! ```
+//!
+//! A table whose checksums fit goes before one whose checksums do not: the copy at the end of a disk stands in for a
+//! table that was overwritten.
 //!
 //! Learnt from: the UEFI specification, and disks that OpenZFS partitioned. Proved by: the tests
 //! below.
@@ -38,46 +44,72 @@ const MAX_ENTRIES: u32 = 256;
 
 /// The partitions of a device; none where it has no table that makes sense.
 pub fn partitions(device: &dyn Device) -> Vec<Partition> {
+    let mut damaged = Vec::new();
     for sector in [512, 4096] {
-        let found = read_gpt(device, sector);
-        if !found.is_empty() {
-            return found;
+        let last = device.size().checked_sub(sector).map(|end| end / sector * sector);
+        for at in [Some(sector), last].into_iter().flatten() {
+            let Some(table) = GptTable::read(device, sector, at) else { continue };
+            let found: Vec<Partition> = table.partitions(device).collect();
+            match (found.is_empty(), table.is_intact) {
+                (false, true) => return found,
+                (false, false) if damaged.is_empty() => damaged = found,
+                _ => (),
+            }
         }
     }
-    read_mbr(device)
+    if damaged.is_empty() { read_mbr(device) } else { damaged }
 }
 
-fn read_gpt(device: &dyn Device, sector: u64) -> Vec<Partition> {
-    let mut header = [0; 92];
-    if device.read_at(sector, &mut header).is_err() || !header.starts_with(b"EFI PART") {
-        return Vec::new();
-    }
-    let (table, count, entry) = (le64(&header[72..]), le32(&header[80..]), le32(&header[84..]));
-    if !(128..=4096).contains(&entry) {
-        return Vec::new();
-    }
-    (0..count.min(MAX_ENTRIES))
-        .filter_map(|index| read_gpt_entry(device, sector, table, entry, index))
-        .collect()
-}
-
-fn read_gpt_entry(
-    device: &dyn Device,
+/// A partition table of a disk with sectors of some size.
+struct GptTable {
     sector: u64,
-    table: u64,
-    entry: u32,
-    index: u32,
-) -> Option<Partition> {
-    let at = table.checked_mul(sector)?.checked_add(u64::from(index) * u64::from(entry))?;
-    let mut bytes = [0; 48];
-    device.read_at(at, &mut bytes).ok()?;
+    entry_size: usize,
+    entries: Vec<u8>,
+    /// Whether its checksums fit.
+    is_intact: bool,
+}
+
+impl GptTable {
+    /// Reads the table whose header is at an offset; none: there is no header.
+    fn read(device: &dyn Device, sector: u64, at: u64) -> Option<Self> {
+        let mut header = [0; 512];
+        device.read_at(at, &mut header).ok()?;
+        if !header.starts_with(b"EFI PART") {
+            return None;
+        }
+        let size = usize::try_from(le32(&header[12..])).ok()?;
+        let [header_crc, table_crc] = [16, 88].map(|field| le32(&header[field..]));
+        let (table, count, entry) = (le64(&header[72..]), le32(&header[80..]), le32(&header[84..]));
+        if !(128..=4096).contains(&entry) {
+            return None;
+        }
+        let entry_size = usize::try_from(entry).ok()?;
+        let length = usize::try_from(count.min(MAX_ENTRIES)).ok()?.checked_mul(entry_size)?;
+        let mut entries = vec![0; length];
+        device.read_at(table.checked_mul(sector)?, &mut entries).ok()?;
+        header[16..20].fill(0);
+        let fits = |bytes: &[u8], crc| crc32fast::hash(bytes) == crc;
+        let is_intact = header.get(..size).is_some_and(|bytes| fits(bytes, header_crc))
+            && count <= MAX_ENTRIES
+            && fits(&entries, table_crc);
+        Some(Self { sector, entry_size, entries, is_intact })
+    }
+
+    fn partitions(&self, device: &dyn Device) -> impl Iterator<Item = Partition> {
+        let (sector, size) = (self.sector, device.size());
+        let entries = (1..).zip(self.entries.chunks_exact(self.entry_size));
+        entries.filter_map(move |(number, bytes)| read_gpt_entry(size, sector, number, bytes))
+    }
+}
+
+fn read_gpt_entry(device_size: u64, sector: u64, number: u32, bytes: &[u8]) -> Option<Partition> {
     if bytes[..16] == [0; 16] {
         return None;
     }
     let (first, last) = (le64(&bytes[32..]), le64(&bytes[40..]));
     let size = last.checked_sub(first)?.checked_add(1)?.checked_mul(sector)?;
     let start = first.checked_mul(sector)?;
-    (start < device.size()).then_some(Partition { number: index + 1, start, size })
+    (start < device_size).then_some(Partition { number, start, size })
 }
 
 fn read_mbr(device: &dyn Device) -> Vec<Partition> {
@@ -88,11 +120,10 @@ fn read_mbr(device: &dyn Device) -> Vec<Partition> {
     let entry = |(number, bytes): (u32, &[u8])| {
         let (start, size) =
             (u64::from(le32(&bytes[8..])) * 512, u64::from(le32(&bytes[12..])) * 512);
-        (size > 0 && start > 0 && start < device.size()).then_some(Partition {
-            number,
-            start,
-            size,
-        })
+        // a disk with a GPT says so with this type, for programs that know nothing of GPTs
+        let is_protective = bytes[4] == 0xee;
+        let is_there = size > 0 && start > 0 && start < device.size() && !is_protective;
+        is_there.then_some(Partition { number, start, size })
     };
     (1..).zip(block[446..510].chunks_exact(16)).filter_map(entry).collect()
 }
@@ -128,6 +159,36 @@ mod tests {
     fn a_gpt_disk_tells_its_partitions() {
         let expected = Partition { number: 1, start: 131_072, size: 262_144 };
         assert_eq!(partitions(&MemoryDevice::new("disk", &gpt_disk())), [expected]);
+    }
+
+    /// Writes checksums into the header at an offset.
+    fn seal(bytes: &mut [u8], at: usize, table: usize) {
+        let entries = crc32fast::hash(&bytes[table..table + 4 * 128]);
+        bytes[at + 12] = 92;
+        bytes[at + 88..at + 92].copy_from_slice(&entries.to_le_bytes());
+        let header = crc32fast::hash(&bytes[at..at + 92]);
+        bytes[at + 16..at + 20].copy_from_slice(&header.to_le_bytes());
+    }
+
+    #[test]
+    fn the_copy_at_the_end_replaces_a_damaged_table() {
+        let mut bytes = gpt_disk();
+        let last = bytes.len() - 512;
+        // the copy has its table in the sector before it
+        bytes.copy_within(1024..1536, last - 512);
+        bytes.copy_within(512..604, last);
+        let table = u64::try_from(last / 512 - 1).unwrap();
+        bytes[last + 72..last + 80].copy_from_slice(&table.to_le_bytes());
+        seal(&mut bytes, last, last - 512);
+        seal(&mut bytes, 512, 1024);
+        let expected = Partition { number: 1, start: 131_072, size: 262_144 };
+        let found = |bytes: &[u8]| partitions(&MemoryDevice::new("disk", bytes));
+        assert_eq!(found(&bytes), [expected]);
+        // an entry of the first table is overwritten, then its header
+        bytes[1024 + 32] = 9;
+        assert_eq!(found(&bytes), [expected]);
+        bytes[..2048].fill(0);
+        assert_eq!(found(&bytes), [expected]);
     }
 
     #[test]

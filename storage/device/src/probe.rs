@@ -6,6 +6,7 @@ use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use crate::lost_partition::{self, LostVdev};
 use crate::{Device, DeviceSlice, Error, File, partitions};
 
 /// What was found at the paths.
@@ -15,6 +16,8 @@ pub struct ProbeResult {
     pub devices: Vec<Arc<dyn Device>>,
     /// What could not be opened, of what the user named or what lies in a folder he named.
     pub errors: Vec<Error>,
+    /// Whether disks without partitions are read from end to end.
+    pub is_deep: bool,
 }
 
 /// Too small to hold four labels and anything else (SPA_MINDEVSIZE is 64 MiB; labels need 1 MiB).
@@ -23,8 +26,19 @@ const MIN_DEVICE_SIZE: u64 = 4 * (256 << 10);
 /// Opens every file and block device that the paths name, and those that lie in named folders
 /// (not in folders below). Images of whole disks give their partitions as well. A device that is
 /// named in several ways, such as by the links in /dev/disk, is opened once.
+///
+/// Where a disk has no partitions, the places are looked at where systems begin their first one.
 pub fn probe(paths: &[PathBuf]) -> ProbeResult {
-    let mut found = ProbeResult::default();
+    probe_with(paths, false)
+}
+
+/// The same; of a disk without partitions all is read, to find vdevs wherever they begin.
+pub fn probe_deep(paths: &[PathBuf]) -> ProbeResult {
+    probe_with(paths, true)
+}
+
+fn probe_with(paths: &[PathBuf], is_deep: bool) -> ProbeResult {
+    let mut found = ProbeResult { is_deep, ..ProbeResult::default() };
     let mut seen = BTreeSet::new();
     for path in paths {
         match fs::metadata(path) {
@@ -115,7 +129,21 @@ fn is_block_device(path: &Path) -> bool {
 }
 
 fn add_device(device: Arc<dyn Device>, found: &mut ProbeResult) {
-    for part in partitions(device.as_ref()) {
+    let parts = partitions(device.as_ref());
+    if parts.is_empty() {
+        let lost = if found.is_deep {
+            lost_partition::find_anywhere(device.as_ref())
+        } else {
+            lost_partition::find_at_usual_starts(device.as_ref())
+        };
+        // a vdev on the whole disk is the device itself
+        for LostVdev { start, size } in lost.into_iter().filter(|vdev| vdev.start > 0) {
+            let name = format!("{} (from byte {start} on)", device.name());
+            let window = DeviceSlice::new(name, Arc::clone(&device), start, size);
+            found.devices.push(Arc::new(window));
+        }
+    }
+    for part in parts {
         let name = format!("{} (partition {})", device.name(), part.number);
         let window = DeviceSlice::new(name, Arc::clone(&device), part.start, part.size);
         found.devices.push(Arc::new(window));

@@ -31,7 +31,7 @@ pub use hex::hex;
 pub use keys::{EncryptionRoot, KeyState};
 pub use labelclear::clear_labels;
 pub use rescue::{ImportPoint, OpenOptions, RescuePool};
-pub use search::{Search, search, search_devices};
+pub use search::{Search, search, search_deep, search_devices};
 
 /// What asking the engine gives.
 pub type Result<T> = std::result::Result<T, Error>;

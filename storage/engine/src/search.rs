@@ -26,6 +26,11 @@ pub fn search(paths: &[PathBuf]) -> Search {
     Search::from_probed(paths.to_vec(), device::probe(paths))
 }
 
+/// The same; disks without a partition table are read from end to end, to find vdevs wherever they begin.
+pub fn search_deep(paths: &[PathBuf]) -> Search {
+    Search::from_probed(paths.to_vec(), device::probe_deep(paths))
+}
+
 /// Looks for pools on devices that are open already.
 pub fn search_devices(devices: &[Arc<dyn Device>]) -> Search {
     let found = device::ProbeResult { devices: devices.to_vec(), ..device::ProbeResult::default() };

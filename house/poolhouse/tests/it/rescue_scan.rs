@@ -120,3 +120,23 @@ fn completions_and_man_pages_are_made() {
     let page = std::fs::read_to_string(dir.join("poolhouse-rescue-scan.1")).expect("a page");
     assert!(page.contains("scan"), "{page}");
 }
+
+#[test]
+fn pools_are_found_without_a_partition_table() {
+    use std::os::unix::fs::FileExt;
+    let fixture = fixtures::load("mirror-2");
+    let image = fixture.images().into_iter().next().expect("an image");
+    let dir = fixtures::scratch_dir("lost-partition");
+    let bytes = std::fs::read(image).expect("an image");
+    for (start, is_usual) in [(1 << 20, true), (77 * 512, false)] {
+        let disk = dir.join(format!("disk{start}"));
+        let file = std::fs::File::create(&disk).expect("a file");
+        file.write_all_at(&bytes, start).expect("room");
+        // behind the partition is something else
+        file.set_len(start + u64::try_from(bytes.len()).unwrap() + (3 << 20)).expect("room");
+        let plain = run(&["rescue", "scan", "-d", path_arg(&disk)]);
+        assert_eq!(plain.stdout.contains("pool:"), is_usual, "{}", plain.stdout);
+        let deep = run(&["rescue", "list", "--deep", "-d", path_arg(&disk), fixture.pool_name()]);
+        assert_eq!(deep.status, 0, "{}", deep.stderr);
+    }
+}
