@@ -27,8 +27,8 @@ pub mod vdev_layout;
 
 pub use active::{
     ActivePool, AttachMode, DeviceChangeError, EnabledFeatures, Environment, NewChild, NewTop,
-    OpenDataset, OwnerAccounting, RedundantMetadata, SIGNS_MISSED, StorageSettings, SyncedMos,
-    out_of_service_leaves,
+    OpenDataset, OwnerAccounting, RedundantMetadata, SIGNS_MISSED, SpaceTurn, StorageSettings,
+    SyncedMos, out_of_service_leaves,
 };
 pub use candidate::{Candidate, LeafSummary, scan_devices};
 pub use clones::{CloneTables, ClonedBlock};

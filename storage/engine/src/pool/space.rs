@@ -48,14 +48,7 @@ impl SpaceCheck {
         let objset = set.objset.id();
         let stopped = |_| Error::Stopped { objset };
         let takes = allocated_estimate(active, need);
-        for _ in 0..MAX_SYNCED_TXGS {
-            if active.has_space(takes) || !active.can_gain_space() {
-                break;
-            }
-            active.reclaim_freed_space();
-            active.sync().map_err(stopped)?;
-        }
-        if !active.has_space(takes) {
+        if !wait_for_space(active, takes).map_err(stopped)? {
             return Err(Error::NoSpace { objset });
         }
         let mut known = self.space_state(active, set)?;
@@ -97,6 +90,25 @@ impl SpaceCheck {
         *self.0.lock() = Some((synced, known));
         Ok(known)
     }
+}
+
+/// Waits for space as long as txgs may free some; false: the pool is full.
+///
+/// One writer waits at a time, and those that come later wait for it. Without that order, other writers would use
+/// what each txg frees, and a writer could be refused in a pool with space.
+fn wait_for_space(active: &ActivePool, bytes: u64) -> Result<bool, spa::Error> {
+    if !active.has_space_waiters() && active.has_space(bytes) {
+        return Ok(true);
+    }
+    let _turn = active.wait_for_space_turn();
+    for _ in 0..MAX_SYNCED_TXGS {
+        if active.has_space(bytes) || !active.can_gain_space() {
+            break;
+        }
+        active.reclaim_freed_space();
+        active.sync()?;
+    }
+    Ok(active.has_space(bytes))
 }
 
 /// Bytes that it takes where every block takes whole sectors, parity and copies left aside.

@@ -17,6 +17,7 @@ mod history;
 mod name_rules;
 mod offline;
 mod old;
+mod overwriters;
 mod pool_properties;
 mod reattach;
 mod refreservation;

@@ -58,6 +58,7 @@ pub(crate) use history::append_entry;
 pub use mmp::FAIL_INTERVALS as SIGNS_MISSED;
 pub use offline::out_of_service_leaves;
 pub use policy::{EnabledFeatures, RedundantMetadata, StorageSettings};
+pub use space_limits::SpaceTurn;
 pub use synced_mos::SyncedMos;
 
 /// What of the world outside a pool needs that is changed. It comes in at the door.
@@ -222,6 +223,8 @@ pub struct ActivePool {
     saved_space: AtomicU64,
     /// How many times its size each copy of what is to be written may take.
     asize_inflation: AtomicU64,
+    /// Writers that wait for space, one at a time.
+    space_queue: space_limits::SpaceQueue,
     pub(crate) config: Mutex<ConfigState>,
     pub(crate) uberblock: RwLock<Uberblock>,
     pub(crate) open_datasets: Mutex<BTreeMap<ObjsetId, Arc<OpenDataset>>>,
@@ -307,8 +310,7 @@ impl ActivePool {
         world: Environment,
     ) -> Result<Self, Error> {
         let writer = Arc::new(new_writer(&pool, &space, &world));
-        let leaves = pool.tree.leaves();
-        let noted = leaves.iter().map(|leaf| (leaf.guid(), leaf.dtl())).collect();
+        let noted = pool.tree.leaves().iter().map(|leaf| (leaf.guid(), leaf.dtl())).collect();
         let shared = Arc::new(block_refs::BlockRefs::load(&pool, &mos, &world)?);
         writer.set_shared_blocks(Arc::clone(&shared) as Arc<dyn zio::SharedBlocks>);
         // what a leaf missed while it was away is known; from now on it takes part
@@ -332,6 +334,7 @@ impl ActivePool {
             features: EnabledFeatures::from_pool(&pool.features, pool.uberblock.version),
             base_space: AtomicU64::new(bare),
             asize_inflation: AtomicU64::new(space_limits::asize_inflation(&pool)),
+            space_queue: space_limits::SpaceQueue::default(),
             saved_space: AtomicU64::new(usable.saturating_sub(bare)),
             name: pool.name,
             guid: pool.guid,

@@ -1,11 +1,12 @@
 //! What may still be written.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use dsl::write::{SpaceLimit, SyncTaskContext};
 use metaslab::Class;
 use ondisk::Blkptr;
+use parking_lot::{Mutex, MutexGuard};
 use txg::Tx;
 use units::{ObjsetId, Txg, VdevId};
 use zio::Source;
@@ -21,6 +22,26 @@ const MAX_PARITY: u64 = 3;
 const MIN_BLOCK_SIZE: u64 = 512;
 /// As much again is for metadata.
 const METADATA_FACTOR: u64 = 2;
+
+/// The queue of writers that wait for the txgs after which freed space can be used again.
+#[derive(Default)]
+pub(super) struct SpaceQueue {
+    /// Held by the writer whose turn it is.
+    turn: Mutex<()>,
+    waiting: AtomicUsize,
+}
+
+/// The turn of a writer that waits for space. Other writers of the pool that need space wait until it is dropped.
+pub struct SpaceTurn<'a> {
+    queue: &'a SpaceQueue,
+    _turn: MutexGuard<'a, ()>,
+}
+
+impl Drop for SpaceTurn<'_> {
+    fn drop(&mut self) {
+        self.queue.waiting.fetch_sub(1, Ordering::AcqRel);
+    }
+}
 
 /// How many times its size each copy of what waits to be written may take: each sector has a parity of
 /// its own. Were that too little, a group could be too large for the pool: it could not be written at
@@ -108,6 +129,18 @@ impl ActivePool {
         let left = usage.capacity.saturating_sub(taken).saturating_sub(usage.unreadable);
         // as a rule there is room for any number of copies, and none of the datasets need be asked
         left >= most || left >= wanted.saturating_mul(self.max_copies())
+    }
+
+    /// Whether a writer waits for space. Writers that come now must not take the space that it waits for.
+    pub fn has_space_waiters(&self) -> bool {
+        self.space_queue.waiting.load(Ordering::Acquire) > 0
+    }
+
+    /// Waits for the turn to wait for space. The caller must hold no transaction.
+    pub fn wait_for_space_turn(&self) -> SpaceTurn<'_> {
+        let queue = &self.space_queue;
+        queue.waiting.fetch_add(1, Ordering::AcqRel);
+        SpaceTurn { queue, _turn: queue.turn.lock() }
     }
 
     /// The most copies that a dataset in use has of its data.
