@@ -41,6 +41,8 @@ pub(crate) struct LocalProperty {
 pub(crate) struct LocalProperties {
     pub(crate) entries: Vec<LocalProperty>,
     index: HashMap<String, usize>,
+    /// Values that came with a send stream, also those that do not count.
+    received: HashMap<String, PropertyValue>,
 }
 
 impl LocalProperties {
@@ -63,6 +65,9 @@ impl LocalProperties {
                 Some(cut) => entry.split_at_checked(cut).unwrap_or((&entry, "")),
                 None => (&*entry, ""),
             };
+            if suffix == "$recvd" {
+                found.received.insert(name.to_owned(), value.clone());
+            }
             let (counts, received) = match suffix {
                 "" => (!has(name, "$iuv"), false),
                 "$recvd" => (!has(name, "") && !has(name, "$inherit"), true),
@@ -83,6 +88,11 @@ impl LocalProperties {
 
     pub(crate) fn get(&self, name: &str) -> Option<&LocalProperty> {
         self.index.get(name).and_then(|at| self.entries.get(*at))
+    }
+
+    /// The value that came with a send stream, whether it counts or not.
+    pub(crate) fn received(&self, name: &str) -> Option<&PropertyValue> {
+        self.received.get(name)
     }
 }
 
@@ -113,8 +123,10 @@ mod tests {
         assert!(found.get("atime").unwrap().is_received);
         let exec = found.get("exec").unwrap();
         assert!(!exec.is_received && exec.value == PropertyValue::Number(1));
+        assert_eq!(found.received("exec"), Some(&PropertyValue::Number(0)));
         let found = properties_from(&[("atime$recvd", 0), ("atime$inherit", 0), ("x$y", 4)]);
         assert!(found.entries.is_empty());
+        assert_eq!(found.received("atime"), Some(&PropertyValue::Number(0)));
     }
 
     #[test]

@@ -17,6 +17,9 @@ pub struct Property {
     /// Where it is set: "-" (a fact), "default", "local", "received", "inherited from NAME"; "temporary":
     /// it is mounted so.
     pub source: String,
+    /// The value that came with a send stream, also where another one counts.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub received: Option<String>,
 }
 
 /// A file system, volume, snapshot or bookmark.
@@ -186,6 +189,7 @@ fn describe_dataset(dataset: &dsl::Dataset, wanted: &DatasetQuery) -> Result<Dat
         name: found.name,
         value: found.value,
         source: found.source.to_string(),
+        received: found.received,
     };
     Ok(Dataset {
         kind: dataset.kind().map_err(failed)?.name().to_owned(),
@@ -218,7 +222,7 @@ fn written_since(dataset: &dsl::Dataset, property: &str) -> Option<Property> {
     }
     let written = dataset.written_since(before).ok()?;
     let (name, value) = (property.to_owned(), written.to_string());
-    Some(Property { name, value, source: "-".to_owned() })
+    Some(Property { name, value, source: "-".to_owned(), received: None })
 }
 
 #[cfg(test)]

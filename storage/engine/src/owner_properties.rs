@@ -95,7 +95,8 @@ pub(crate) fn read_owner_property(
         why: why.to_string(),
     })?;
     let source = "local".to_owned();
-    Ok(Some(Property { name: name.to_owned(), value: number.to_string(), source }))
+    let (name, value) = (name.to_owned(), number.to_string());
+    Ok(Some(Property { name, value, source, received: None }))
 }
 
 /// The object set of a file system or of a snapshot of one; `None`: it is of another kind, or locked.

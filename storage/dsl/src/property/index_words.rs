@@ -41,9 +41,18 @@ pub(super) const SNAPDIR: IndexWords = &[("hidden", 0), ("visible", 1), ("disabl
 pub(super) const SNAPDEV: IndexWords = &[("hidden", 0), ("visible", 1)];
 pub(super) const ACLMODE: IndexWords =
     &[("discard", 0), ("groupmask", 2), ("passthrough", 3), ("restricted", 4)];
-pub(super) const ACLTYPE: IndexWords = &[("off", 0), ("posix", 1), ("nfsv4", 2)];
-pub(super) const ACLINHERIT: IndexWords =
-    &[("discard", 0), ("noallow", 1), ("restricted", 4), ("passthrough", 3), ("passthrough-x", 5)];
+/// The last three are words of earlier releases.
+pub(super) const ACLTYPE: IndexWords =
+    &[("off", 0), ("posix", 1), ("nfsv4", 2), ("disabled", 0), ("noacl", 0), ("posixacl", 1)];
+/// `secure` is a word of earlier releases.
+pub(super) const ACLINHERIT: IndexWords = &[
+    ("discard", 0),
+    ("noallow", 1),
+    ("restricted", 4),
+    ("passthrough", 3),
+    ("secure", 4),
+    ("passthrough-x", 5),
+];
 pub(super) const COPIES: IndexWords = &[("1", 1), ("2", 2), ("3", 3)];
 pub(super) const CACHE: IndexWords = &[("none", 0), ("metadata", 1), ("all", 2)];
 pub(super) const LOGBIAS: IndexWords = &[("latency", 0), ("throughput", 1)];
@@ -60,7 +69,8 @@ pub(super) const DNODESIZE: IndexWords = &[
 pub(super) const VOLMODE: IndexWords =
     &[("default", 0), ("full", 1), ("geom", 1), ("dev", 2), ("none", 3)];
 pub(super) const DIRECT: IndexWords = &[("disabled", 0), ("standard", 1), ("always", 2)];
-pub(super) const VERSION: IndexWords = &[("1", 1), ("2", 2), ("3", 3), ("4", 4), ("5", 5)];
+pub(super) const VERSION: IndexWords =
+    &[("1", 1), ("2", 2), ("3", 3), ("4", 4), ("5", 5), ("current", 5)];
 pub(super) const CANMOUNT: IndexWords = &[("off", 0), ("on", 1), ("noauto", 2)];
 pub(super) const KEYSTATUS: IndexWords = &[("none", 0), ("unavailable", 1), ("available", 2)];
 pub(super) const NORMALIZATION: IndexWords =

@@ -61,6 +61,8 @@ pub struct Property {
     pub value: String,
     /// Where it comes from.
     pub source: PropertySource,
+    /// The value that came with a send stream, also where another one counts.
+    pub received: Option<String>,
 }
 
 /// Whether there is a property of that name: a native one, or one of the form of a user's own.
@@ -244,7 +246,17 @@ impl<'a> PropertyView<'a> {
         } else {
             row.format.format_value(&value)?
         };
-        Some(Property { name: row.name.to_owned(), value, source })
+        let received = self.received_value(row.name).and_then(|value| match (row.name, value) {
+            ("mountpoint", PropertyValue::Text(path)) => Some(path.clone()),
+            _ => row.format.format_value(value),
+        });
+        Some(Property { name: row.name.to_owned(), value, source, received })
+    }
+
+    /// The value of the dataset itself that came with a send stream.
+    fn received_value(&self, name: &str) -> Option<&PropertyValue> {
+        let own = self.layers.iter().find(|layer| !layer.is_ancestor)?;
+        own.properties.received(name)
     }
 
     /// Facts have no source; but of some it is said where they were set.
@@ -317,12 +329,13 @@ impl<'a> PropertyView<'a> {
                 if !seen.insert(set.name.clone()) {
                     continue;
                 }
-                let value = match &set.value {
+                let plain = |value: &PropertyValue| match value {
                     PropertyValue::Text(text) => text.clone(),
                     PropertyValue::Number(number) => number.to_string(),
                 };
                 let (name, source) = (set.name.clone(), layer.source(set));
-                found.push(Property { name, value, source });
+                let received = self.received_value(&name).map(plain);
+                found.push(Property { name, value: plain(&set.value), source, received });
             }
         }
         found.into_iter()

@@ -23,23 +23,35 @@ pub(crate) struct NamedBookmark {
     pub(crate) bookmark: Bookmark,
 }
 
-/// Makes a bookmark `path#name` of a snapshot of the same head, or of one that it is a clone of.
-pub fn create_bookmark(change: &SyncTaskContext<'_>, name: &str, snapshot: &str) -> Result<()> {
+/// Creates a bookmark `path#name` of a snapshot or bookmark of the same head, or of one that it is a clone of.
+pub fn create_bookmark(change: &SyncTaskContext<'_>, name: &str, source: &str) -> Result<()> {
     let (path, part) = split_bookmark_name(name)?;
     names::check_snapshot_name(path, part)?;
     let head = change.find_head(path)?;
-    let (_, snapshot) = change.find_snapshot(snapshot)?;
-    let record = change.dataset_phys(snapshot)?;
-    if !is_ancestor_snapshot(change, head.dataset, snapshot)? {
-        return Err(Error::WrongDataset { name: name.to_owned() });
-    }
+    let mark = if let Some((source_path, source_part)) = source.split_once('#') {
+        let source_head = change.find_head(source_path)?;
+        let found = find_bookmark(change, source_head.dataset, source_part)?;
+        let missing = || Error::NoSuchDataset { name: source.to_owned() };
+        let mark = found.ok_or_else(missing)?.bookmark;
+        let is_ancestor = is_ancestor_dir(change, head.dir, source_head.dir, mark.creation_txg)?;
+        // the list of a redaction bookmark has one owner
+        is_ancestor.then_some(Bookmark { redaction: ObjectId::META, ..mark })
+    } else {
+        let (_, snapshot) = change.find_snapshot(source)?;
+        let record = change.dataset_phys(snapshot)?;
+        if is_ancestor_snapshot(change, head.dataset, snapshot)? {
+            Some(bookmark_from_snapshot(change, snapshot, &record)?)
+        } else {
+            None
+        }
+    };
+    let mark = mark.ok_or_else(|| Error::WrongDataset { name: name.to_owned() })?;
     if stored_name(change, head.dataset, part)?.is_some() {
         return Err(Error::Exists { name: name.to_owned() });
     }
     if !features::is_enabled(change, guid::BOOKMARKS)? {
         return Err(Error::FeatureDisabled { guid: guid::BOOKMARKS });
     }
-    let mark = bookmark_from_snapshot(change, snapshot, &record)?;
     if mark.has_sizes() {
         features::increment(change, guid::BOOKMARK_WRITTEN)?;
     }
@@ -112,6 +124,39 @@ fn is_ancestor_snapshot(
         at = change.dataset_phys(at.previous)?;
     }
     Ok(false)
+}
+
+/// Whether a txg of one directory is in the past of another: of the same, or of one that it is a clone of.
+fn is_ancestor_dir(
+    change: &SyncTaskContext<'_>,
+    dir: ObjectId,
+    ancestor: ObjectId,
+    txg: Txg,
+) -> Result<bool> {
+    let mut at = dir;
+    while at != ancestor {
+        let origin = change.dir_phys(at)?.origin;
+        if !origin.exists() {
+            return Ok(false);
+        }
+        let origin = change.dataset_phys(origin)?;
+        // an origin is older than its clones, so that this ends
+        if origin.creation_txg < txg {
+            return Ok(false);
+        }
+        at = origin.dir;
+    }
+    Ok(true)
+}
+
+/// The bookmark of a head by its name.
+fn find_bookmark(
+    change: &SyncTaskContext<'_>,
+    head: ObjectId,
+    part: &str,
+) -> Result<Option<NamedBookmark>> {
+    let Some(name) = stored_name(change, head, part)? else { return Ok(None) };
+    Ok(list_bookmarks(change, head)?.into_iter().find(|known| known.name == name))
 }
 
 fn bookmark_zap(change: &SyncTaskContext<'_>, head: ObjectId) -> Result<ObjectId> {

@@ -50,7 +50,9 @@ pub use keys::{NewKey, encrypt_dataset};
 pub use ledger::DatasetLedger;
 pub use limits::{SpaceLimit, available_space, space_limit};
 pub use names::{dataset_id, head_id};
-pub use pool_property::{pool_property_u64, set_pool_property, unset_pool_property};
+pub use pool_property::{
+    pool_property_u64, set_pool_property, set_pool_property_text, unset_pool_property,
+};
 pub use promote::promote;
 pub use receive::{
     ReceivedSnapshot, begin_clone_receive, begin_full_receive, begin_incremental_receive,

@@ -22,6 +22,12 @@ pub fn set_pool_property(change: &SyncTaskContext<'_>, name: &str, number: u64) 
     change.update_u64(table, name, number)
 }
 
+/// Sets a property to a text.
+pub fn set_pool_property_text(change: &SyncTaskContext<'_>, name: &str, text: &str) -> Result<()> {
+    let table = open_pool_props(change)?;
+    change.update(table, name, &ZapValue::new(1, [text.as_bytes(), &[0]].concat()))
+}
+
 /// Takes a property back to what it is where nobody set it.
 pub fn unset_pool_property(change: &SyncTaskContext<'_>, name: &str) -> Result<()> {
     let table = open_pool_props(change)?;

@@ -42,6 +42,7 @@ impl BackupRepository {
             name: it.name,
             value: it.value,
             source: it.source,
+            received: None,
         };
         Ok(manifest.properties.into_iter().map(plain).collect())
     }

@@ -201,6 +201,7 @@ impl RescuePool {
             name: found.name,
             value: found.value,
             source: found.source.to_string(),
+            received: found.received,
         };
         let properties: Vec<Property> = properties.into_iter().map(plain).collect();
         let holds = dataset.holds().unwrap_or_else(|why| {
