@@ -291,6 +291,10 @@ fn kernel_options(source: &str, options: &MountOptions) -> KernelMountOptions {
 }
 
 fn mount_hint(why: &io::Error, allow_other: bool) -> &'static str {
+    if matches!(Errno::from_io_error(why), Some(Errno::MFILE | Errno::NFILE)) {
+        return "the limit of open files is reached: a mount takes one or two. Raise it with LimitNOFILE= in the \
+                daemon's unit, or with `ulimit -Hn` before it starts";
+    }
     match why.kind() {
         io::ErrorKind::NotFound => {
             "it takes /dev/fuse (modprobe fuse) and fusermount3 (package fuse3)"

@@ -125,7 +125,7 @@ impl RequestHandler for TreeServer {
                 let file = OpenReply::new(self.open_files.insert(reader));
                 Ok(Reply::open(file.keep_cache().no_flush()))
             }
-            Request::Opendir => {
+            Request::Opendir { .. } => {
                 let listing = self.report_error(node, self.tree.open_dir(node))?;
                 let listing = OpenReply::new(self.open_dirs.insert(listing.into()));
                 Ok(Reply::open(listing.keep_cache().cache_dir()))

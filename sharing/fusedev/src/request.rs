@@ -162,7 +162,9 @@ pub enum Request<'a> {
         /// The program waits until the lock can be had.
         waits: bool,
     },
-    Opendir,
+    Opendir {
+        flags: i32,
+    },
     Readdir {
         handle: u64,
         offset: u64,
@@ -404,7 +406,7 @@ impl<'a> Request<'a> {
     ) -> Option<Self> {
         Some(match code {
             opcode::OPEN => Self::Open { flags: body.i32()? },
-            opcode::OPENDIR => Self::Opendir,
+            opcode::OPENDIR => Self::Opendir { flags: body.i32()? },
             opcode::READ | opcode::READDIR | opcode::READDIRPLUS => {
                 let (handle, offset, size) = (body.u64()?, body.u64()?, body.u32()?);
                 match code {

@@ -1,6 +1,7 @@
 //! A file system: its root, its files by number, its domains.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use dmu::Objset;
 use ondisk::nvlist::Nvlist;
@@ -48,7 +49,10 @@ pub(crate) struct FsInner {
     pub(crate) objset: Objset,
     pub(crate) master: MasterNode,
     pub(crate) schema: Arc<SaSchema>,
+    /// The options as of the opening; [`FsInner::options`] has those of now.
     pub(crate) options: FsOptions,
+    shows_posix_acls: AtomicBool,
+    shows_user_xattrs: AtomicBool,
     pub(crate) log_overlay: LogOverlay,
     pub(crate) zap_cache: ZapCache,
     pub(crate) locks: FileLocks,
@@ -75,6 +79,8 @@ impl Fs {
             master,
             schema,
             options,
+            shows_posix_acls: AtomicBool::new(options.posix_acls),
+            shows_user_xattrs: AtomicBool::new(options.user_xattrs),
             log_overlay: overlay,
             zap_cache: tables,
             locks,
@@ -98,7 +104,13 @@ impl Fs {
 
     /// What the caller wants to see.
     pub fn options(&self) -> FsOptions {
-        self.inner.options
+        self.inner.options()
+    }
+
+    /// Changes which extended attributes are shown and can be set, for all clones of the file system.
+    pub fn set_shown_xattrs(&self, posix_acls: bool, user_xattrs: bool) {
+        self.inner.shows_posix_acls.store(posix_acls, Ordering::Relaxed);
+        self.inner.shows_user_xattrs.store(user_xattrs, Ordering::Relaxed);
     }
 
     /// The topmost directory.
@@ -161,6 +173,15 @@ impl Fs {
 const MAX_FUID_TABLE: u64 = 16 << 20;
 
 impl FsInner {
+    /// The options with what a change of a property made of them.
+    pub(crate) fn options(&self) -> FsOptions {
+        FsOptions {
+            posix_acls: self.shows_posix_acls.load(Ordering::Relaxed),
+            user_xattrs: self.shows_user_xattrs.load(Ordering::Relaxed),
+            ..self.options
+        }
+    }
+
     /// Says of which file a fault is.
     pub(crate) fn attribute_error(&self, object: ObjectId, fault: AttributeError) -> Error {
         let objset = self.objset.id();

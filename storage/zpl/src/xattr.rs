@@ -47,7 +47,7 @@ impl Inode {
         let dir = self.attributes().xattr_dir;
         if dir.exists() {
             inner.read_dir(dir, None, &mut |entry| {
-                if let Some(name) = linux_name(entry.name, inner.options) {
+                if let Some(name) = linux_name(entry.name, inner.options()) {
                     found.insert(name, XattrLocation::Dir(entry.object));
                 }
                 true
@@ -55,7 +55,7 @@ impl Inode {
         }
         // where a name is in both places, this one wins
         for (name, value) in self.sa_xattrs()? {
-            if let Some(name) = linux_name(name, inner.options) {
+            if let Some(name) = linux_name(name, inner.options()) {
                 found.insert(name, XattrLocation::Sa(value));
             }
         }
@@ -112,7 +112,7 @@ impl FsInner {
     /// Whether a file can have an extended attribute of a name.
     pub(crate) fn check_xattr_name(&self, object: ObjectId, name: &[u8]) -> Result<()> {
         let objset = self.objset.id();
-        match check_name(name, self.options) {
+        match check_name(name, self.options()) {
             None => Ok(()),
             Some(NameError::Unsupported(rule)) => Err(Error::NotSupported { objset, object, rule }),
             Some(NameError::Ambiguous(rule)) => Err(Error::Invalid { objset, object, rule }),

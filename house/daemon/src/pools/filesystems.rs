@@ -106,6 +106,41 @@ impl FileSystemTable {
         self.open.lock().get(name).map(|entry| entry.fs.clone())
     }
 
+    /// Whether a chosen file system with doors has NFSv4 ACLs.
+    pub(super) fn any_has_nfs4_acls(&self, chosen: &dyn Fn(&str) -> bool) -> bool {
+        let open = self.open.lock();
+        open.iter().any(|(name, entry)| chosen(name) && entry.fs.has_nfs4_acls())
+    }
+
+    fn chosen(&self, chosen: &dyn Fn(&str) -> bool) -> Vec<PoolFileSystem> {
+        let open = self.open.lock();
+        open.iter().filter(|(name, _)| chosen(name)).map(|(_, it)| it.fs.clone()).collect()
+    }
+
+    /// Has all doors into the chosen file systems drop what they cache, and waits until they have.
+    pub(super) fn drop_caches(&self, chosen: &dyn Fn(&str) -> bool) {
+        let open = self.chosen(chosen);
+        for fs in &open {
+            fs.changes().publish_overflow(DoorId::DAEMON);
+        }
+        Self::wait_for_doors(&open);
+    }
+
+    /// Has all doors into the chosen file systems look for `.zfs` anew, and waits until they have.
+    pub(super) fn drop_control_dirs(&self, chosen: &dyn Fn(&str) -> bool) {
+        let open = self.chosen(chosen);
+        open.iter().for_each(PoolFileSystem::announce_control_dir);
+        Self::wait_for_doors(&open);
+    }
+
+    fn wait_for_doors(open: &[PoolFileSystem]) {
+        let deadline = Instant::now() + QUIESCE_TIMEOUT;
+        for fs in open {
+            // a mount that is late drops its caches a little later
+            let _ = fs.changes().wait_until_handled(DoorId::DAEMON, deadline);
+        }
+    }
+
     /// The names of the file systems with doors.
     pub(super) fn names(&self) -> Vec<String> {
         self.open.lock().keys().cloned().collect()

@@ -12,6 +12,9 @@ use super::options::Overrides;
 use crate::Result;
 use crate::events::ChangeOptions;
 
+const ACLTYPE: &str = "acltype";
+const SNAPDIR: &str = "snapdir";
+
 /// The effect of a change on mounts, the least first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum MountEffect {
@@ -80,9 +83,12 @@ impl<'a> MountChange<'a> {
 fn property_effect(property: &str, value: Option<&str>) -> MountEffect {
     match (property, value) {
         ("mountpoint", _) => MountEffect::RemountAll,
-        // the kernel is told at the mount which ACLs there are, and who checks permissions
-        ("canmount", Some("off")) | ("acltype", _) => MountEffect::Remount,
-        ("readonly" | "exec" | "setuid" | "devices" | "atime", _) => MountEffect::Reconfigure,
+        // the kernel is told at the mount whether it checks permissions, which it cannot by NFSv4 ACLs
+        ("canmount", Some("off")) | (ACLTYPE, None | Some("nfsv4")) => MountEffect::Remount,
+        (ACLTYPE, Some(_)) => MountEffect::Reconfigure,
+        (SNAPDIR | "readonly" | "exec" | "setuid" | "devices" | "atime", _) => {
+            MountEffect::Reconfigure
+        }
         _ => MountEffect::None,
     }
 }
@@ -93,7 +99,7 @@ impl ManagedPool {
         let how = UnmountOptions { force: options.force, keep_dirs: false };
         let mut gone = Vec::new();
         if let Some(change) = MountChange::from_events(coming, options)
-            && change.needs_unmount()
+            && (change.needs_unmount() || (!options.keep_mounts && self.leaves_nfs4_acls(&change)))
         {
             gone = self.unmount_selected(&|dataset| is_within(dataset, change.from), how)?;
         }
@@ -153,16 +159,28 @@ impl ManagedPool {
             failed.extend(self.mount_created(&created));
         }
         let Some(change) = MountChange::from_events(events, options) else { return failed };
-        if !change.needs_unmount() {
+        let mut gone = std::mem::take(&mut *self.prepared_mounts.lock());
+        if change.properties.contains(&ACLTYPE) {
+            self.filesystems.drop_caches(&|name| is_within(name, change.to));
+        }
+        if change.properties.contains(&SNAPDIR) {
+            self.filesystems.drop_control_dirs(&|name| is_within(name, change.to));
+        }
+        if !change.needs_unmount() && gone.is_empty() {
             failed.extend(self.refresh_mounts(&change));
             return failed;
         }
-        let mut gone = std::mem::take(&mut *self.prepared_mounts.lock());
         for one in &mut gone {
             one.dataset = one.dataset.replacen(change.from, change.to, 1);
         }
         failed.extend(self.restore_changed_mounts(&gone, Some(&change)));
         failed
+    }
+
+    /// Whether a mounted file system has NFSv4 ACLs, and the change may give it others.
+    fn leaves_nfs4_acls(&self, change: &MountChange<'_>) -> bool {
+        change.properties.contains(&ACLTYPE)
+            && self.filesystems.any_has_nfs4_acls(&|name| is_within(name, change.from))
     }
 
     /// Mounts again what was mounted before, as it was mounted and if it may still be.

@@ -4,11 +4,11 @@
 //! `system.nfs4_acl_xdr`. Every file has both. Of an ACL that says more than the mode the first is listed: programs
 //! that copy files know it as permissions.
 
-use posix::acl::nfs4;
 use posix::acl::xattr::{
     AclXattrError, NFS4_ACL, NFS4_ACL_XDR, decode_nfs4_acl, decode_nfs4_acl_xdr, encode_nfs4_acl,
     encode_nfs4_acl_xdr,
 };
+use posix::acl::{PosixAclKind, nfs4};
 use posix::{Ino, XattrMode};
 use rustix::io::Errno;
 use vfs::{Context, FileSystem as _};
@@ -27,6 +27,15 @@ impl FileSystemServer {
     }
 
     /// The name of such an attribute that a list shows: that of an ACL which says more than the mode.
+    /// Whether an attribute is a POSIX ACL that acltype=off hides. The kernel asks for it to check permissions, and
+    /// takes no attribute for no ACL, but any other error for a failed check.
+    pub(super) fn hides_posix_acl(&self, name: &[u8]) -> bool {
+        !self.fs.has_posix_acls()
+            && [PosixAclKind::Access, PosixAclKind::Default]
+                .iter()
+                .any(|kind| kind.xattr_name() == name)
+    }
+
     pub(super) fn listed_acl_xattr(&self, context: &Context<'_>, ino: Ino) -> Option<Vec<u8>> {
         if !self.fs.has_nfs4_acls() {
             return None;

@@ -12,7 +12,7 @@ use posix::acl::nfs4::mask;
 use rustix::io::Errno;
 use vfs::{DatasetSpace, Error, FileOffset, FileSystem};
 
-use super::{FileSystemServer, SHORT_TIMEOUT};
+use super::{FileSystemServer, O_NOATIME, SHORT_TIMEOUT};
 use crate::convert::{file_type_bits, map_errno, to_attr};
 use crate::ioctl;
 use crate::tree_server::{SEEK_DATA, SEEK_HOLE, encode_xattr_names, xattr_reply};
@@ -42,7 +42,8 @@ impl RequestHandler for FileSystemServer {
             InitFlags::IOCTL_DIR,
             InitFlags::HAS_EXPIRE_ONLY,
         ]);
-        if self.fs.has_posix_acls() {
+        // also with acltype=off, as it can be changed to posix at any time; the flag has the kernel check permissions
+        if !self.fs.has_nfs4_acls() {
             wishes = wishes.union(InitFlags::POSIX_ACL);
         }
         wishes
@@ -122,6 +123,8 @@ impl FileSystemServer {
                 let caller = self.caller(asker);
                 let value = if self.is_acl_xattr(name) {
                     Some(self.acl_xattr(&caller.context(), ino, name)?)
+                } else if self.hides_posix_acl(name) {
+                    None
                 } else {
                     map_errno(self.fs.xattr(&caller.context(), ino, name))?
                 };
@@ -168,8 +171,9 @@ impl FileSystemServer {
                 self.open_files.remove(handle);
                 Reply::empty()
             }
-            Request::Opendir => {
+            Request::Opendir { flags } => {
                 let dir = self.fs.open_dir(context, ino)?;
+                let dir = if flags & O_NOATIME != 0 { dir.without_atime() } else { dir };
                 Reply::open(OpenReply::new(self.open_dirs.insert(dir.into())))
             }
             Request::Releasedir { handle } => {

@@ -22,7 +22,7 @@ use crate::changes::{Change, ChangeBus, ChangeKind};
 use crate::leases::{LeaseAction, LeaseTable, Operation, RecallPending};
 use crate::locks::LockTable;
 use crate::shares::{Access, OpenId, OpenTable, ShareMode};
-use crate::{Context, Result, change_version};
+use crate::{Context, DoorId, Result, change_version, control_dir};
 
 /// A client that does not answer the recall of a lease for so long loses it, as with SMB.
 const REVOKE_AFTER: Duration = Duration::from_secs(35);
@@ -175,6 +175,14 @@ impl PoolFileSystem {
         // a file that is gone has no version any more: the time tells it from all before
         let ctime = self.attributes_or_unlinked(ino).map_or_else(|_| self.now(), |now| now.ctime);
         changes.publish(&Change { ino, kind: kind(), version: change_version(ctime), door });
+    }
+
+    /// Tells all doors that `.zfs` may have come or gone in the root (the property `snapdir`).
+    pub fn announce_control_dir(&self) {
+        let ino = self.root_ino();
+        let version = self.attributes_or_unlinked(ino).map_or(0, |now| change_version(now.ctime));
+        let kind = ChangeKind::EntryRemoved { name: control_dir::CONTROL_DIR.to_vec() };
+        self.0.doors.changes.publish(&Change { ino, kind, version, door: DoorId::DAEMON });
     }
 
     /// Adds an open file to the table, unless another client denies that.

@@ -252,11 +252,27 @@ impl PoolFileSystem {
     /// The attributes of an inode.
     pub(super) fn attributes_unchecked(&self, number: Ino) -> Result<Attributes> {
         match Self::vnode(number)? {
-            Vnode::File(place, object) => file_attributes(place, &self.files(place)?.file(object)?),
-            Vnode::ControlDir(HEAD)
-            | Vnode::SnapshotDir(HEAD)
-            | Vnode::VolumeDir(HEAD)
-            | Vnode::Unopened(_) => Ok(attributes::synthetic(number, FileType::Directory)),
+            Vnode::File(place, object) => {
+                let files = self.files(place)?;
+                let mut found = file_attributes(place, &files.file(object)?)?;
+                let shows_control_dir = self.0.files().snapdir() == Snapdir::Visible;
+                if place == HEAD && object == files.root_object() && shows_control_dir {
+                    // `.zfs` leads back to it
+                    found.nlink = found.nlink.saturating_add(1);
+                }
+                Ok(found)
+            }
+            Vnode::SnapshotDir(HEAD) => {
+                let mut found = attributes::synthetic(number, FileType::Directory);
+                let changed = self.0.pool.snapshots_changed(&self.dataset()).unwrap_or_default();
+                let seconds = i64::try_from(changed).unwrap_or_default();
+                found.mtime = Time { seconds, nanoseconds: 0 };
+                (found.ctime, found.atime) = (found.mtime, self.now());
+                Ok(found)
+            }
+            Vnode::ControlDir(HEAD) | Vnode::VolumeDir(HEAD) | Vnode::Unopened(_) => {
+                Ok(attributes::synthetic(number, FileType::Directory))
+            }
             Vnode::Volume(place) => {
                 let volume = self.0.volumes.open(&self.0.pool, &self.dataset(), place)?;
                 Ok(Self::volume_attributes(number, &volume))

@@ -14,6 +14,7 @@
 use engine::pool::Snapdir;
 use parking_lot::Mutex;
 use posix::{Attributes, FileType, Ino};
+use units::ObjectId;
 
 use super::{HEAD, PoolFileSystem, to_ino};
 use crate::entry_batch::EntryBatch;
@@ -27,6 +28,8 @@ pub struct OpenDir {
     vnode: Vnode,
     /// Which of those that may have had its number it is.
     generation: u64,
+    /// Whether listing it leaves the atime alone (O_NOATIME).
+    is_noatime: bool,
     batch: Mutex<EntryBatch>,
 }
 
@@ -50,14 +53,37 @@ impl OpenDir {
 
     fn new(live: &PoolFileSystem, ino: Ino, (vnode, generation): (Vnode, u64)) -> Self {
         let (fs, batch) = (live.clone(), Mutex::new(EntryBatch::new(false)));
-        Self { fs, ino, vnode, generation, batch }
+        Self { fs, ino, vnode, generation, is_noatime: false, batch }
+    }
+
+    /// The same, where listing it leaves the atime alone.
+    #[must_use]
+    pub fn without_atime(self) -> Self {
+        Self { is_noatime: true, ..self }
     }
 
     /// Shows the names from a cookie on to `visit`, until it says false: such a name comes again.
     pub fn visit_from(&self, cookie: u64, visit: &mut dyn FnMut(&DirEntry) -> bool) -> Result<()> {
+        if cookie == 0 {
+            self.update_atime();
+        }
         let mut batch = self.batch.lock();
         let version = self.fs.0.dir_versions.current(self.ino);
         batch.visit_from((cookie, version), &mut |at| self.read_batch(at), visit)
+    }
+
+    /// Sets the atime as the dataset wants it, when somebody begins to list the directory.
+    fn update_atime(&self) {
+        if self.is_noatime || self.fs.is_noatime() {
+            return;
+        }
+        let Vnode::File(HEAD, object) = self.vnode else { return };
+        let Ok(Ok(stat)) = self.fs.files(HEAD).map(|files| files.stat(object)) else { return };
+        let (files, now) = (self.fs.0.files().clone(), self.fs.now());
+        if stat.generation == self.generation && files.is_atime_due(&stat, now) {
+            // a full or suspended pool can still be listed
+            let _ = files.update_atime(ObjectId::new(object), now);
+        }
     }
 
     /// Whether its names are changed by nobody but who changes them there ([`PoolFileSystem::is_stored_dir`]).

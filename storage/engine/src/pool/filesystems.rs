@@ -390,6 +390,8 @@ impl Pool {
             let caching = settings::l2arc_policy(&dataset);
             self.0.spa.l2arc().set_policy(files.dataset().objset.id(), caching);
             let writer = files.writer();
+            let shown = settings::read_options(&dataset);
+            writer.fs().set_shown_xattrs(shown.posix_acls, shown.user_xattrs);
             writer.set_settings(settings::write_settings(&dataset, &writer.settings()));
             let was_read_only = files.is_read_only();
             files.transactions.sync_policy.update(self.sync_policy(&dataset), &files.log);

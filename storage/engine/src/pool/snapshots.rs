@@ -49,6 +49,15 @@ impl Pool {
         Ok(named.collect())
     }
 
+    /// When a snapshot of a file system was last taken, destroyed or renamed, in seconds since 1970 (the property
+    /// `snapshots_changed`); 0: never.
+    pub fn snapshots_changed(&self, dataset: &str) -> Result<u64> {
+        let _pin = self.pin();
+        let changed = self.find_dataset(dataset)?.property("snapshots_changed");
+        let changed = changed.map_err(|error| Error::from_dsl_error(dataset, &error))?;
+        Ok(changed.and_then(|property| property.value.parse().ok()).unwrap_or(0))
+    }
+
     /// The token by which a receive into a file system or volume is resumed that was cut.
     pub fn receive_resume_token(&self, dataset: &str) -> Result<Option<String>> {
         let _pin = self.pin();
