@@ -103,6 +103,9 @@ pub struct CreateFilesystem {
     /// The user's key of a new encryption root.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub secret: Option<Secret>,
+    /// Check only.
+    #[serde(default)]
+    pub dry_run: bool,
 }
 
 impl Call for CreateFilesystem {
@@ -116,7 +119,7 @@ impl Call for CreateFilesystem {
     }
 
     fn changed_pools(&self, _answer: &Mounting) -> Vec<String> {
-        vec![pool_of(&self.name).to_owned()]
+        if self.dry_run { Vec::new() } else { vec![pool_of(&self.name).to_owned()] }
     }
 }
 
@@ -141,6 +144,9 @@ pub struct CreateVolume {
     /// The user's key of a new encryption root.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub secret: Option<Secret>,
+    /// Check only.
+    #[serde(default)]
+    pub dry_run: bool,
 }
 
 impl Call for CreateVolume {
@@ -154,7 +160,7 @@ impl Call for CreateVolume {
     }
 
     fn changed_pools(&self, (): &()) -> Vec<String> {
-        vec![pool_of(&self.name).to_owned()]
+        if self.dry_run { Vec::new() } else { vec![pool_of(&self.name).to_owned()] }
     }
 }
 

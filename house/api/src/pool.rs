@@ -72,6 +72,9 @@ pub struct CreatePool {
     /// The user's key of its root file system, if that is encrypted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub secret: Option<Secret>,
+    /// Check only.
+    #[serde(default)]
+    pub dry_run: bool,
 }
 
 impl CreatePool {
@@ -92,7 +95,7 @@ impl Call for CreatePool {
     }
 
     fn changed_pools(&self, _answer: &Mounting) -> Vec<String> {
-        vec![self.current_name().to_owned()]
+        if self.dry_run { Vec::new() } else { vec![self.current_name().to_owned()] }
     }
 }
 

@@ -33,10 +33,10 @@ impl Call for CreateSnapshots {
     }
 }
 
-/// Creates a bookmark of a snapshot.
+/// Creates a bookmark of a snapshot or bookmark.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct CreateBookmark {
-    /// `FS@SNAPSHOT`.
+    /// `FS@SNAPSHOT`, or `FS#BOOKMARK`.
     pub snapshot: String,
     /// `FS#BOOKMARK`.
     pub bookmark: String,

@@ -135,7 +135,10 @@ fn run_call<C: Call, R: Into<Reply<C::Answer>>>(
     if let Some(pool) = call.removed_pool() {
         record(pool);
     }
-    let reply: Reply<C::Answer> = handler(call, caller)?.into();
+    let mut reply: Reply<C::Answer> = handler(call, caller)?.into();
+    if C::CHANGES {
+        reply.warnings.extend(pools.unsaved_warning());
+    }
     for pool in call.changed_pools(&reply.value) {
         record(&pool);
     }

@@ -1,6 +1,7 @@
 //! The daemon's life: it opens its pools again, starts its services, answers calls until a client or a signal ends it, and
 //! leaves its pools in order.
 
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -28,6 +29,9 @@ pub enum Mode {
 
 /// The time that running calls have to finish when the daemon ends.
 const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// The time between two looks whether the file of the socket is there.
+const SOCKET_CHECK: Duration = Duration::from_millis(500);
 
 /// Runs the daemon of a state directory until a signal or a call ends it. `memory`: the bytes that it may
 /// use; without it, a quarter of what there is. `return_free_memory` is the allocator's way to give pages
@@ -109,15 +113,44 @@ fn allow_many_files() {
     let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit });
 }
 
-async fn accept(context: &Context, listener: UnixListener, routes: &axum::Router) -> Result<()> {
+/// Binds the socket again if its file was removed: no client would reach the daemon any more.
+fn bind_again(context: &Context, socket: &Path) -> Option<UnixListener> {
+    if socket.exists() {
+        return None;
+    }
+    let bound = context.state_dir.create_dirs().and_then(|()| http::bind(socket));
+    let (shown, file) = (socket.display(), "the file of the socket was removed");
+    match bound {
+        Ok(listener) => {
+            context.log.write_line(&format!("{file}: listening on {shown} again"));
+            Some(listener)
+        }
+        Err(why) => {
+            context.log.write_line(&format!("{file}, and cannot be made again: {why}"));
+            None
+        }
+    }
+}
+
+async fn accept(
+    context: &Context,
+    mut listener: UnixListener,
+    routes: &axum::Router,
+) -> Result<()> {
     let socket = context.state_dir.socket();
     let failed = |why: std::io::Error| Error::file_error(&socket, &why);
     let mut terminate = signal(SignalKind::terminate()).map_err(failed)?;
     let mut interrupt = signal(SignalKind::interrupt()).map_err(failed)?;
     let connections = Connections::default();
     let mut open = JoinSet::new();
+    let mut checks = tokio::time::interval(SOCKET_CHECK);
     loop {
         tokio::select! {
+            _ = checks.tick() => {
+                if let Some(again) = bind_again(context, &socket) {
+                    listener = again;
+                }
+            }
             stream = listener.accept() => match stream {
                 Ok((stream, _)) => {
                     open.spawn(http::serve_unix(stream, routes.clone(), connections.clone()));

@@ -7,12 +7,15 @@ use api::{
 };
 use engine::dataset::{Dataset, DatasetQuery, OwnerUsage, is_settable};
 use engine::files::IncompleteKind;
-use engine::pool::{NewDataset, Pool};
+use engine::pool::{NewDataset, NewVolumeShape, Pool};
 
 use super::{ManagedPool, Pools};
 use crate::events::ChangeOptions;
 use crate::shares::check_properties;
 use crate::{Error, Result};
+
+/// The block size of volumes for which nobody names another, in bytes.
+const DEFAULT_VOLUME_BLOCK: u64 = 16 << 10;
 
 impl Pools {
     /// Changes a dataset of the pool in which `name` is. The pool's other changes wait.
@@ -61,6 +64,11 @@ impl Pools {
             if call.parents && has_kind(&pool.handle, name, "filesystem")? {
                 return Ok(Mounting::default());
             }
+            if call.dry_run {
+                let new = NewDataset { name: name.to_owned(), properties: call.properties.clone() };
+                pool.handle.check_create(&new, None, call.parents)?;
+                return Ok(Mounting::default());
+            }
             let mut failed = self.create_parents(pool, name, call.parents, &options)?;
             let coming = [Event::DatasetCreated { dataset: name.to_owned() }];
             let ((), more) = self.change(&coming, &options, || {
@@ -80,7 +88,16 @@ impl Pools {
             if call.parents && has_kind(&pool.handle, name, "volume")? {
                 return Ok(().into());
             }
-            let mut warnings = self.create_parents(pool, name, call.parents, &options)?;
+            let least = pool.handle.min_efficient_volume_block();
+            let mut warnings = wasteful_block_warning(call.block_size.into(), least);
+            if call.dry_run {
+                let new = NewDataset { name: name.to_owned(), properties: call.properties.clone() };
+                let (size, block_size, sparse) = (call.size, call.block_size, call.sparse);
+                let shape = NewVolumeShape { size, block_size, sparse };
+                pool.handle.check_create(&new, Some(shape), call.parents)?;
+                return Ok(Reply::with_warnings(warnings));
+            }
+            warnings.extend(self.create_parents(pool, name, call.parents, &options)?);
             let coming = [Event::DatasetCreated { dataset: name.to_owned() }];
             let ((), more) = self.change(&coming, &options, || {
                 let new = NewDataset { name: name.to_owned(), properties: call.properties.clone() };
@@ -220,6 +237,19 @@ impl Pools {
             Ok(Reply::with_warnings(warnings))
         })
     }
+}
+
+/// A warning for blocks of a volume that waste space on the vdevs of its pool.
+fn wasteful_block_warning(block_size: u64, least: u64) -> Vec<String> {
+    if block_size >= least {
+        return Vec::new();
+    }
+    // the largest power of two that is not above it, and the default at least
+    let better = (1_u64 << least.ilog2()).max(DEFAULT_VOLUME_BLOCK);
+    vec![format!(
+        "volblocksize ({block_size}) is less than the default minimum block size ({least}). To reduce wasted space \
+         a volblocksize of {better} is recommended."
+    )]
 }
 
 /// The full names of the snapshots that a call creates.

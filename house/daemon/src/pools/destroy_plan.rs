@@ -221,6 +221,7 @@ mod tests {
                     name: "origin".to_owned(),
                     value: origin.to_owned(),
                     source: "-".to_owned(),
+                    received: None,
                 })
                 .into_iter()
                 .collect(),

@@ -22,7 +22,8 @@ impl Pools {
             return Ok(());
         }
         self.log.write_line(&format!("pool '{name}' has new devices"));
-        self.save_pools()
+        self.save_pools();
+        Ok(())
     }
 
     /// Replaces a device, and starts a resilver.
@@ -37,7 +38,8 @@ impl Pools {
         let _changing = pool.dataset_lock.lock();
         pool.handle.replace_drive(old, new, force).map_err(|why| self.in_use_error(why))?;
         self.log.write_line(&format!("pool '{name}': drive '{old}' is being replaced"));
-        self.start_resilver(&pool.handle)
+        self.start_resilver(&pool.handle);
+        Ok(())
     }
 
     /// Attaches a device beside another, and starts a resilver.
@@ -53,12 +55,13 @@ impl Pools {
         pool.handle.attach_drive(beside, new, force).map_err(|why| self.in_use_error(why))?;
         self.log
             .write_line(&format!("pool '{name}': '{}' is attached to '{beside}'", new.display()));
-        self.start_resilver(&pool.handle)
+        self.start_resilver(&pool.handle);
+        Ok(())
     }
 
-    fn start_resilver(&self, held: &Pool) -> Result<()> {
+    fn start_resilver(&self, held: &Pool) {
         held.start_resilver();
-        self.save_pools()
+        self.save_pools();
     }
 
     /// Detaches a device from a mirror.
@@ -67,7 +70,8 @@ impl Pools {
         let _changing = pool.dataset_lock.lock();
         pool.handle.detach_drive(drive)?;
         self.log.write_line(&format!("pool '{name}': drive '{drive}' is detached"));
-        self.save_pools()
+        self.save_pools();
+        Ok(())
     }
 
     /// Takes a device out of service.
@@ -78,7 +82,8 @@ impl Pools {
         pool.handle.offline_drive(&call.device, options)?;
         let (name, device) = (&call.name, &call.device);
         self.log.write_line(&format!("pool '{name}': device '{device}' is offline"));
-        self.save_pools()
+        self.save_pools();
+        Ok(())
     }
 
     /// Brings a device back into service, and starts a resilver; or expands its vdev.
@@ -95,7 +100,8 @@ impl Pools {
         if pool.handle.needs_resilver() {
             pool.handle.start_resilver();
         }
-        self.save_pools()
+        self.save_pools();
+        Ok(())
     }
 
     /// Opens missing devices of pools again.
@@ -147,7 +153,8 @@ impl Pools {
             ));
             self.events.record(&[Event::SpareActivated { pool: name.to_owned(), device, spare }]);
         }
-        self.start_resilver(&pool.handle)
+        self.start_resilver(&pool.handle);
+        Ok(())
     }
 
     /// Starts a scrub, or stops it.
@@ -164,7 +171,8 @@ impl Pools {
         pool.handle.remove_drives(drives)?;
         self.log
             .write_line(&format!("pool '{name}' lost devices by `remove`: {}", drives.join(" ")));
-        self.save_pools()
+        self.save_pools();
+        Ok(())
     }
 }
 

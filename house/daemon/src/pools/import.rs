@@ -5,7 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use api::{
-    CreatePool, Event, ImportPools, ImportResult, ImportablePool, JobProgress, Mounting, PoolReport,
+    CreatePool, Event, ImportPools, ImportResult, ImportablePool, JobProgress, Mounting,
+    PoolReport, Reply,
 };
 use engine::EncryptionRoot;
 use engine::inspect::Facts;
@@ -88,6 +89,10 @@ impl Pools {
         };
         let wishes = CreateOptions::parse(&new.pool_properties, new.no_default_features)?;
         check_mountpoint_empty(new)?;
+        if new.dry_run {
+            let checked = engine::pool::check_create(&below);
+            return checked.map(|()| Mounting::default()).map_err(|why| self.in_use_error(why));
+        }
         let secret = new.secret.as_ref().map(|secret| secret.0.as_slice());
         let held = engine::pool::create_encrypted(&below, wishes, secret, &self.environment);
         let held = held.map_err(|why| self.in_use_error(why))?;
@@ -96,7 +101,7 @@ impl Pools {
         }
         self.log.write_line(&format!("pool '{name}' is created"));
         let pool = self.add_pool(held, new.altroot.clone());
-        self.save_pools()?;
+        self.save_pools();
         pool.chown_root(name)?;
         let events = [Event::PoolCreated { pool: name.to_owned() }];
         Ok(Mounting { failed: self.events.publish(&events, &ChangeOptions::default()) })
@@ -344,7 +349,8 @@ impl Pools {
         }
         self.add_pool(held, import.altroot.clone());
         done.imported.push(name);
-        self.save_pools()
+        self.save_pools();
+        Ok(())
     }
 
     /// The keys of a call that fit this pool. A wrong one is a failure in the result, and its datasets stay
@@ -366,33 +372,33 @@ impl Pools {
         Ok(tried.valid)
     }
 
-    pub(crate) fn export_pool(self: &Arc<Self>, name: &str, force: bool) -> Result<()> {
+    pub(crate) fn export_pool(self: &Arc<Self>, name: &str, force: bool) -> Result<Reply<()>> {
         if let Some(forgotten) = self.forget_unavailable(name) {
-            return forgotten;
+            return forgotten.map(Reply::from);
         }
         let coming = Event::PoolExported { pool: name.to_owned() };
-        self.remove_pool(name, &coming, force, Pool::export)?;
+        let warnings = self.remove_pool(name, &coming, force, Pool::export)?;
         self.log.write_line(&format!("pool '{name}' is exported"));
-        Ok(())
+        Ok(Reply::with_warnings(warnings))
     }
 
-    pub(crate) fn destroy_pool(self: &Arc<Self>, name: &str, force: bool) -> Result<()> {
+    pub(crate) fn destroy_pool(self: &Arc<Self>, name: &str, force: bool) -> Result<Reply<()>> {
         self.writable_pool(name)?;
         let coming = Event::PoolDestroyed { pool: name.to_owned() };
-        self.remove_pool(name, &coming, force, Pool::destroy_pool)?;
+        let warnings = self.remove_pool(name, &coming, force, Pool::destroy_pool)?;
         self.log.write_line(&format!("pool '{name}' is destroyed"));
-        Ok(())
+        Ok(Reply::with_warnings(warnings))
     }
 
     /// Exports or destroys a pool. It leaves the list of pools first: if the power fails between the two,
-    /// this host does not take it from the host that imported it meanwhile.
+    /// this host does not take it from the host that imported it meanwhile. Returns warnings.
     fn remove_pool(
         &self,
         name: &str,
         coming: &Event,
         force: bool,
         way: impl FnOnce(&Pool) -> engine::Result<()>,
-    ) -> Result<()> {
+    ) -> Result<Vec<String>> {
         let _importing = self.lock_imports()?;
         let pool = self.pool(name)?;
         if pool.handle.is_suspended() && !force {
@@ -405,19 +411,21 @@ impl Pools {
         let coming = std::slice::from_ref(coming);
         self.prepare_changes(coming, &options)?;
         self.imported.lock().remove(name);
-        if let Err(why) = self.save_pools() {
-            // the pool goes on
-            self.imported.lock().insert(name.to_owned(), pool);
-            self.events.abandon(coming);
-            return Err(why);
-        }
+        self.save_pools();
+        // what could not be written before the suspension is lost, as -f says
+        let was_suspended = pool.handle.is_suspended();
         let done = pool.close(way);
         wait_until_unused(&pool);
         self.events.publish(coming, &options);
         if let Err(why) = &done {
             self.log.write_line(&format!("pool '{name}' is closed, and {why}"));
         }
-        Ok(done?)
+        match done {
+            Err(why) if was_suspended => Ok(vec![format!(
+                "pool '{name}' was suspended, and changes that were not written are lost: {why}"
+            )]),
+            done => Ok(done.map(|()| Vec::new())?),
+        }
     }
 
     /// Resets the error counters of a device, or of all, and resumes a suspended pool. If the txg that was being
@@ -434,7 +442,7 @@ impl Pools {
                 self.log.write_line(&format!("pool '{name}' is cleared"));
                 self.events.record(&[Event::PoolCleared { pool: name.to_owned() }]);
                 // cache devices may have been found again
-                self.save_pools()?;
+                self.save_pools();
                 if pool.handle.needs_resilver() {
                     pool.handle.start_resilver();
                 }
@@ -468,7 +476,7 @@ impl Pools {
         })?;
         let pool = self.add_pool(held, altroot);
         self.events.record(&[Event::PoolCleared { pool: name.to_owned() }]);
-        self.save_pools()?;
+        self.save_pools();
         let mut warnings = pool.restore_mounts(&gone);
         warnings.extend(self.log_import_events(&[pool]));
         // servers open their file systems again

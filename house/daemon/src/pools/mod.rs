@@ -75,8 +75,9 @@ pub(crate) struct Pools {
     shutting_down: AtomicBool,
     /// Held while a pool is imported or exported.
     import_lock: Mutex<()>,
-    /// Held while the list of pools is written, so that the last writer writes the last state.
-    state_file_lock: Mutex<()>,
+    /// Why the list of pools could not be written, if so. Held while it is written, so that the last writer writes
+    /// the last state.
+    unsaved: Mutex<Option<String>>,
     /// The probe of the latest import with a rewind.
     rewind_probe: Mutex<Arc<RewindProbe>>,
 }
@@ -116,7 +117,7 @@ impl Pools {
             watch_thread: Mutex::default(),
             shutting_down: AtomicBool::new(false),
             import_lock: Mutex::default(),
-            state_file_lock: Mutex::default(),
+            unsaved: Mutex::default(),
             rewind_probe: Mutex::default(),
         }
     }
@@ -181,7 +182,10 @@ impl Pools {
 
     /// Writes the list of imported and unavailable pools. Imported ones come first: on a conflict of names the
     /// unavailable pool has to wait.
-    fn save_pools(&self) -> Result<()> {
+    ///
+    /// A list that cannot be written stops no pool: [`Self::unsaved_warning`] says so, and the watch thread tries
+    /// again.
+    fn save_pools(&self) {
         let saved = |pool: &Arc<ManagedPool>| SavedPool {
             name: pool.handle.name().to_owned(),
             guid: pool.handle.guid(),
@@ -192,10 +196,33 @@ impl Pools {
             // a writable pool is at its newest state
             rewind: pool.saved_rewind(),
         };
-        let _writing = self.state_file_lock.lock();
+        let mut unsaved = self.unsaved.lock();
         let mut all: Vec<_> = self.imported.lock().values().map(saved).collect();
         all.extend(self.unavailable.lock().iter().map(|one| one.saved.clone()));
-        pool_cache::save(&self.state_dir, all)
+        match pool_cache::save(&self.state_dir, all) {
+            Ok(()) => {
+                if unsaved.take().is_some() {
+                    self.log.write_line("the list of pools is written again");
+                }
+            }
+            Err(why) => {
+                let why = why.to_string();
+                if unsaved.as_ref() != Some(&why) {
+                    self.log.write_line(&format!("the list of pools cannot be written: {why}"));
+                }
+                *unsaved = Some(why);
+            }
+        }
+    }
+
+    /// A warning if the list of pools could not be written.
+    pub(crate) fn unsaved_warning(&self) -> Option<String> {
+        let why = self.unsaved.lock().clone()?;
+        Some(format!(
+            "{why}: the list of imported pools could not be written. The pools go on; but if the daemon starts again \
+             now, it imports the pools of the old list. It writes the list as soon as the folder has space and can \
+             be written"
+        ))
     }
 
     /// Writes all changes and closes the pools. They stay this host's.

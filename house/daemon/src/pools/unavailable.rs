@@ -151,9 +151,7 @@ impl Pools {
         }
         if !taken.is_empty() || !replaced.is_empty() {
             pool.handle.start_resilver();
-            if let Err(why) = self.save_pools() {
-                self.log.write_line(&why.to_string());
-            }
+            self.save_pools();
         }
     }
 
@@ -224,7 +222,8 @@ impl Pools {
         is_awaited().then(|| {
             self.unavailable.lock().retain(|one| one.saved.name != name);
             self.log.write_line(&format!("pool '{name}' is no longer in the list"));
-            self.save_pools()
+            self.save_pools();
+            Ok(())
         })
     }
 }

@@ -53,6 +53,9 @@ impl Pools {
             waited += POLL_INTERVAL;
             if waited >= INTERVAL {
                 waited = Duration::ZERO;
+                if self.unsaved_warning().is_some() {
+                    self.save_pools();
+                }
                 self.retry_unavailable();
                 self.reopen_drives(&mut seen);
                 self.watch_pools(&mut watched);

@@ -12,7 +12,7 @@ use units::{Ashift, Guid};
 
 use super::accounting::ZplAccounting;
 use super::auxiliary::FoundDrive;
-use super::datasets::check_properties;
+use super::datasets::{check_new_dataset, check_properties};
 use super::encryption::{DatasetEncryption, new_encryption};
 use super::name_rules::NameRules;
 use super::rewind::{OpenedState, Rewind, RewindProbe, RewindTarget, open_with_rewind};
@@ -73,6 +73,22 @@ pub fn create_encrypted(
     secret: Option<&[u8]>,
     world: &Environment,
 ) -> Result<Pool> {
+    let devices = open_new_drives(new)?;
+    create_pool(new, &devices, (wishes, secret), world)
+}
+
+/// Checks all that [`create_encrypted`] checks before it writes. Nothing is written, and no key is needed.
+pub fn check_create(new: &NewPool) -> Result<()> {
+    let devices = open_new_drives(new)?;
+    check_new_dataset(
+        &NewDataset { name: new.name.clone(), properties: new.properties.clone() },
+        None,
+    )?;
+    lay_out(new, &devices).map(drop)
+}
+
+/// Opens the drives of a new pool, which must be free and fit together.
+fn open_new_drives(new: &NewPool) -> Result<Vec<Arc<dyn Device>>> {
     check_pool_name(&new.name)?;
     check_redundancy(new)?;
     let drives = new.vdevs.iter().flat_map(|vdev| &vdev.drives);
@@ -81,7 +97,7 @@ pub fn create_encrypted(
     if !new.force {
         super::vdev_mismatch::check_new_pool(new, &devices)?;
     }
-    create_pool(new, &devices, (wishes, secret), world)
+    Ok(devices)
 }
 
 impl Pool {
@@ -125,37 +141,14 @@ fn create_pool(
     let keying = new_encryption(world, &mut root, None, secret)?;
     let naming = NameRules::extract(&mut root, None)?;
     check_properties(&root, dsl::DatasetKind::Filesystem)?;
-    let wanted = new.ashift.unwrap_or(DEFAULT_ASHIFT);
-    let ashift = Ashift::new(wanted)
-        .ok_or_else(|| Error::Usage { what: format!("ashift={wanted}: it must be 9 to 16") })?;
     if let Some(shift) = new.ashift {
         wishes.set_ashift(shift);
     }
-    let named: usize = new.vdevs.iter().map(|vdev| vdev.drives.len()).sum();
-    if named != devices.len() {
-        let what = format!("{named} drives are named, and {} are there", devices.len());
-        return Err(Error::Usage { what });
-    }
-    let mut opened = devices.iter();
-    let mut tops = Vec::new();
-    let (mut auxiliary, mut of_vdevs) = (Vec::new(), Vec::new());
-    for vdev in &new.vdevs {
-        let own: Vec<_> = vdev.drives.iter().zip(opened.by_ref()).collect();
-        let drives: Vec<DeviceSpec> = own.iter().copied().map(describe_drive).collect();
-        let devices = own.into_iter().map(|(_, device)| Arc::clone(device));
-        if let Some(role) = vdev.role.auxiliary_role() {
-            let with = |(drive, device)| AuxiliaryDevice { role, spec: drive, device };
-            auxiliary.extend(drives.into_iter().zip(devices).map(with));
-            continue;
-        }
-        of_vdevs.extend(devices);
-        let top = spa::vdev_layout::top_vdev_config(vdev.layout, &drives, ashift, vdev.role);
-        tops.push(top.map_err(|error| Error::Usage { what: error.to_string() })?);
-    }
+    let NewTree { tops, devices, auxiliary } = lay_out(new, devices)?;
     let below = spa::NewPool {
         name: new.name.clone(),
         tops,
-        devices: of_vdevs,
+        devices,
         auxiliary,
         features: wishes.features.clone(),
         host: world.host.clone(),
@@ -181,6 +174,42 @@ fn create_pool(
         return Err(error);
     }
     Ok(held)
+}
+
+/// The top-level vdevs of a new pool, with the devices of their leaves, and its spares and cache devices.
+struct NewTree {
+    tops: Vec<VdevConfig>,
+    devices: Vec<Arc<dyn Device>>,
+    auxiliary: Vec<AuxiliaryDevice>,
+}
+
+/// Lays out the vdevs of a new pool on devices: those of the drives that `new` names, in that order.
+fn lay_out(new: &NewPool, devices: &[Arc<dyn Device>]) -> Result<NewTree> {
+    let wanted = new.ashift.unwrap_or(DEFAULT_ASHIFT);
+    let ashift = Ashift::new(wanted)
+        .ok_or_else(|| Error::Usage { what: format!("ashift={wanted}: it must be 9 to 16") })?;
+    let named: usize = new.vdevs.iter().map(|vdev| vdev.drives.len()).sum();
+    if named != devices.len() {
+        let what = format!("{named} drives are named, and {} are there", devices.len());
+        return Err(Error::Usage { what });
+    }
+    let mut opened = devices.iter();
+    let mut tops = Vec::new();
+    let (mut auxiliary, mut of_vdevs) = (Vec::new(), Vec::new());
+    for vdev in &new.vdevs {
+        let own: Vec<_> = vdev.drives.iter().zip(opened.by_ref()).collect();
+        let drives: Vec<DeviceSpec> = own.iter().copied().map(describe_drive).collect();
+        let devices = own.into_iter().map(|(_, device)| Arc::clone(device));
+        if let Some(role) = vdev.role.auxiliary_role() {
+            let with = |(drive, device)| AuxiliaryDevice { role, spec: drive, device };
+            auxiliary.extend(drives.into_iter().zip(devices).map(with));
+            continue;
+        }
+        of_vdevs.extend(devices);
+        let top = spa::vdev_layout::top_vdev_config(vdev.layout, &drives, ashift, vdev.role);
+        tops.push(top.map_err(|error| Error::Usage { what: error.to_string() })?);
+    }
+    Ok(NewTree { tops, devices: of_vdevs, auxiliary })
 }
 
 /// Gives a pool that was just made its properties, and those of its root file system.

@@ -129,21 +129,15 @@ impl Pool {
             .map_err(|error| Error::from_dsl_error(name, &error))
     }
 
-    /// Makes a bookmark `FS#MARK` of a snapshot of that file system or volume, or of one that it is a
+    /// Creates a bookmark `FS#MARK` of a snapshot or bookmark of that file system or volume, or of one that it is a
     /// clone of.
-    pub fn create_bookmark(&self, snapshot: &str, mark: &str) -> Result<()> {
-        let (snapshot, mark) = (snapshot.to_owned(), mark.to_owned());
+    pub fn create_bookmark(&self, source: &str, mark: &str) -> Result<()> {
+        let (source, mark) = (source.to_owned(), mark.to_owned());
         self.run_sync_task(move |active, change| {
-            write::create_bookmark(change, &mark, &snapshot)
+            write::create_bookmark(change, &mark, &source)
                 .map_err(|error| Error::from_dsl_error(&mark, &error))?;
             let head = mark.split('#').next().unwrap_or_default();
-            record_dataset_event(
-                active,
-                change,
-                "bookmark",
-                head,
-                &format!("{mark} of {snapshot}"),
-            );
+            record_dataset_event(active, change, "bookmark", head, &format!("{mark} of {source}"));
             Ok(())
         })
     }

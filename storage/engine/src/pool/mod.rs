@@ -17,6 +17,7 @@ mod destroy;
 mod diagnosis;
 mod drive;
 mod drives;
+mod dry_run;
 mod encryption;
 mod environment;
 mod file_ops;
@@ -78,14 +79,15 @@ pub use arc::MemoryBudget;
 pub use backup::BackupRequest;
 pub use cache::CacheCounts;
 pub use create::{
-    ImportOptions, NewPool, NewVdev, check_pool_name, create, create_encrypted, create_on_devices,
-    create_on_devices_with, create_with_options, import, import_devices, import_devices_with,
-    import_with, preview_rewind,
+    ImportOptions, NewPool, NewVdev, check_create, check_pool_name, create, create_encrypted,
+    create_on_devices, create_on_devices_with, create_with_options, import, import_devices,
+    import_devices_with, import_with, preview_rewind,
 };
 pub use datasets::{NewDataset, check_new_dataset};
 pub use destroy::DestroyPlan;
 pub use diagnosis::DiagnosedDrive;
 pub use drive::{Drive, open_drive};
+pub use dry_run::NewVolumeShape;
 pub(crate) use environment::Random;
 pub use environment::{Environment, FillRandom};
 pub use filesystems::OpenFileSystem;

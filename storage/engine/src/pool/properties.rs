@@ -82,6 +82,8 @@ enum PoolPropertyChange {
     Compatibility(Option<String>),
     Bootfs(Option<String>),
     Feature(&'static Feature),
+    /// A property of a user's own, by name; an empty value removes it.
+    User(String, String),
 }
 
 /// Judges what a property is to be.
@@ -131,8 +133,19 @@ fn parse_property(name: &str, value: &str) -> Result<PoolPropertyChange> {
         name if READ_ONLY_PROPERTIES.contains(&name) => {
             usage(format!("{name} can be looked at only"))
         }
+        name if name.contains(':') => {
+            check_user_property(name, value)?;
+            Ok(PoolPropertyChange::User(name.to_owned(), value.to_owned()))
+        }
         _ => usage(format!("{name}: pools have no such property")),
     }
+}
+
+/// Refuses a property of a user's own that OpenZFS does not take.
+fn check_user_property(name: &str, value: &str) -> Result<()> {
+    dsl::property::parse_value(name, dsl::DatasetKind::Filesystem, value)
+        .map(drop)
+        .map_err(|why| Error::Usage { what: why.to_string() })
 }
 
 /// Some names have a short form.
@@ -217,7 +230,8 @@ impl Pool {
             PoolPropertyChange::Bootfs(_) => self.require_version(version::BOOTFS, name)?,
             PoolPropertyChange::Number(..)
             | PoolPropertyChange::Comment(_)
-            | PoolPropertyChange::Compatibility(_) => {}
+            | PoolPropertyChange::Compatibility(_)
+            | PoolPropertyChange::User(..) => {}
         }
         self.apply_change(setting)
     }
@@ -283,6 +297,15 @@ impl Pool {
                     let word = sets.as_deref().unwrap_or("off");
                     record_pool_event(active, change, "set", &format!("{COMPATIBILITY}={word}"));
                     active.set_compatibility(sets);
+                    Ok(())
+                }
+                PoolPropertyChange::User(name, value) => {
+                    if value.is_empty() {
+                        write::unset_pool_property(change, &name).map_err(failed)?;
+                    } else {
+                        write::set_pool_property_text(change, &name, &value).map_err(failed)?;
+                    }
+                    record_pool_event(active, change, "set", &format!("{name}={value}"));
                     Ok(())
                 }
                 PoolPropertyChange::Bootfs(None) => {
@@ -378,6 +401,7 @@ impl Pool {
             let source = source_of(value.is_some());
             all.push(property(name, value.unwrap_or_else(|| without.to_owned()), source));
         }
+        all.extend(self.user_properties(table.as_ref())?);
         for feature in &FEATURES {
             let uses = write::features::refcount(&look, feature);
             let state = match uses.map_err(|error| self.damage_error(&error))? {
@@ -392,6 +416,20 @@ impl Pool {
             ));
         }
         Ok(all)
+    }
+
+    /// The properties of users' own in the table of the pool's properties.
+    fn user_properties(&self, table: Option<&zap::Zap>) -> Result<Vec<PoolProperty>> {
+        let mut found = Vec::new();
+        for entry in table.into_iter().flat_map(zap::Zap::entries) {
+            let entry = entry.map_err(|error| self.damage_error(&error))?;
+            let name = String::from_utf8_lossy(&entry.name).into_owned();
+            if let Some(value) = entry.value.as_str().filter(|_| name.contains(':')) {
+                let (value, source) = (value.to_owned(), "local".to_owned());
+                found.push(PoolProperty { name, value, source });
+            }
+        }
+        Ok(found)
     }
 
     /// Bytes of what is destroyed and not yet given up.

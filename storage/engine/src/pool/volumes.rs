@@ -241,7 +241,7 @@ impl Pool {
 
     /// Whether the pool has what such blocks take. Nothing could be written to the volume otherwise,
     /// nor to the pool then.
-    fn check_large_blocks(&self, name: &str, block_size: u32) -> Result<()> {
+    pub(super) fn check_large_blocks(&self, name: &str, block_size: u32) -> Result<()> {
         if block_size <= OLD_MAX_BLOCK_SIZE || has_feature(&self.0.spa.synced_mos(), "large_blocks")
         {
             return Ok(());
