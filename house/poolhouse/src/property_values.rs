@@ -3,7 +3,7 @@
 use units::human_bytes;
 
 use crate::outcome::Failure;
-use crate::table::escape_control;
+use crate::table::escape_terminal;
 use crate::time;
 
 /// The kinds there are.
@@ -85,9 +85,10 @@ pub(crate) fn format_value(property: &str, value: &str) -> String {
     if property.ends_with("ratio") && value.parse::<f64>().is_ok() {
         return format!("{value}x");
     }
-    let Ok(number) = value.parse::<u64>() else { return escape_control(value) };
+    let Ok(number) = value.parse::<u64>() else { return escape_terminal(value) };
     match property {
-        "creation" | "snapshots_changed" => time::format_minutes(number),
+        "creation" => time::format_zfs(number),
+        "snapshots_changed" => time::format_date(number),
         _ if number == 0 && (ZERO_IS_NONE.contains(&property) || is_owner_quota(property)) => {
             "none".to_owned()
         }

@@ -43,6 +43,11 @@ impl Table {
         self.rows.push(cells.into_iter().map(|cell| escape_control(&cell)).collect());
     }
 
+    /// Adds a row of which tabs and line ends stay as they are, as zfs(8) prints the values of users' own properties.
+    pub(crate) fn add_text_row(&mut self, cells: impl IntoIterator<Item = String>) {
+        self.rows.push(cells.into_iter().map(|cell| escape_terminal(&cell)).collect());
+    }
+
     /// Prints its rows for programs: cells separated by tabs.
     pub(crate) fn print_tab_separated(&self, out: &mut dyn Write) -> io::Result<()> {
         for row in &self.rows {
@@ -75,16 +80,25 @@ impl Table {
 
 /// The same without anything that a terminal would obey: names come from disks that others wrote.
 pub(crate) fn escape_control(text: &str) -> String {
-    if !text.chars().any(char::is_control) {
+    escape_if(text, char::is_control)
+}
+
+/// The same with tabs and line ends as they are.
+pub(crate) fn escape_terminal(text: &str) -> String {
+    escape_if(text, |c| c.is_control() && !matches!(c, '\t' | '\n'))
+}
+
+fn escape_if(text: &str, is_escaped: impl Fn(char) -> bool) -> String {
+    if !text.chars().any(&is_escaped) {
         return text.to_owned();
     }
-    let plain = |c: char| if c.is_control() { c.escape_default().to_string() } else { c.into() };
+    let plain = |c: char| if is_escaped(c) { c.escape_default().to_string() } else { c.into() };
     text.chars().map(plain).collect()
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{Align, Table, escape_control};
+    use super::{Align, Table, escape_control, escape_terminal};
 
     #[test]
     fn columns_are_aligned_and_lines_end_with_their_text() {
@@ -98,5 +112,6 @@ mod tests {
     #[test]
     fn no_name_can_command_the_terminal() {
         assert_eq!(escape_control("a\x1b[31mb\n"), "a\\u{1b}[31mb\\n");
+        assert_eq!(escape_terminal("a\x1b[31m\tb\n"), "a\\u{1b}[31m\tb\n");
     }
 }

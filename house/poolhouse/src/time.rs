@@ -18,8 +18,8 @@ pub(crate) fn format_date(seconds: u64) -> String {
     format_in_zone(seconds, TimeZone::system(), "%a %b %e %H:%M:%S %Y")
 }
 
-/// Seconds since 1970 as zfs-holds(8) shows times, "Sat Nov 21 09:30 2026".
-pub(crate) fn format_hold(seconds: u64) -> String {
+/// Seconds since 1970 as zfs(8) shows times, "Sat Nov 21 09:30 2026".
+pub(crate) fn format_zfs(seconds: u64) -> String {
     format_in_zone(seconds, TimeZone::system(), "%a %b %e %H:%M %Y")
 }
 

@@ -7,7 +7,7 @@ use engine::pool::NewDataset;
 
 use super::select::canonical_properties;
 use crate::daemon::DaemonArgs;
-use crate::outcome::{CommandResult, Failure, Outcome};
+use crate::outcome::{CommandResult, Failure};
 use crate::property_values::parse_assignment;
 
 /// Make a file system or a volume
@@ -79,17 +79,29 @@ impl CreateArgs {
             &new,
             volume.map(|volume| (volume.size, volume.block_size)),
         )?;
-        if self.verbose || self.parsable {
-            self.print_plan(&new, volume, &mut std::io::stdout().lock())?;
+        if !self.dry_run {
+            self.print_plan(&new, volume)?;
+            return self.create(new, volume, asking);
         }
-        if self.dry_run {
-            return Ok(Outcome::Complete);
-        }
-        let secret = crate::keys::read_new_key(&self.name, &new.properties)?;
+        let outcome = self.create(new.clone(), volume, asking)?;
+        self.print_plan(&new, volume)?;
+        Ok(outcome)
+    }
+
+    /// Has the daemon create the dataset, or with -n only check it.
+    fn create(
+        &self,
+        new: NewDataset,
+        volume: Option<VolumeSpec>,
+        asking: &DaemonArgs,
+    ) -> CommandResult {
+        let dry_run = self.dry_run;
+        let secret =
+            if dry_run { None } else { crate::keys::read_new_key(&self.name, &new.properties)? };
         let NewDataset { name, properties } = new;
-        let (parents, unmounted) = (self.parents, self.no_mount);
+        let (parents, no_mount) = (self.parents, self.no_mount);
         let Some(VolumeSpec { size, block_size }) = volume else {
-            let ask = CreateFilesystem { name, properties, parents, no_mount: unmounted, secret };
+            let ask = CreateFilesystem { name, properties, parents, no_mount, secret, dry_run };
             return asking.create_mounted(&ask, CREATED);
         };
         let sparse = self.sparse;
@@ -101,6 +113,7 @@ impl CreateArgs {
             properties,
             parents,
             secret,
+            dry_run,
         })
     }
 
@@ -119,12 +132,12 @@ impl CreateArgs {
         Ok(Some(VolumeSpec { size, block_size: u32::try_from(block_size).unwrap_or(u32::MAX) }))
     }
 
-    fn print_plan(
-        &self,
-        new: &NewDataset,
-        volume: Option<VolumeSpec>,
-        out: &mut dyn Write,
-    ) -> std::io::Result<()> {
+    /// Prints what is created, as -v and -P want it.
+    fn print_plan(&self, new: &NewDataset, volume: Option<VolumeSpec>) -> std::io::Result<()> {
+        if !self.verbose && !self.parsable {
+            return Ok(());
+        }
+        let out = &mut std::io::stdout().lock();
         let mut facts = new.properties.clone();
         let mut fact = |name: &str, value: u64| facts.push((name.to_owned(), value.to_string()));
         if let Some(VolumeSpec { size, block_size }) = volume {
@@ -179,14 +192,19 @@ impl SnapshotArgs {
 
 /// Keep of a snapshot what an increment can be sent from
 #[derive(clap::Args, Debug)]
-#[command(after_help = "A bookmark takes no space, and stays when the snapshot is destroyed.
+#[command(
+    after_help = "A bookmark takes no space, and stays when the snapshot is destroyed. A bookmark
+of a bookmark is its copy.
 
 Examples:
   poolhouse zfs bookmark tank/photos@monday tank/photos#monday
-  poolhouse zfs bookmark tank/photos@monday '#monday'")]
+  poolhouse zfs bookmark tank/photos@monday '#monday'
+  poolhouse zfs bookmark tank/photos#monday '#sent'"
+)]
 pub(super) struct BookmarkArgs {
-    /// FS@NAME
-    snapshot: String,
+    /// FS@NAME, or FS#NAME
+    #[arg(value_name = "SNAPSHOT|BOOKMARK")]
+    source: String,
     /// FS#NAME, or #NAME
     #[arg(value_name = "BOOKMARK")]
     bookmark: String,
@@ -194,8 +212,19 @@ pub(super) struct BookmarkArgs {
 
 impl BookmarkArgs {
     pub(super) fn run(&self, asking: &DaemonArgs) -> CommandResult {
-        let Some((head, _)) = self.snapshot.split_once('@') else {
-            return Err(Failure::usage(format!("'{}' is no snapshot: FS@NAME", self.snapshot)));
+        let source = match self.source.strip_prefix('#') {
+            // a name without its file system is of the one that gets the bookmark
+            Some(_) => {
+                let head = self.bookmark.split('#').next().unwrap_or_default();
+                format!("{head}{}", self.source)
+            }
+            None => self.source.clone(),
+        };
+        let Some((head, _)) = source.split_once(['@', '#']).filter(|(head, _)| !head.is_empty())
+        else {
+            let what =
+                format!("'{}' is not a snapshot or bookmark: FS@NAME or FS#NAME", self.source);
+            return Err(Failure::usage(what));
         };
         let mark = match self.bookmark.split_once('#') {
             Some(("", _)) => format!("{head}{}", self.bookmark),
@@ -204,7 +233,7 @@ impl BookmarkArgs {
                 return Err(Failure::usage(format!("'{}' is no bookmark: FS#NAME", self.bookmark)));
             }
         };
-        asking.execute(&CreateBookmark { snapshot: self.snapshot.clone(), bookmark: mark })
+        asking.execute(&CreateBookmark { bookmark: mark, snapshot: source })
     }
 }
 

@@ -11,8 +11,10 @@ use crate::print;
 use crate::property_values::format_value;
 use crate::table::{Align, Table};
 
-/// The columns there are.
-const COLUMNS: [&str; 4] = ["name", "property", "value", "source"];
+/// The columns there are, in the order of `-o all`.
+const COLUMNS: [&str; 5] = ["name", "property", "value", "received", "source"];
+/// The columns without `-o`.
+const DEFAULT_COLUMNS: [&str; 4] = ["name", "property", "value", "source"];
 /// Where properties may be set.
 const SOURCES: [&str; 6] = ["local", "default", "inherited", "received", "temporary", "none"];
 
@@ -32,7 +34,7 @@ pub(super) struct Args {
     /// Exact numbers
     #[arg(short = 'p')]
     parsable: bool,
-    /// These columns: name, property, value, source
+    /// These columns: name, property, value, received, source, or all
     #[arg(short = 'o', value_name = "FIELD", value_delimiter = ',')]
     columns: Vec<String>,
     /// Only what is set there: local, default, inherited, received, temporary (as it is mounted), none
@@ -47,7 +49,10 @@ pub(super) struct Args {
 }
 
 pub(super) fn run(args: &Args, asking: &DaemonArgs) -> CommandResult {
-    let columns = check_words("-o", &args.columns, &COLUMNS)?;
+    let columns = match &args.columns[..] {
+        [] => DEFAULT_COLUMNS.to_vec(),
+        given => check_words("-o", given, &COLUMNS)?,
+    };
     let sources = check_words("-s", &args.sources, &SOURCES)?;
     let named = || args.properties.split(',');
     let all = named().any(|name| name == "all");
@@ -85,7 +90,8 @@ fn property_or_dash(dataset: &Dataset, name: &str) -> Property {
     let found = dataset.properties.iter().find(|property| property.name == name);
     found.cloned().unwrap_or_else(|| {
         let value = if name == "name" { &dataset.name } else { "-" };
-        Property { name: name.to_owned(), value: value.to_owned(), source: "-".to_owned() }
+        let (name, value) = (name.to_owned(), value.to_owned());
+        Property { name, value, source: "-".to_owned(), received: None }
     })
 }
 
@@ -120,16 +126,24 @@ fn build_table(found: &[Dataset], columns: &[&str], args: &Args) -> Table {
     }
     for dataset in found {
         for property in &dataset.properties {
-            table.add_row(columns.iter().map(|column| match *column {
+            table.add_text_row(columns.iter().map(|column| match *column {
                 "name" => dataset.name.clone(),
                 "property" => property.name.clone(),
-                "value" if args.parsable => property.value.clone(),
-                "value" => format_value(&property.name, &property.value),
+                "value" => show_value(property, &property.value, args.parsable),
+                "received" => match &property.received {
+                    Some(value) => show_value(property, value, args.parsable),
+                    None => "-".to_owned(),
+                },
                 _ => property.source.clone(),
             }));
         }
     }
     table
+}
+
+/// A value of a property, with numbers in full for programs.
+fn show_value(property: &Property, value: &str, is_parsable: bool) -> String {
+    if is_parsable { value.to_owned() } else { format_value(&property.name, value) }
 }
 
 #[cfg(test)]

@@ -88,7 +88,7 @@ impl HoldsArgs {
         };
         for hold in holds {
             let when =
-                if self.parsable { hold.time.to_string() } else { time::format_hold(hold.time) };
+                if self.parsable { hold.time.to_string() } else { time::format_zfs(hold.time) };
             table.add_row([hold.snapshot, hold.tag, when]);
         }
         let mut out = io::stdout().lock();

@@ -4,7 +4,7 @@ use std::io::{self, Write};
 
 use engine::dataset::Dataset;
 
-use super::select::{SelectArgs, expand_property};
+use super::select::{SelectArgs, column_name, expand_property};
 use super::sort_keys::{SortKey, SortKeys};
 use crate::daemon::DaemonArgs;
 use crate::outcome::CommandResult;
@@ -87,7 +87,7 @@ fn build_table(found: &[Dataset], columns: &[String], args: &Args) -> Table {
         table.add_row(heads.into_iter().map(|head| head.0));
     }
     for dataset in found {
-        table.add_row(columns.iter().map(|column| match column.as_str() {
+        table.add_text_row(columns.iter().map(|column| match column.as_str() {
             "name" => dataset.name.clone(),
             _ => match dataset.property_value(column) {
                 None | Some("") => "-".to_owned(),
@@ -101,23 +101,6 @@ fn build_table(found: &[Dataset], columns: &[String], args: &Args) -> Table {
 
 /// A column's head and alignment.
 fn column_header(column: &str) -> (String, Align) {
-    let short = match column {
-        "available" => "avail",
-        "referenced" => "refer",
-        "compressratio" => "ratio",
-        "usedbysnapshots" => "usedsnap",
-        "usedbydataset" => "usedds",
-        "usedbyrefreservation" => "usedrefreserv",
-        "usedbychildren" => "usedchild",
-        "logicalused" => "lused",
-        "logicalreferenced" => "lrefer",
-        "compression" => "compress",
-        "recordsize" => "recsize",
-        "reservation" => "reserv",
-        "refreservation" => "refreserv",
-        "readonly" => "rdonly",
-        other => other,
-    };
     let is_number = is_byte_property(column) || column.ends_with("ratio");
-    (short.to_uppercase(), if is_number { Align::Right } else { Align::Left })
+    (column_name(column).to_uppercase(), if is_number { Align::Right } else { Align::Left })
 }

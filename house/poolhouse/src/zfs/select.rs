@@ -166,30 +166,64 @@ pub(crate) fn canonical_properties(
     Ok(all)
 }
 
+/// The heads of columns that differ from the names of their properties. Each is also a name of its property.
+const COLUMN_NAMES: [(&str, &str); 26] = [
+    ("available", "avail"),
+    ("casesensitivity", "case"),
+    ("compression", "compress"),
+    ("compressratio", "ratio"),
+    ("dnodesize", "dnsize"),
+    ("encryptionroot", "encroot"),
+    ("filesystem_count", "fscount"),
+    ("filesystem_limit", "fslimit"),
+    ("logicalreferenced", "lrefer"),
+    ("logicalused", "lused"),
+    ("readonly", "rdonly"),
+    ("receive_resume_token", "resumetok"),
+    ("recordsize", "recsize"),
+    ("redact_snaps", "rsnaps"),
+    ("redundant_metadata", "redund_md"),
+    ("refcompressratio", "refratio"),
+    ("referenced", "refer"),
+    ("refreservation", "refreserv"),
+    ("reservation", "reserv"),
+    ("snapshot_count", "sscount"),
+    ("snapshot_limit", "sslimit"),
+    ("usedbychildren", "usedchild"),
+    ("usedbydataset", "usedds"),
+    ("usedbyrefreservation", "usedrefreserv"),
+    ("usedbysnapshots", "usedsnap"),
+    ("volblocksize", "volblock"),
+];
+
 /// A property by its full name, or all that a name stands for.
 pub(super) fn expand_property(name: &str) -> Vec<String> {
-    let name = match name.to_lowercase().as_str() {
-        "avail" => "available",
-        "refer" => "referenced",
-        "ratio" => "compressratio",
-        "usedsnap" => "usedbysnapshots",
-        "usedds" => "usedbydataset",
-        "usedrefreserv" => "usedbyrefreservation",
-        "usedchild" => "usedbychildren",
-        "lused" => "logicalused",
-        "lrefer" => "logicalreferenced",
-        "compress" => "compression",
-        "recsize" => "recordsize",
-        "volblock" => "volblocksize",
-        "reserv" => "reservation",
-        "refreserv" => "refreservation",
-        "rdonly" => "readonly",
-        "space" => {
-            let space = ["name", "available", "used", "usedbysnapshots", "usedbydataset"];
-            let more = ["usedbyrefreservation", "usedbychildren"];
-            return space.into_iter().chain(more).map(str::to_owned).collect();
+    let lower = name.to_lowercase();
+    if lower == "space" {
+        let space = ["name", "available", "used", "usedbysnapshots", "usedbydataset"];
+        let more = ["usedbyrefreservation", "usedbychildren"];
+        return space.into_iter().chain(more).map(str::to_owned).collect();
+    }
+    let full = COLUMN_NAMES.iter().find(|(_, column)| *column == lower);
+    vec![full.map_or(name, |(full, _)| full).to_owned()]
+}
+
+/// The head of the column of a property, in small letters.
+pub(super) fn column_name(property: &str) -> &str {
+    let named = COLUMN_NAMES.iter().find(|(name, _)| *name == property);
+    named.map_or(property, |(_, column)| column)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{COLUMN_NAMES, expand_property};
+
+    #[test]
+    fn every_column_name_leads_to_a_property() {
+        for (full, column) in COLUMN_NAMES {
+            assert!(engine::dataset::is_property(full), "{full}");
+            assert_eq!(expand_property(column), [full]);
+            assert_eq!(expand_property(&column.to_uppercase()), [full]);
         }
-        _ => name,
-    };
-    vec![name.to_owned()]
+    }
 }

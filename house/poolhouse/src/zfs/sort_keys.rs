@@ -113,6 +113,7 @@ mod tests {
             name: name.to_owned(),
             value: value.to_owned(),
             source: "-".to_owned(),
+            received: None,
         };
         let dataset = |(name, used, quota): &(&str, &str, &str)| Dataset {
             name: (*name).to_owned(),

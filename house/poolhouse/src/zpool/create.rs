@@ -3,15 +3,13 @@
 use std::io::Write;
 use std::path::PathBuf;
 
-use api::CreatePool;
-use engine::pool::{CreateOptions, NewDataset, check_new_dataset};
-
-use super::vdevs;
+use super::{list, vdevs};
 use crate::daemon::DaemonArgs;
 use crate::keys;
 use crate::outcome::{CommandResult, Failure, Outcome};
 use crate::property_values::{check_unique, parse_assignment};
 use crate::zfs::canonical_properties;
+use api::CreatePool;
 
 /// Make a pool
 #[derive(clap::Args, Debug)]
@@ -31,7 +29,7 @@ pub(super) struct Args {
     /// Use drives that are part of other pools, and vdevs of unlike redundancy
     #[arg(short = 'f')]
     force: bool,
-    /// Only show the layout
+    /// Only check it, and show the layout
     #[arg(short = 'n')]
     dry_run: bool,
     /// No features but those that -o feature@NAME=enabled names
@@ -65,9 +63,7 @@ pub(super) fn run(args: &Args, asking: &DaemonArgs) -> CommandResult {
     let vdevs = vdevs::parse_vdevs(&args.vdevs)?;
     let new = build_request(args, vdevs)?;
     if args.dry_run {
-        CreateOptions::parse(&new.pool_properties, new.no_default_features)?;
-        let (name, properties) = (new.name.clone(), new.filesystem_properties.clone());
-        check_new_dataset(&NewDataset { name, properties }, None)?;
+        asking.request(&new)?;
         write!(
             std::io::stdout(),
             "{}",
@@ -96,6 +92,7 @@ fn build_request(args: &Args, vdevs: Vec<vdevs::VdevSpec>) -> Result<CreatePool,
         altroot: args.altroot.clone(),
         force: args.force,
         secret: None,
+        dry_run: args.dry_run,
     };
     for (name, value) in &args.pool_properties {
         match name.as_str() {
@@ -110,7 +107,7 @@ fn build_request(args: &Args, vdevs: Vec<vdevs::VdevSpec>) -> Result<CreatePool,
             "altroot" => new.altroot = Some(value.into()),
             // the daemon remembers its pools by itself
             "cachefile" => (),
-            _ => new.pool_properties.push((name.clone(), value.clone())),
+            _ => new.pool_properties.push((list::full_name(name).to_owned(), value.clone())),
         }
     }
     new.filesystem_properties

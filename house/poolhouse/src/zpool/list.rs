@@ -109,20 +109,27 @@ fn print_pools(
     Ok(Outcome::Complete)
 }
 
+/// The heads of columns that differ from the names of their properties. Each is also a name of its property.
+const COLUMN_NAMES: [(&str, &str); 13] = [
+    ("allocated", "alloc"),
+    ("autoexpand", "expand"),
+    ("autoreplace", "replace"),
+    ("bcloneratio", "bclone_ratio"),
+    ("bclonesaved", "bclone_saved"),
+    ("bcloneused", "bclone_used"),
+    ("capacity", "cap"),
+    ("checkpoint", "ckpoint"),
+    ("dedupratio", "dedup"),
+    ("expandsize", "expandsz"),
+    ("fragmentation", "frag"),
+    ("listsnapshots", "listsnaps"),
+    ("readonly", "rdonly"),
+];
+
 /// A column or property by its full name.
 pub(super) fn full_name(name: &str) -> &str {
-    match name {
-        "alloc" => "allocated",
-        "ckpoint" => "checkpoint",
-        "expandsz" => "expandsize",
-        "frag" => "fragmentation",
-        "cap" => "capacity",
-        "dedup" => "dedupratio",
-        "listsnaps" => "listsnapshots",
-        "expand" => "autoexpand",
-        "replace" => "autoreplace",
-        other => other,
-    }
+    let named = COLUMN_NAMES.iter().find(|(_, column)| column.eq_ignore_ascii_case(name));
+    named.map_or(name, |(full, _)| full)
 }
 
 /// The columns by their full names.
@@ -130,7 +137,13 @@ fn resolve_columns(asked: &[String]) -> Vec<String> {
     if asked.is_empty() {
         return DEFAULT_COLUMNS.map(str::to_owned).to_vec();
     }
-    asked.iter().map(|column| full_name(&column.to_lowercase()).to_owned()).collect()
+    let full = |column: &String| match full_name(column) {
+        name if DEFAULT_COLUMNS.iter().any(|known| known.eq_ignore_ascii_case(name)) => {
+            name.to_lowercase()
+        }
+        name => name.to_owned(),
+    };
+    asked.iter().map(full).collect()
 }
 
 /// The properties of pools, if a column shows one that is no figure.
@@ -149,7 +162,8 @@ fn query_properties(
     for column in others {
         let known =
             |(_, own): &(String, Vec<PoolProperty>)| own.iter().any(|it| it.name == *column);
-        if !all.is_empty() && !all.iter().any(known) {
+        let is_user = column.contains(':');
+        if !all.is_empty() && !is_user && !all.iter().any(known) {
             return Err(Failure::usage(format!("-o {column}: pools have no such property here")));
         }
     }
@@ -167,15 +181,8 @@ pub(super) fn format_property(property: &PoolProperty, parsable: bool) -> String
 }
 
 fn column_header(column: &str) -> String {
-    match column {
-        "allocated" => "ALLOC".to_owned(),
-        "checkpoint" => "CKPOINT".to_owned(),
-        "expandsize" => "EXPANDSZ".to_owned(),
-        "fragmentation" => "FRAG".to_owned(),
-        "capacity" => "CAP".to_owned(),
-        "dedupratio" => "DEDUP".to_owned(),
-        other => other.to_uppercase(),
-    }
+    let named = COLUMN_NAMES.iter().find(|(name, _)| *name == column);
+    named.map_or(column, |(_, short)| short).to_uppercase()
 }
 
 fn column_align(column: &str) -> Align {

@@ -59,7 +59,8 @@ pub(super) struct GetArgs {
 
 Examples:
   poolhouse zpool set failmode=continue tank
-  poolhouse zpool set comment='the box in the cellar' tank"
+  poolhouse zpool set comment='the box in the cellar' tank
+  poolhouse zpool set org.example:owner=anna tank        a property of your own; an empty value removes it"
 )]
 pub(super) struct SetArgs {
     /// The property and its value
@@ -67,6 +68,12 @@ pub(super) struct SetArgs {
     property: (String, String),
     /// The pool
     pool: String,
+}
+
+/// A property of a user's own that nobody set.
+fn unset_user_property(name: &str) -> PoolProperty {
+    let (value, source) = ("-".to_owned(), "default".to_owned());
+    PoolProperty { name: name.to_owned(), value, source }
 }
 
 /// A pool and its properties.
@@ -78,7 +85,8 @@ struct PoolProperties {
 
 impl SetArgs {
     pub(super) fn run(&self, asking: &DaemonArgs) -> CommandResult {
-        let (property, value) = self.property.clone();
+        let (property, value) = &self.property;
+        let (property, value) = (list::full_name(property).to_owned(), value.clone());
         asking.execute(&SetPoolProperty { name: self.pool.clone(), property, value })
     }
 }
@@ -158,6 +166,10 @@ impl GetArgs {
                 let full = list::full_name(asked);
                 let mut known = all.iter().chain([&name]);
                 let found = known.find(|property| property.name == full);
+                if found.is_none() && full.contains(':') {
+                    chosen.push(unset_user_property(full));
+                    continue;
+                }
                 chosen.push(found.cloned().ok_or_else(|| {
                     Failure::usage(format!("{asked}: pools have no such property here"))
                 })?);

@@ -6,7 +6,7 @@ use engine::pool::{ScanKind, ScanStatus};
 use units::human_bytes;
 
 use crate::table::escape_control;
-use crate::time::format_local;
+use crate::time::format_date;
 
 /// So many damaged files are shown.
 const MAX_DAMAGED_SHOWN: usize = 100;
@@ -16,7 +16,7 @@ pub(super) fn print_scan(scan: &ScanStatus, out: &mut dyn Write) -> io::Result<(
     let word = if scan.scan == ScanKind::Scrub { "scrub" } else { "resilver" };
     let written = human_bytes(scan.written);
     let time = format_duration(scan.ended.saturating_sub(scan.started));
-    let (errors, ended) = (scan.errors, format_local(scan.ended));
+    let (errors, ended) = (scan.errors, format_date(scan.ended));
     match scan.state.as_str() {
         "scanning" => return print_progress(scan, word, out),
         "finished" if scan.scan == ScanKind::Scrub => writeln!(
@@ -50,7 +50,7 @@ fn print_progress(scan: &ScanStatus, word: &str, out: &mut dyn Write) -> io::Res
     let seconds = scan.ended.saturating_sub(scan.started).max(1);
     let (done, total) = (scan.scanned.min(scan.total), scan.total);
     let rate = done / seconds;
-    writeln!(out, "  scan: {word} in progress since {}", format_local(scan.started))?;
+    writeln!(out, "  scan: {word} in progress since {}", format_date(scan.started))?;
     writeln!(
         out,
         "\t{} / {} scanned at {}/s, {} read",

@@ -27,6 +27,7 @@ mod rescue_get;
 mod rescue_manifest;
 mod rescue_scan;
 mod rewind;
+mod script_words;
 mod shares;
 mod smb;
 mod status;
