@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
-# Licences and sources of dependencies; and advisories, as far as their database can be had: a newer
+# Sources of dependencies, and licences once more (`cargo xtask licences` needs no tool); and advisories, as far as their database can be had: a newer
 # one over the network, or one that was fetched before.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 if ! command -v cargo-deny >/dev/null; then
-  echo "deny: cargo-deny is not installed, so licences and advisories were not checked (make deny)"
+  echo "deny: cargo-deny is not installed, so sources and advisories were not checked (make deny installs it)"
   exit 0
 fi
 cargo deny --log-level error check bans licenses sources

@@ -12,11 +12,11 @@ pools=$tour/pools
 nas=$tour/nas
 failed=0
 mkdir -p "$pools" "$nas"
-PATH=$(realpath -m "$target/release"):$PATH
+PATH=$(realpath -m "$target/quick"):$PATH
 export POOLHOUSE_STATE=$nas/state
 
 unpack() { # NAME: the pool's disks, as someone would find them in a drawer
-  [[ -d $pools/$1 ]] || cargo run --quiet --locked --release \
+  [[ -d $pools/$1 ]] || cargo run --quiet --locked --profile quick \
     -p fixtures --example unpack -- "$1" "$pools"
 }
 
@@ -99,7 +99,7 @@ fi
 show poolhouse share status
 
 say "The NAS is running. Its state is in $nas; try:
-  export POOLHOUSE_STATE=$(realpath "$nas/state") PATH=$(realpath "$target/release"):\$PATH"
+  export POOLHOUSE_STATE=$(realpath "$nas/state") PATH=$(realpath "$target/quick"):\$PATH"
 if [[ -n $mounted ]]; then
   say "  cp -r docs $nas/files/$place/        it is a file system like any other
   ls $nas/files/$place/.zfs/snapshot   what was there at each snapshot"
