@@ -109,6 +109,12 @@ same zpool destroy nope
 same zpool destroy
 same zpool set comment=x tank
 same zpool set nonsense=x tank
+same zpool set my:owner=anna tank
+alike zpool get -H -o property,value,source my:owner,my:none tank
+same zpool set my:owner= tank
+same zpool set my:Owner=anna tank
+same zpool set replace=on tank
+same zpool set replace=off tank
 same zpool set size=10 tank
 same zpool set failmode=nonsense tank
 same zpool set autoexpand=on tank
@@ -304,6 +310,13 @@ alike sh -c "ls -a $M/elsewhere"
 same zfs set sync=nonsense tank/r5
 same zfs set sync=always tank/r5
 same zfs set xattr=sa acltype=posix dnodesize=auto logbias=throughput primarycache=metadata secondarycache=none redundant_metadata=most special_small_blocks=32K tank/r5
+for word in acltype=posixacl acltype=noacl acltype=disabled aclinherit=secure acltype=posix; do same zfs set $word tank/r5; done
+alike zfs get -H -o all acltype,aclinherit tank/r5
+alike zfs get -H -o name,received compression tank/r5
+alike zfs list -H -o case,redund_md,dnsize,fscount,fslimit,sscount,sslimit,rsnaps,resumetok tank/r5
+same zfs set my:text=$'a\tb\nc' tank/r5
+alike zfs get -H -o value my:text tank/r5
+same zfs inherit my:text tank/r5
 alike zfs get -H -o property,value,source xattr,acltype,dnodesize,logbias,primarycache,secondarycache,redundant_metadata,special_small_blocks tank/r5
 same zfs set version=4 tank/r5
 same zfs set mlslabel=x tank/r5
@@ -491,6 +504,10 @@ same zfs bookmark s/sized@1 s/sized#1
 same zfs bookmark s/sized@1 '#2'
 same zfs bookmark s/sized@none s/sized#3
 same zfs bookmark s/volume@1 s/sized#3
+same zfs bookmark s/sized#1 s/sized#copy
+same zfs bookmark '#1' s/sized#copy2
+same zfs bookmark s/sized#none s/sized#copy3
+same zfs bookmark s/sized#1 s/volume#copy
 alike zfs list -H -o name -t bookmark -r s
 same zfs get -Hp -o value written@1 s/sized
 alike zfs get -H written@none s/sized
