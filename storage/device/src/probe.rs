@@ -131,9 +131,10 @@ fn is_block_device(path: &Path) -> bool {
 fn add_device(device: Arc<dyn Device>, found: &mut ProbeResult) {
     let parts = partitions(device.as_ref());
     if parts.is_empty() {
-        let lost = match found.is_deep {
-            true => lost_partition::find_anywhere(device.as_ref()),
-            false => lost_partition::find_at_usual_starts(device.as_ref()),
+        let lost = if found.is_deep {
+            lost_partition::find_anywhere(device.as_ref())
+        } else {
+            lost_partition::find_at_usual_starts(device.as_ref())
         };
         // a vdev on the whole disk is the device itself
         for LostVdev { start, size } in lost.into_iter().filter(|vdev| vdev.start > 0) {

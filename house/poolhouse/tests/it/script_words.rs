@@ -190,6 +190,7 @@ fn commands_side_by_side_leave_their_entries() {
     });
     let told = nas.run_ok("zpool history tank");
     assert_eq!(told.lines().filter(|line| line.contains(" zfs set my:n")).count(), 20, "{told}");
+    assert!(told.lines().next_back().is_some_and(|line| line.contains(" zfs set my:n")), "{told}");
     let told = nas.run_ok("zpool history -i tank");
     let events = told.lines().filter(|line| line.contains("[txg:") && line.contains(" my:n"));
     assert_eq!(events.count(), 20, "{told}");

@@ -28,25 +28,21 @@ pub fn create_bookmark(change: &SyncTaskContext<'_>, name: &str, source: &str) -
     let (path, part) = split_bookmark_name(name)?;
     names::check_snapshot_name(path, part)?;
     let head = change.find_head(path)?;
-    let mark = match source.split_once('#') {
-        Some((source_path, source_part)) => {
-            let source_head = change.find_head(source_path)?;
-            let found = find_bookmark(change, source_head.dataset, source_part)?;
-            let missing = || Error::NoSuchDataset { name: source.to_owned() };
-            let mark = found.ok_or_else(missing)?.bookmark;
-            let is_ancestor =
-                is_ancestor_dir(change, head.dir, source_head.dir, mark.creation_txg)?;
-            // the list of a redaction bookmark has one owner
-            is_ancestor.then_some(Bookmark { redaction: ObjectId::META, ..mark })
-        }
-        None => {
-            let (_, snapshot) = change.find_snapshot(source)?;
-            let record = change.dataset_phys(snapshot)?;
-            if is_ancestor_snapshot(change, head.dataset, snapshot)? {
-                Some(bookmark_from_snapshot(change, snapshot, &record)?)
-            } else {
-                None
-            }
+    let mark = if let Some((source_path, source_part)) = source.split_once('#') {
+        let source_head = change.find_head(source_path)?;
+        let found = find_bookmark(change, source_head.dataset, source_part)?;
+        let missing = || Error::NoSuchDataset { name: source.to_owned() };
+        let mark = found.ok_or_else(missing)?.bookmark;
+        let is_ancestor = is_ancestor_dir(change, head.dir, source_head.dir, mark.creation_txg)?;
+        // the list of a redaction bookmark has one owner
+        is_ancestor.then_some(Bookmark { redaction: ObjectId::META, ..mark })
+    } else {
+        let (_, snapshot) = change.find_snapshot(source)?;
+        let record = change.dataset_phys(snapshot)?;
+        if is_ancestor_snapshot(change, head.dataset, snapshot)? {
+            Some(bookmark_from_snapshot(change, snapshot, &record)?)
+        } else {
+            None
         }
     };
     let mark = mark.ok_or_else(|| Error::WrongDataset { name: name.to_owned() })?;

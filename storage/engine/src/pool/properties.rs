@@ -401,13 +401,7 @@ impl Pool {
             let source = source_of(value.is_some());
             all.push(property(name, value.unwrap_or_else(|| without.to_owned()), source));
         }
-        for entry in table.iter().flat_map(zap::Zap::entries) {
-            let entry = entry.map_err(|error| self.damage_error(&error))?;
-            let name = String::from_utf8_lossy(&entry.name);
-            if let Some(value) = entry.value.as_str().filter(|_| name.contains(':')) {
-                all.push(property(&name, value.to_owned(), "local"));
-            }
-        }
+        all.extend(self.user_properties(table.as_ref())?);
         for feature in &FEATURES {
             let uses = write::features::refcount(&look, feature);
             let state = match uses.map_err(|error| self.damage_error(&error))? {
@@ -422,6 +416,20 @@ impl Pool {
             ));
         }
         Ok(all)
+    }
+
+    /// The properties of users' own in the table of the pool's properties.
+    fn user_properties(&self, table: Option<&zap::Zap>) -> Result<Vec<PoolProperty>> {
+        let mut found = Vec::new();
+        for entry in table.into_iter().flat_map(zap::Zap::entries) {
+            let entry = entry.map_err(|error| self.damage_error(&error))?;
+            let name = String::from_utf8_lossy(&entry.name).into_owned();
+            if let Some(value) = entry.value.as_str().filter(|_| name.contains(':')) {
+                let (value, source) = (value.to_owned(), "local".to_owned());
+                found.push(PoolProperty { name, value, source });
+            }
+        }
+        Ok(found)
     }
 
     /// Bytes of what is destroyed and not yet given up.
