@@ -40,7 +40,7 @@ impl Pools {
             wait_until_unused(&pool);
             self.events.follow(&coming, &options);
         }
-        self.save_pools()?;
+        self.save_pools();
         Ok(failures)
     }
 
