@@ -44,8 +44,20 @@ impl Pools {
             let scope = DestroyScope { recursive: clones, clones, defer: false };
             let later: Vec<String> = later.into_iter().map(str::to_owned).collect();
             let destroyed = doomed_all(&all, &later, head, scope)?;
+            // services let go of volumes and snapshots; the plan unmounts file systems itself
+            let is_file_system = |name: &String| {
+                all.iter().any(|dataset| dataset.name == *name && dataset.kind == "filesystem")
+            };
+            let closed: Vec<_> = destroyed
+                .iter()
+                .filter(|name| !is_file_system(name))
+                .map(|name| Event::destroyed(name))
+                .collect();
+            let options = ChangeOptions { force: call.force, ..ChangeOptions::default() };
+            self.events.prepare(&closed, &options)?;
             let plan = RollbackPlan { head, snapshot, destroyed, force: call.force };
-            let mut warnings = pool.apply_rollback(&plan)?;
+            let applied = pool.apply_rollback(&plan);
+            let mut warnings = applied.inspect_err(|_| self.events.abandon(&closed))?;
             let mut events: Vec<_> =
                 plan.destroyed.iter().map(|name| Event::destroyed(name)).collect();
             let (dataset, snapshot) = (head.to_owned(), snapshot.to_owned());
