@@ -75,7 +75,9 @@ def place_all(work, program):
         shim(name, f'POOLHOUSE_STATE={work}/state exec {program} {name} "$@"')
     shim("mount", f'case " $* " in *" -t zfs "*) ;; *) exec /bin/mount "$@";; esac\n'
          'options=; set -- $(printf "%s\\n" "$@" | sed "/^-t$/,/^zfs$/d")\n'
-         f'POOLHOUSE_STATE={work}/state exec -a mount.zfs {program} "$@"')
+         f'POOLHOUSE_STATE={work}/state exec {path}/mount.zfs "$@"')
+    (path / "mount.zfs").unlink(missing_ok=True)
+    (path / "mount.zfs").symlink_to(program)
     for name in HARMLESS:
         shim(name, "exit 0")
     shim("zdb", f'{path}/zpool sync >/dev/null 2>&1; case "$*" in *-e*|*-l*) exec /sbin/zdb "$@";; *) exec /sbin/zdb -e -p {work}/files -p /dev "$@";; esac')

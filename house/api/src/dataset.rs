@@ -212,9 +212,13 @@ impl Call for DestroyDatasets {
         if self.clones || self.force {
             return None;
         }
-        let needs = |permission| match self.name.contains('@') {
-            true if !self.recursive => NeededPermission::on(&self.name, permission),
-            _ => NeededPermission::on_head(&self.name, permission, self.recursive),
+        let is_snapshot = self.name.contains('@') && !self.recursive;
+        let needs = |permission| {
+            if is_snapshot {
+                NeededPermission::on(&self.name, permission)
+            } else {
+                NeededPermission::on_head(&self.name, permission, self.recursive)
+            }
         };
         Some(vec![needs("destroy"), needs("mount")])
     }
@@ -292,9 +296,12 @@ impl Call for InheritProperty {
 
     fn needed_permissions(&self) -> Option<Vec<NeededPermission>> {
         let permission = property_permission(&self.property);
-        let needs = |name: &String| match name.contains('@') {
-            true => NeededPermission::on(name, permission),
-            false => NeededPermission::on_head(name, permission, self.recursive),
+        let needs = |name: &String| {
+            if name.contains('@') {
+                NeededPermission::on(name, permission)
+            } else {
+                NeededPermission::on_head(name, permission, self.recursive)
+            }
         };
         Some(self.names.iter().map(needs).collect())
     }

@@ -19,19 +19,20 @@ mountpoint=legacy.
 Example:
   mount -t zfs -o ro tank/photos /mnt"
 )]
+#[expect(clippy::struct_excessive_bools, reason = "switches of mount(8)")]
 pub(crate) struct MountZfs {
     #[command(flatten)]
     daemon: DaemonArgs,
-    /// Ignore options that are not known
+    /// Taken and ignored: options that are not known are refused
     #[arg(short = 's')]
     sloppy: bool,
     /// Only check, and mount nothing
     #[arg(short = 'f')]
     fake: bool,
-    /// Write nothing to /etc/mtab, which is the kernel's own today
+    /// Taken and ignored: /etc/mtab is the kernel's own today
     #[arg(short = 'n')]
     no_mtab: bool,
-    /// Say more
+    /// Taken and ignored
     #[arg(short = 'v')]
     verbose: bool,
     /// Options of mount(8)

@@ -59,9 +59,9 @@ impl VolumeServer {
     }
 
     /// The kernel asks by file before it discards: what it may discard is a multiple of the block size.
-    fn statfs(&self, id: u64) -> ReplyResult {
+    fn statfs(&self, id: u64) -> Reply {
         let block = self.unit(id).map_or(4096, |unit| unit.geometry().physical_block_size);
-        Ok(Reply::statfs(&Statfs {
+        Reply::statfs(&Statfs {
             blocks: 0,
             free_blocks: 0,
             files: 0,
@@ -69,7 +69,7 @@ impl VolumeServer {
             fragment_size: block,
             block_size: block,
             max_name_len: 255,
-        }))
+        })
     }
 
     fn read(
@@ -142,7 +142,7 @@ impl RequestHandler for VolumeServer {
             Request::Fallocate { offset, length, mode, .. } => {
                 self.fallocate(asker, offset, length, mode)
             }
-            Request::Statfs => self.statfs(asker.nodeid),
+            Request::Statfs => Ok(self.statfs(asker.nodeid)),
             Request::Release { .. } | Request::Flush { .. } => Ok(Reply::empty()),
             _ => Err(Errno::NOSYS),
         }

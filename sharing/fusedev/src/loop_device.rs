@@ -74,7 +74,7 @@ impl SyncDevice {
         let backing = memfd_create("poolhouse", MemfdFlags::CLOEXEC)?;
         ftruncate(&backing, u64::try_from(rustix::param::page_size()).map_err(io::Error::other)?)?;
         let config = config(backing.as_raw_fd(), LO_FLAGS_AUTOCLEAR, b"poolhouse");
-        let (open, path) = configure_free_device(config)?;
+        let (open, path) = configure_free_device(&config)?;
         Ok(Self { _open: open, path })
     }
 }
@@ -118,7 +118,7 @@ impl LoopDevice {
             way.read(true).write(!options.read_only).custom_flags(direct);
             let backing = way.open(backing)?;
             let config = config(backing.as_raw_fd(), flags, name.as_bytes());
-            configure_free_device(config).map(|(_, path)| Self { path })
+            configure_free_device(&config).map(|(_, path)| Self { path })
         })
     }
 
@@ -206,7 +206,7 @@ fn set_read_only(device: &File, is_read_only: bool) -> rustix::io::Result<()> {
 }
 
 /// Configures a free loop device. Returns it with its path.
-fn configure_free_device(config: [u8; CONFIG_BYTES]) -> io::Result<(File, PathBuf)> {
+fn configure_free_device(config: &[u8; CONFIG_BYTES]) -> io::Result<(File, PathBuf)> {
     let control = File::options().read(true).write(true).open("/dev/loop-control")?;
     for _ in 0..ATTEMPTS {
         // SAFETY: LOOP_CTL_GET_FREE has no argument
@@ -215,7 +215,7 @@ fn configure_free_device(config: [u8; CONFIG_BYTES]) -> io::Result<(File, PathBu
         let open = File::options().read(true).write(true).open(&path)?;
         // SAFETY: the number is that of LOOP_CONFIGURE, which reads the 304 bytes of `struct
         // loop_config` where it is told to, and those are the array, which outlives the call
-        match unsafe { ioctl(&open, Setter::<LOOP_CONFIGURE, [u8; CONFIG_BYTES]>::new(config)) } {
+        match unsafe { ioctl(&open, Setter::<LOOP_CONFIGURE, [u8; CONFIG_BYTES]>::new(*config)) } {
             Ok(()) => return Ok((open, path)),
             Err(Errno::BUSY) => {}
             Err(why) => return Err(why.into()),

@@ -57,11 +57,18 @@ impl Pools {
             let scope = DestroyScope { recursive: clones, clones, defer: false };
             let later: Vec<String> = later.into_iter().map(str::to_owned).collect();
             let destroyed = doomed_all(&all, &later, head, scope)?;
+            // services let go of volumes and snapshots; the plan unmounts file systems itself
+            let is_file_system = |name: &String| {
+                all.iter().any(|dataset| dataset.name == *name && dataset.kind == "filesystem")
+            };
+            let others = destroyed.iter().filter(|name| !is_file_system(name));
+            let closed = others.map(|name| Event::destroyed(name));
+            let coming: Vec<Event> = closed.chain(prepared.iter().cloned()).collect();
+            let force = call.force || !prepared.is_empty();
+            self.events.prepare(&coming, &ChangeOptions { force, ..ChangeOptions::default() })?;
             let plan = RollbackPlan { head, snapshot, destroyed, force: call.force };
-            let options = ChangeOptions { force: true, ..ChangeOptions::default() };
-            self.events.prepare(prepared, &options)?;
-            let done = pool.apply_rollback(&plan);
-            let mut warnings = done.inspect_err(|_| self.events.abandon(prepared))?;
+            let applied = pool.apply_rollback(&plan);
+            let mut warnings = applied.inspect_err(|_| self.events.abandon(&coming))?;
             let mut events: Vec<_> =
                 plan.destroyed.iter().map(|name| Event::destroyed(name)).collect();
             let (dataset, snapshot) = (head.to_owned(), snapshot.to_owned());

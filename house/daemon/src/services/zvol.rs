@@ -33,6 +33,8 @@ use crate::{Error, Result};
 
 /// The directory of OpenZFS.
 const DEFAULT_DIRECTORY: &str = "/dev/zvol";
+/// The device by which the kernel gives loop devices.
+const LOOP_CONTROL: &str = "/dev/loop-control";
 /// Properties on which devices depend.
 const RELEVANT: [&str; 4] = ["volmode", "snapdev", "readonly", "volsize"];
 
@@ -62,6 +64,8 @@ struct State {
     devices: Vec<VolumeDevice>,
     /// Datasets that changes in progress need.
     released: BTreeSet<String>,
+    /// This machine has no loop devices or no FUSE, as the log says.
+    is_unavailable: bool,
     /// Pools in which a volume has snapdev=visible.
     with_snapshots: BTreeSet<String>,
 }
@@ -144,9 +148,19 @@ impl ZvolService {
         wanted: impl Iterator<Item = WantedDevice>,
     ) -> Vec<String> {
         if state.backing.is_none() {
-            match BackingDir::mount(&self.backing_dir) {
+            let mounted = match std::fs::metadata(LOOP_CONTROL) {
+                Ok(_) => BackingDir::mount(&self.backing_dir),
+                Err(why) => Err(format!("{LOOP_CONTROL}: {why}; does `modprobe loop` help?")),
+            };
+            match mounted {
                 Ok(backing) => state.backing = Some(backing),
-                Err(why) => return vec![format!("volumes have no devices in /dev: {why}")],
+                Err(why) => {
+                    // commands succeed without devices, and a container has none
+                    if !std::mem::replace(&mut state.is_unavailable, true) {
+                        self.log.write_line(&format!("volumes have no devices: {why}"));
+                    }
+                    return Vec::new();
+                }
             }
         }
         let mut failed = Vec::new();
