@@ -107,8 +107,7 @@ mod tests {
 
     #[test]
     fn raidz_allocates_whole_stripes() {
-        let top =
-            |kind, nparity| VdevConfig { kind, nparity, ashift: Some(12), ..VdevConfig::default() };
+        let top = |kind, nparity| VdevConfig { nparity, ashift: Some(12), ..VdevConfig::new(kind) };
         assert_eq!(least_allocation(&top(VdevKind::Disk, None)), 4096);
         assert_eq!(least_allocation(&top(VdevKind::Raidz, Some(1))), 8192);
         assert_eq!(least_allocation(&top(VdevKind::Raidz, Some(2))), 16384);
