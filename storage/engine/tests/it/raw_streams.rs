@@ -1,10 +1,8 @@
 //! Raw streams of OpenZFS received without a key: the datasets are sent again byte for byte, and open with the
 //! user's key. A stream that is damaged, cut or hostile leaves the pool as it was.
 
-use std::collections::BTreeMap;
-
 use engine::pool::{self, Pool, ReceiveRequest, SendRequest, VdevLayout};
-use ondisk::stream::{Package, Record};
+use ondisk::stream::Record;
 
 use crate::streams::{record_offsets, reseal};
 use crate::test_pool::{TempDir, check_pool, environment, new_pool, read_file, write_file};
@@ -202,74 +200,4 @@ fn raw_records_are_refused_in_plain_streams() {
     assert!(!begin.features.has(ondisk::stream::StreamFeatures::RAW));
     assert!(receive(&pool, "tank/child", &bytes).is_err());
     close_and_check(pool, &folder);
-}
-
-#[test]
-fn packages_equal_those_of_openzfs() {
-    let folder = TempDir::new("rawpackages", 0, 0);
-    let fixture = fixtures::load("sent-raw");
-    std::fs::copy(&fixture.images()[0], folder.path().join("d0.img")).unwrap();
-    let pool = pool::import(&[folder.path().to_owned()], "tank", true, &environment()).unwrap();
-    let plain = SendRequest::default();
-    let tree = SendRequest { replicate: true, raw: true, ..plain.clone() };
-    let base = Some("tank/secret@one".to_owned());
-    let excluded = vec!["tank/secret/child".to_owned(), "tank/secret/clone".to_owned()];
-    for (name, snapshot, request) in [
-        ("raw-tree", "tank/secret@one", tree.clone()),
-        (
-            "raw-tree-incremental",
-            "tank/secret@two",
-            SendRequest { base, intermediates: true, ..tree.clone() },
-        ),
-        ("excluded", "tank/secret@two", SendRequest { excluded, ..tree }),
-        ("holds", "tank/plain@one", SendRequest { properties: true, holds: true, ..plain.clone() }),
-        (
-            "tree-holds",
-            "tank/plain@two",
-            SendRequest { replicate: true, holds: true, ..plain.clone() },
-        ),
-        ("backup", "tank/copy@one", SendRequest { properties: true, backup: true, ..plain }),
-    ] {
-        let request = SendRequest { snapshot: snapshot.to_owned(), ..request };
-        let mut stream = Vec::new();
-        pool.send(&request, &mut stream).unwrap();
-        assert_same_package(&format!("{name}.zstream"), &stream);
-    }
-}
-
-/// The parts of a compound stream: the list, its file systems by name, and the records of each snapshot.
-type Parts = (Package, BTreeMap<(Vec<u8>, u64), Vec<(Record, Vec<u8>)>>);
-
-fn parts(stream: &[u8]) -> Parts {
-    let mut reader = send::StreamReader::new(stream);
-    let first = reader.next_record().unwrap().expect("a BEGIN record");
-    let mut package = Package::decode(&first.payload).unwrap().expect("a list");
-    package.datasets.sort_by(|one, other| one.name.cmp(&other.name));
-    // the manifest's recorder set it after the streams were made
-    for dataset in &mut package.datasets {
-        dataset.properties.retain(|(name, _)| name != "snapdev");
-    }
-    let (mut snapshots, mut current) = (BTreeMap::new(), None);
-    while let Some(next) = reader.next_record().unwrap() {
-        if let Record::Begin(begin) = &next.record {
-            current = Some((begin.to_name.clone(), begin.from_guid));
-        }
-        if let Some(current) = &current {
-            let records: &mut Vec<_> = snapshots.entry(current.clone()).or_default();
-            records.push((next.record, next.payload));
-        }
-    }
-    (package, snapshots)
-}
-
-/// File systems of one parent may come in any order.
-fn assert_same_package(name: &str, ours: &[u8]) {
-    let ((their_list, theirs), (our_list, ours)) = (parts(&recorded(name)), parts(ours));
-    assert_eq!(our_list, their_list, "{name}: ours, theirs");
-    let [our_names, their_names] =
-        [&ours, &theirs].map(|all| all.keys().cloned().collect::<Vec<_>>());
-    assert_eq!(our_names, their_names, "{name}: ours, theirs");
-    for (snapshot, records) in &theirs {
-        assert!(ours[snapshot] == *records, "{name}: {snapshot:?}");
-    }
 }
