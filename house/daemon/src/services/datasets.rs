@@ -33,13 +33,17 @@ impl DatasetService {
             let no_mount = call.no_mount || !caller.peer.is_owner && has_mountpoint;
             let mounting =
                 pools.create_filesystem(&CreateFilesystem { no_mount, ..call.clone() })?;
-            pools.finish_creation(&call.name, caller.peer)?;
+            if !call.dry_run {
+                pools.finish_creation(&call.name, caller.peer)?;
+            }
             Ok(mounting)
         });
         let pools = Arc::clone(&self.pools);
         router.add(move |call: &CreateVolume, caller| {
             let reply = pools.create_volume(call)?;
-            pools.allow_creator(&call.name, caller.peer)?;
+            if !call.dry_run {
+                pools.allow_creator(&call.name, caller.peer)?;
+            }
             Ok(reply)
         });
         let pools = Arc::clone(&self.pools);

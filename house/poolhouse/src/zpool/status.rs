@@ -115,6 +115,22 @@ fn error_count(vdev: &VdevStatus) -> u64 {
     vdev.children.iter().map(error_count).fold(own, u64::saturating_add)
 }
 
+/// The columns of the table of vdevs.
+fn table_head(pool: &PoolStatus, args: &Args) -> Vec<(&'static str, Align)> {
+    let mut head = vec![
+        ("NAME", Align::Left),
+        ("STATE", Align::Left),
+        ("READ", Align::Right),
+        ("WRITE", Align::Right),
+        ("CKSUM", Align::Right),
+    ];
+    head.extend(args.slow.then_some(("SLOW", Align::Right)));
+    head.extend(args.direct.then_some(("DIO", Align::Right)));
+    let is_noted = args.initialize || args.trim || has_notes(pool);
+    head.extend(is_noted.then_some(("", Align::Left)));
+    head
+}
+
 fn print_pool(pool: &PoolStatus, args: &Args, out: &mut dyn Write) -> io::Result<()> {
     writeln!(out, "  pool: {}\n state: {}", escape_control(&pool.name), pool.state)?;
     if let Some((status, action)) = status_and_action(pool) {
@@ -134,17 +150,7 @@ fn print_pool(pool: &PoolStatus, args: &Args, out: &mut dyn Write) -> io::Result
         print_checkpoint(checkpoint, out)?;
     }
     writeln!(out, "config:\n")?;
-    let mut head = vec![
-        ("NAME", Align::Left),
-        ("STATE", Align::Left),
-        ("READ", Align::Right),
-        ("WRITE", Align::Right),
-        ("CKSUM", Align::Right),
-    ];
-    head.extend(args.slow.then_some(("SLOW", Align::Right)));
-    head.extend(args.direct.then_some(("DIO", Align::Right)));
-    let is_noted = args.initialize || args.trim || has_notes(pool);
-    head.extend(is_noted.then_some(("", Align::Left)));
+    let head = table_head(pool, args);
     let mut table = Table::with_header(&head);
     let counts = (0..3 + usize::from(args.slow) + usize::from(args.direct)).map(|_| "0".to_owned());
     table.add_row([pool.name.clone(), pool.state.clone()].into_iter().chain(counts));

@@ -60,14 +60,14 @@ Examples:
 )]
 pub(super) struct Args {
     /// List the features and versions that are known
-    #[arg(short = 'v', conflicts_with_all = ["all", "version", "pools"])]
+    #[arg(short = 'v', conflicts_with_all = ["all", "to_version", "pools"])]
     versions: bool,
     /// All pools
     #[arg(short = 'a', conflicts_with = "pools")]
     all: bool,
     /// Only to this version, 1 to 28
     #[arg(short = 'V', value_name = "VERSION")]
-    version: Option<u64>,
+    to_version: Option<u64>,
     /// The pools
     #[arg(value_name = "POOL")]
     pools: Vec<String>,
@@ -96,7 +96,7 @@ impl ReguidArgs {
 
 impl Args {
     pub(super) fn run(&self, asking: &DaemonArgs) -> CommandResult {
-        if self.version.is_some() && !self.all && self.pools.is_empty() {
+        if self.to_version.is_some() && !self.all && self.pools.is_empty() {
             return Err(Failure::usage("-V needs a pool, or -a"));
         }
         if self.versions {
@@ -121,7 +121,7 @@ impl Args {
         }
         run_for_each(names, |name| {
             let done =
-                asking.request(&UpgradePool { name: name.clone(), version: self.version })?;
+                asking.request(&UpgradePool { name: name.clone(), version: self.to_version })?;
             if asking.json {
                 print::json(&done)?;
             } else {

@@ -1,6 +1,5 @@
 //! Pools that are imported to be looked at only.
 
-use std::cell::RefCell;
 use std::fs::File;
 use std::io::{ErrorKind, Write as _};
 use std::path::Path;
@@ -133,29 +132,6 @@ fn pools_of_openzfs_can_be_looked_at_whatever_they_are_in_the_midst_of() {
         nas.run_ok(&format!("zpool export {pool}"));
         assert!(content() == before, "{name}: not a byte is another");
     }
-}
-
-#[test]
-fn what_cannot_be_changed_says_how_it_can_be_looked_at() {
-    let nas = TestNas::new("looked-at-only", 0);
-    let fixture = fixtures::load("checkpoint-raidz");
-    let (dir, pool) = (path_arg(&fixture.dir), fixture.pool_name());
-    let listed = nas.run_ok(&format!("zpool import -d {dir}"));
-    assert!(listed.contains("checkpoint") && listed.contains("-o readonly=on"), "{listed}");
-    let import = format!("zpool import -fN -d {dir} {pool}");
-    // another test may look at the same pool just now
-    let refused = RefCell::new(nas.run(&import));
-    nas.wait_until(|| {
-        let is_busy = refused.borrow().stderr.contains("in use by another program");
-        if is_busy {
-            refused.replace(nas.run(&import));
-        }
-        !is_busy
-    });
-    let refused = refused.into_inner();
-    assert_ne!(refused.status, 0);
-    assert!(refused.stderr.contains("-o readonly=on"), "{}", refused.stderr);
-    nas.run_ok(&format!("zpool import -fN -o readonly=on -d {dir} {pool}"));
 }
 
 #[test]

@@ -19,7 +19,7 @@ fn what_went_over_the_drives_of_a_pool_of_openzfs() {
     let shown = nas.run_ok("zpool status -i tank");
     let state = |drive| drive_columns(&shown, drive)[5..8].join(" ");
     assert_eq!(state("d0.img"), "(100% initialized, completed");
-    assert_eq!(state("d2.img"), "(0% initialized, suspended,");
+    assert_eq!(state("d2.img"), "(9% initialized, suspended,");
     assert_eq!(drive_columns(&shown, "d1.img")[5..], ["(uninitialized)"]);
     let shown = nas.run_ok("zpool status -st tank");
     assert_eq!(drive_columns(&shown, "NAME")[5..], ["SLOW"]);

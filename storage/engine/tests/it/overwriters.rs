@@ -42,5 +42,6 @@ fn overwriters_find_space_in_a_small_pool() {
     });
     drop(fs);
     pool.export().unwrap();
+    drop(pool);
     assert_eq!(check_pool(&folder, "tank"), Vec::<String>::new());
 }

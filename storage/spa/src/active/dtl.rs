@@ -1,6 +1,8 @@
 //! What drives missed, noted in the pool: a drive that comes back is then known to lack it, here
 //! and in OpenZFS.
 
+use std::collections::BTreeMap;
+
 use ondisk::label::VdevConfig;
 use ondisk::spacemap::Action;
 use txg::Tx;
@@ -8,9 +10,9 @@ use units::{Guid, ObjectId};
 use vdev::TxgRanges;
 
 use super::ActivePool;
-use crate::Error;
 use crate::features::{self, RefcountChange};
 use crate::space::SpaceMapWriter;
+use crate::{Error, Pool};
 
 /// Bytes of the blocks of such a map.
 const BLOCK_SIZE: u32 = 4096;
@@ -127,4 +129,15 @@ mod tests {
         let ended = [1, 2, 3, 3].map(|guid| clear_resilver_deferred(&mut root, Guid::new(guid)));
         assert_eq!(ended, [false, false, true, false]);
     }
+}
+
+/// Has the leaves of a pool take part from now on; what each missed while it was away is known. Returns what
+/// the pool has noted of that.
+pub(super) fn rejoin_leaves(pool: &Pool) -> BTreeMap<Guid, TxgRanges> {
+    let leaves = pool.tree.leaves();
+    let noted = leaves.iter().map(|leaf| (leaf.guid(), leaf.dtl())).collect();
+    for leaf in pool.tree.writable_leaves() {
+        leaf.rejoin(pool.uberblock.txg);
+    }
+    noted
 }

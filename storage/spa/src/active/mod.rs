@@ -330,7 +330,7 @@ impl ActivePool {
         let writer = Arc::new(new_writer(&pool, &space, &world));
         let shared = Arc::new(block_refs::BlockRefs::load(&pool, &mos, &world)?);
         writer.set_shared_blocks(Arc::clone(&shared) as Arc<dyn zio::SharedBlocks>);
-        let noted = rejoin_leaves(&pool);
+        let noted = dtl::rejoin_leaves(&pool);
         let (bare, saved) = (capacity::base_space(&pool), capacity::saved_space(&pool));
         let checkpoint = pool.checkpoint()?;
         let activities = leaf_activity::LeafActivities::load(&mos, pool.config.tree.as_ref());
@@ -579,17 +579,6 @@ impl ActivePool {
         let logs = tops.filter(|top| top.is_log).map(|top| top.guid).collect();
         TxgCommitter { tree: &self.tree, logs, multihost: self.has_heartbeat() }
     }
-}
-
-/// Has the leaves of a pool take part from now on; what each missed while it was away is known. Returns what
-/// the pool has noted of that.
-fn rejoin_leaves(pool: &Pool) -> BTreeMap<Guid, TxgRanges> {
-    let leaves = pool.tree.leaves();
-    let noted = leaves.iter().map(|leaf| (leaf.guid(), leaf.dtl())).collect();
-    for leaf in pool.tree.writable_leaves() {
-        leaf.rejoin(pool.uberblock.txg);
-    }
-    noted
 }
 
 /// The writer of blocks. RAID-Z sizes are rounded as the pool's deflate table says.
