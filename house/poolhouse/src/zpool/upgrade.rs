@@ -48,6 +48,7 @@ const LEGACY_VERSIONS: [&str; 28] = [
 /// Enable all features of pools
 #[derive(clap::Args, Debug)]
 #[command(
+    disable_version_flag = true,
     after_help = "Without pools it lists those that lack features. A system that does not know a feature may
 not be able to import the pool once the feature is enabled; `zpool set compatibility=...` limits
 what is enabled.

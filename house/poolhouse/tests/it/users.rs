@@ -14,7 +14,11 @@ const NOBODY: u32 = 65534;
 fn program_for_all(nas: &TestNas) -> PathBuf {
     let program = nas.0.join("poolhouse");
     if !program.exists() {
-        std::fs::copy(env!("CARGO_BIN_EXE_poolhouse"), &program).unwrap();
+        // by a process of its own: a child that another test forks meanwhile would keep this file open for
+        // writing, and it could not be run
+        let mut copy = Command::new("cp");
+        copy.arg(env!("CARGO_BIN_EXE_poolhouse")).arg(&program);
+        assert!(copy.status().unwrap().success());
     }
     program
 }
