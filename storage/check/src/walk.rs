@@ -55,10 +55,12 @@ impl CheckInner {
 
     fn walk_objset(&self, task: &ObjsetTask, examiner: &Arc<VerifyingSource>) -> bool {
         let born = task.since_txg.is_zero() || task.root.birth() > task.since_txg;
-        if task.root.is_hole() || self.is_pointer_checked(&task.root) {
+        if task.root.is_hole() {
             return true;
         }
-        if !born {
+        // a head of the checkpoint may share its root block with a snapshot of the present state, whose
+        // log is not examined
+        if !born || self.is_pointer_checked(&task.root) {
             self.check_log_only(task);
             return true;
         }
@@ -92,7 +94,7 @@ impl CheckInner {
         complete
     }
 
-    /// The log of a head that shares its root block with the snapshot before it.
+    /// The log of a head that shares its root block with a snapshot.
     fn check_log_only(&self, task: &ObjsetTask) {
         if !task.has_log {
             return;

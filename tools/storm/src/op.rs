@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use engine::files::{FileType, Time};
-use engine::pool::{NewDataset, OpenFileSystem, Pool};
+use engine::pool::{NewDataset, OpenFileSystem, Pool, PoolProperty};
 use posix::{
     ChangeContext, CloneRange, Credentials, NewInode, RenameMode, RenameRequest,
     SetAttributes as Attrs, WriteOffset, XattrMode,
@@ -148,10 +148,13 @@ impl Op {
     }
 }
 
-/// Whether the pool has the feature for checkpoints.
+/// Whether the pool has the feature for checkpoints. What its `compatibility` leaves out is not among the
+/// features that an upgrade would enable, so that those do not tell.
 fn can_have_checkpoint(held: &Pool) -> bool {
-    let lacks = |name: &String| name == "zpool_checkpoint";
-    held.upgrade_status().is_ok_and(|status| !status.disabled.iter().any(lacks))
+    let has = |all: Vec<PoolProperty>| {
+        all.iter().any(|it| it.name == "feature@zpool_checkpoint" && it.value != "disabled")
+    };
+    held.pool_properties().is_ok_and(has)
 }
 
 impl FileOp {

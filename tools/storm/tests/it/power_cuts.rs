@@ -185,6 +185,24 @@ fn outdated_devices_are_not_missing() {
     ]);
 }
 
+/// A snapshot of the present state had the root block of a head of the checkpoint, whose log only the
+/// checkpoint had any more.
+#[test]
+fn logs_of_a_checkpoint_are_no_leaks() {
+    verify_fixed_cuts(&["degraded:k2458742573:2877:10050760091087770724"]);
+    let (run, _) = reproduce_run("raidz1:k879159712:0:0");
+    assert!(run.verify_rewind(1, 10_619_068_946_664_148_859).unwrap());
+}
+
+/// A pool without features has no checkpoint; the rest of the row is done on it all the same.
+#[test]
+fn pools_without_features_survive_rows_with_checkpoints() {
+    let (run, cut) = reproduce_run("plain:k1:0:4");
+    assert!(run.ops().any(|op| format!("{op:?}") == "ToggleCheckpoint"));
+    run.verify_power_cut(run.cut_point_count() - 1, cut.seed)
+        .unwrap_or_else(|failure| panic!("{failure}"));
+}
+
 #[test]
 fn reproduce_power_cut_from_environment() {
     let Ok(text) = std::env::var("POOLHOUSE_STORM") else { return };
