@@ -110,6 +110,17 @@ fn find_leaf_config(vdev: &mut VdevConfig, guid: Guid) -> Option<&mut VdevConfig
     vdev.children.iter_mut().find_map(|child| find_leaf_config(child, guid))
 }
 
+/// Has the leaves of a pool take part from now on; what each missed while it was away is known. Returns what
+/// the pool has noted of that.
+pub(super) fn rejoin_leaves(pool: &Pool) -> BTreeMap<Guid, TxgRanges> {
+    let leaves = pool.tree.leaves();
+    let noted = leaves.iter().map(|leaf| (leaf.guid(), leaf.dtl())).collect();
+    for leaf in pool.tree.writable_leaves() {
+        leaf.rejoin(pool.uberblock.txg);
+    }
+    noted
+}
+
 #[cfg(test)]
 mod tests {
     use ondisk::label::{VdevConfig, VdevKind};
@@ -129,15 +140,4 @@ mod tests {
         let ended = [1, 2, 3, 3].map(|guid| clear_resilver_deferred(&mut root, Guid::new(guid)));
         assert_eq!(ended, [false, false, true, false]);
     }
-}
-
-/// Has the leaves of a pool take part from now on; what each missed while it was away is known. Returns what
-/// the pool has noted of that.
-pub(super) fn rejoin_leaves(pool: &Pool) -> BTreeMap<Guid, TxgRanges> {
-    let leaves = pool.tree.leaves();
-    let noted = leaves.iter().map(|leaf| (leaf.guid(), leaf.dtl())).collect();
-    for leaf in pool.tree.writable_leaves() {
-        leaf.rejoin(pool.uberblock.txg);
-    }
-    noted
 }

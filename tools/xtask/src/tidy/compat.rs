@@ -38,7 +38,8 @@ fn quoted(line: &str) -> impl Iterator<Item = &str> {
 }
 
 fn cited_files(line: &str) -> impl Iterator<Item = &str> {
-    quoted(line).filter(|path| path.contains('/') && path.ends_with(".rs"))
+    let is_rust = |path: &str| Path::new(path).extension().is_some_and(|end| end == "rs");
+    quoted(line).filter(move |path| path.contains('/') && is_rust(path))
 }
 
 /// The last words of the paths in backticks.
