@@ -126,16 +126,27 @@ impl Args {
             if asking.json {
                 print::json(&done)?;
             } else {
-                print_result(&name, &done, &mut io::stdout().lock())?;
+                print_result(&name, &done, self.to_version, &mut io::stdout().lock())?;
             }
             Ok(Outcome::Complete)
         })
     }
 }
 
-fn print_result(pool: &str, done: &UpgradeResult, out: &mut dyn Write) -> io::Result<()> {
+fn print_result(
+    pool: &str,
+    done: &UpgradeResult,
+    wanted: Option<u64>,
+    out: &mut dyn Write,
+) -> io::Result<()> {
     let pool = escape_control(pool);
     let (old, new) = (done.old_version, done.new_version);
+    if wanted.is_some_and(|wanted| wanted < old) {
+        return writeln!(
+            out,
+            "Pool '{pool}' is already formatted using more current version '{old}'.\n"
+        );
+    }
     if new != old && new >= FEATURES_VERSION {
         writeln!(out, "Successfully upgraded '{pool}' from version {old} to feature flags.")?;
     } else if new != old {
@@ -231,13 +242,17 @@ mod tests {
 
     #[test]
     fn results_have_the_words_of_zpool() {
-        let printed = |old, new, enabled: &[&str]| {
+        let wanted_and_printed = |wanted, old, new, enabled: &[&str]| {
             let enabled = enabled.iter().map(|name| (*name).to_owned()).collect();
             let done = UpgradeResult { old_version: old, new_version: new, enabled };
             let mut out = Vec::new();
-            print_result("tank", &done, &mut out).unwrap();
+            print_result("tank", &done, wanted, &mut out).unwrap();
             String::from_utf8(out).unwrap()
         };
+        let printed = |old, new, enabled: &[&str]| wanted_and_printed(None, old, new, enabled);
+        assert!(
+            wanted_and_printed(Some(28), 5000, 5000, &[]).contains("more current version '5000'")
+        );
         let all = printed(28, 5000, &["draid"]);
         assert!(
             all.starts_with("Successfully upgraded 'tank' from version 28 to feature flags.\n")

@@ -66,13 +66,14 @@ impl Pool {
     }
 
     /// Enables all features that are known here and that its `compatibility` allows; a pool of a legacy
-    /// version gets feature flags. `version`: only to that legacy version.
+    /// version gets feature flags. `version`: only to that legacy version; a newer pool stays as it is.
     pub fn upgrade(&self, version: Option<u64>) -> Result<UpgradeResult> {
         self.check_writable()?;
         let old_version = self.0.spa.version();
-        let new_version = self.target_version(old_version, version)?;
-        let features =
-            if new_version >= FEATURES_VERSION { self.disabled_features()? } else { vec![] };
+        let wanted = check_version(version.unwrap_or(FEATURES_VERSION))?;
+        // a newer pool stays as it is
+        let new_version = wanted.max(old_version);
+        let features = if wanted >= FEATURES_VERSION { self.disabled_features()? } else { vec![] };
         let enabled = features.iter().map(|feature| feature.name.to_owned()).collect();
         if new_version != old_version || !features.is_empty() {
             let pool = self.name().to_owned();
@@ -88,22 +89,6 @@ impl Pool {
             })?;
         }
         Ok(UpgradeResult { old_version, new_version, enabled })
-    }
-
-    /// The version to upgrade to; refuses an older one, and one that is not known.
-    fn target_version(&self, old: u64, wanted: Option<u64>) -> Result<u64> {
-        let new = wanted.unwrap_or(FEATURES_VERSION);
-        let pool = self.name();
-        if new != FEATURES_VERSION && !(1..=NEWEST_LEGACY_VERSION).contains(&new) {
-            let what = format!("'{new}' is no version of pools: it is 1 to 28, or 5000");
-            return Err(Error::Usage { what });
-        }
-        if new < old {
-            let what =
-                format!("cannot upgrade '{pool}': its version is {old}, which is newer than {new}");
-            return Err(Error::Refused { what });
-        }
-        Ok(new)
     }
 
     /// Features that are known here and not enabled, but for those that `compatibility` leaves out.
@@ -125,4 +110,12 @@ impl Pool {
         }
         Ok(disabled)
     }
+}
+
+/// Refuses a version that is not known.
+fn check_version(wanted: u64) -> Result<u64> {
+    if wanted == FEATURES_VERSION || (1..=NEWEST_LEGACY_VERSION).contains(&wanted) {
+        return Ok(wanted);
+    }
+    Err(Error::Usage { what: format!("'{wanted}' is no version of pools: it is 1 to 28, or 5000") })
 }
