@@ -6,7 +6,7 @@
 //! Windows           WS-Discovery           the computer's name and workgroup, and then SMB at its address
 //! ```
 //!
-//! [`mdns`] is a responder of the crate mdns-sd, with one thread. [`wsd`] has a thread for datagrams and one for each
+//! `mdns` is a responder of the crate mdns-sd, with one thread. `wsd` has a thread for datagrams and one for each
 //! address on which Windows asks for the computer's name. Nothing is announced on loopback addresses.
 #![forbid(unsafe_code)]
 
