@@ -13,6 +13,7 @@ use parking_lot::{Mutex, RwLock};
 use tokio::sync::watch;
 
 use crate::Result;
+use crate::pools::mounts::is_within;
 use crate::services::Service;
 
 /// The number of events that the daemon keeps.
@@ -143,6 +144,40 @@ impl Events {
 /// Seconds since 1970.
 pub(crate) fn unix_seconds() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |now| now.as_secs())
+}
+
+/// The file system or volume of a snapshot, or the dataset itself.
+pub(crate) fn head_of(name: &str) -> &str {
+    name.split('@').next().unwrap_or(name)
+}
+
+/// Whether a coming event takes the content of a dataset or snapshot away from those that use it.
+pub(crate) fn takes_away(event: &Event, name: &str) -> bool {
+    match event {
+        Event::DatasetDestroyed { dataset } => head_of(name) == dataset,
+        Event::SnapshotDestroyed { snapshot } => name == snapshot,
+        Event::PoolExported { pool: dataset }
+        | Event::PoolDestroyed { pool: dataset }
+        | Event::KeyUnloaded { dataset } => is_within(head_of(name), dataset),
+        _ => false,
+    }
+}
+
+/// Whether after an event other file systems and volumes can be used than before, or by other names.
+pub(crate) fn changes_datasets(event: &Event) -> bool {
+    matches!(
+        event,
+        Event::PoolCreated { .. }
+            | Event::PoolImported { .. }
+            | Event::PoolExported { .. }
+            | Event::PoolDestroyed { .. }
+            | Event::DatasetCreated { .. }
+            | Event::DatasetDestroyed { .. }
+            | Event::DatasetRenamed { .. }
+            | Event::DatasetRolledBack { .. }
+            | Event::KeyLoaded { .. }
+            | Event::KeyUnloaded { .. }
+    )
 }
 
 #[cfg(test)]

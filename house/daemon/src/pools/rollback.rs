@@ -13,7 +13,7 @@ use super::datasets::list_subtree;
 use super::destroy_plan::{DestroyScope, doomed_all};
 use super::mounts::{UnmountOptions, is_within};
 use super::{ManagedPool, Pools};
-use crate::events::ChangeOptions;
+use crate::events::{ChangeOptions, head_of};
 use crate::{Error, Result};
 
 /// A rollback of a head to one of its snapshots. Newer snapshots and their clones are destroyed first.
@@ -34,7 +34,7 @@ impl Pools {
     /// Rolls a dataset back after its shares were closed. Clients connect again by themselves.
     pub(crate) fn rollback_without_clients(&self, call: &RollbackDataset) -> Result<Vec<String>> {
         let snapshot = call.snapshot.clone();
-        let dataset = snapshot.split('@').next().unwrap_or_default().to_owned();
+        let dataset = head_of(&snapshot).to_owned();
         self.rollback_with(call, &[Event::DatasetRolledBack { dataset, snapshot }])
     }
 

@@ -18,7 +18,7 @@ use toml_edit::DocumentMut;
 use super::{Service, config};
 use crate::config::Config;
 use crate::context::Context;
-use crate::events::ChangeOptions;
+use crate::events::{ChangeOptions, changes_datasets, head_of, takes_away};
 use crate::pools::mounts::is_within;
 use crate::router::Router;
 use crate::shares::entry::{ShareEntry, read_entries};
@@ -407,39 +407,16 @@ fn describe(problem: &ShareProblem) -> String {
 fn is_relevant(event: &Event) -> bool {
     match event {
         Event::PropertySet { property, .. } => SHARE_RELEVANT.contains(&property.as_str()),
-        Event::PoolCreated { .. }
-        | Event::PoolImported { .. }
-        | Event::PoolExported { .. }
-        | Event::PoolDestroyed { .. }
-        | Event::DatasetCreated { .. }
-        | Event::DatasetDestroyed { .. }
-        | Event::DatasetRenamed { .. }
-        | Event::DatasetRolledBack { .. }
-        | Event::SnapshotDestroyed { .. }
-        | Event::Mounted { .. }
-        | Event::KeyLoaded { .. }
-        | Event::KeyUnloaded { .. } => true,
-        _ => false,
+        Event::SnapshotDestroyed { .. } | Event::Mounted { .. } => true,
+        other => changes_datasets(other),
     }
-}
-
-/// The file system or volume of a snapshot, or the dataset itself.
-fn head_of(name: &str) -> &str {
-    name.split('@').next().unwrap_or(name)
 }
 
 /// Why an event needs a shared dataset, if it does.
 fn release_reason(event: &Event, shared: &str) -> Option<ReleaseReason> {
     let is_below = |name: &str| is_within(head_of(shared), name);
     match event {
-        Event::DatasetDestroyed { dataset } if head_of(shared) == dataset => {
-            Some(ReleaseReason::Close)
-        }
-        Event::SnapshotDestroyed { snapshot } if shared == snapshot => Some(ReleaseReason::Close),
-        Event::PoolExported { pool } | Event::PoolDestroyed { pool } if is_below(pool) => {
-            Some(ReleaseReason::Close)
-        }
-        Event::KeyUnloaded { dataset } if is_below(dataset) => Some(ReleaseReason::Close),
+        event if takes_away(event, shared) => Some(ReleaseReason::Close),
         Event::Unmounted { dataset, .. } | Event::DatasetRolledBack { dataset, .. }
             if shared == dataset =>
         {

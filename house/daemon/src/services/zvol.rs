@@ -23,10 +23,9 @@ use serde::Deserialize;
 use super::Service;
 use crate::config::Config;
 use crate::context::Context;
-use crate::events::ChangeOptions;
+use crate::events::{ChangeOptions, changes_datasets, takes_away};
 use crate::log::Log;
 use crate::pools::Pools;
-use crate::pools::mounts::is_within;
 use crate::router::Router;
 use crate::volume_devices::{BackingDir, LinkDir, VolumeDevice, WantedDevice, clear_stale};
 use crate::{Error, Result};
@@ -281,18 +280,6 @@ fn wanted_device(of: &Dataset, is_read_only: bool, has_partitions: bool) -> Opti
     Some(WantedDevice { name: of.name.clone(), guid, is_read_only, has_partitions })
 }
 
-/// Whether an event needs a device closed before it happens.
-fn needs_closed(event: &Event, device: &str) -> bool {
-    let head = device.split('@').next().unwrap_or(device);
-    match event {
-        Event::DatasetDestroyed { dataset } => head == dataset,
-        Event::SnapshotDestroyed { snapshot } => device == snapshot,
-        Event::PoolExported { pool } | Event::PoolDestroyed { pool } => pool_of(device) == pool,
-        Event::KeyUnloaded { dataset } => is_within(head, dataset),
-        _ => false,
-    }
-}
-
 impl Service for ZvolService {
     fn name(&self) -> &'static str {
         "volume devices"
@@ -328,7 +315,7 @@ impl Service for ZvolService {
         let (Some(links), Some(backing)) = (&state.links, &state.backing) else { return Ok(()) };
         let mut busy = None;
         state.devices.retain(|device| {
-            let is_needed = coming.iter().any(|event| needs_closed(event, device.name()));
+            let is_needed = coming.iter().any(|event| takes_away(event, device.name()));
             if busy.is_some() || !is_needed {
                 return true;
             }
@@ -370,17 +357,7 @@ impl Service for ZvolService {
             | Event::SnapshotDestroyed { snapshot: name } => {
                 state.with_snapshots.contains(pool_of(name))
             }
-            Event::PoolCreated { .. }
-            | Event::PoolImported { .. }
-            | Event::PoolExported { .. }
-            | Event::PoolDestroyed { .. }
-            | Event::DatasetCreated { .. }
-            | Event::DatasetDestroyed { .. }
-            | Event::DatasetRenamed { .. }
-            | Event::DatasetRolledBack { .. }
-            | Event::KeyLoaded { .. }
-            | Event::KeyUnloaded { .. } => true,
-            _ => false,
+            other => changes_datasets(other),
         };
         let relevant = events.iter().filter(is_relevant);
         let pools: BTreeSet<&str> = relevant.filter_map(Event::pool).collect();

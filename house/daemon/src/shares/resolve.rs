@@ -9,6 +9,7 @@ use super::entry::{ShareEntry, ShareFields};
 use super::nfs::parse_sharenfs;
 use super::smb::parse_sharesmb;
 use super::{SHARE_PROPERTIES, Share, ShareProblem, ShareSet, ShareSource};
+use crate::events::head_of;
 
 /// A file system or volume of an imported pool, as far as shares concern it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -52,7 +53,7 @@ pub(crate) fn resolve(
 ) -> Resolved {
     let mut resolved = Resolved::default();
     for entry in entries.iter().filter(|entry| !released.contains(&entry.dataset)) {
-        let head = entry.dataset.split('@').next().unwrap_or(&entry.dataset);
+        let head = head_of(&entry.dataset);
         let dataset = datasets.iter().find(|it| it.name == head);
         if let Err((name, sentence)) = resolved.add_entry(entry, dataset) {
             resolved.problems.push(ShareProblem {
