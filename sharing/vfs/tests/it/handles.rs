@@ -2,13 +2,13 @@
 
 use engine::pool::NewDataset;
 use posix::access::OpenMode;
-use posix::{Credentials, FileType, Ino, NewInode, RenameMode, RenameRequest, WriteOffset};
+use posix::{Credentials, FileType, Ino, NewInode, RenameMode, RenameRequest};
 use vfs::{
-    Context, DoorId, Error, FileHandle, FileOffset, FileSystem as _, HandleKey, HandleKind,
-    PoolFileSystem, SharedFileSystem as _,
+    Context, DoorId, Error, FileHandle, FileSystem as _, HandleKey, HandleKind, PoolFileSystem,
+    SharedFileSystem as _,
 };
 
-use crate::pool::TestPool;
+use crate::pool::{TestPool, read, write};
 
 const CONTEXT: Context<'static> = Context::new(&Credentials::ROOT, DoorId::DAEMON);
 
@@ -19,19 +19,6 @@ fn key() -> HandleKey {
 fn create(fs: &PoolFileSystem, dir: Ino, name: &[u8], kind: FileType) -> Ino {
     let new = NewInode { kind, mode: 0o755, ..NewInode::default() };
     fs.create(&CONTEXT, dir, name, &new).expect("a new file").ino
-}
-
-fn write(fs: &PoolFileSystem, ino: Ino, bytes: &[u8]) {
-    let file = fs.open(&CONTEXT, ino, OpenMode::READ_WRITE).expect("an open file");
-    fs.write(&CONTEXT, &file, WriteOffset::At(0), bytes).expect("a write");
-}
-
-fn read(fs: &PoolFileSystem, ino: Ino) -> Vec<u8> {
-    let file = &fs.open(&CONTEXT, ino, OpenMode::READ).expect("an open file");
-    let mut bytes = vec![0; 100];
-    let count = fs.read(&CONTEXT, FileOffset { file, offset: 0 }, &mut bytes).expect("a read");
-    bytes.truncate(count);
-    bytes
 }
 
 /// The bytes that a client keeps of a file.

@@ -5,8 +5,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 
 use engine::pool::{Environment, MemoryBudget, NewPool, NewVdev, Pool, VdevLayout, VdevRole};
-use posix::Time;
-use vfs::PoolFileSystem;
+use posix::access::OpenMode;
+use posix::{Credentials, Ino, Time, WriteOffset};
+use vfs::{Context, DoorId, FileOffset, FileSystem as _, PoolFileSystem};
+
+const CONTEXT: Context<'static> = Context::new(&Credentials::ROOT, DoorId::DAEMON);
 
 /// Random numbers that differ from one environment to the next, as those of the system do.
 static SEED: AtomicU64 = AtomicU64::new(0x9e37_79b9);
@@ -67,4 +70,19 @@ impl TestPool {
             engine::pool::import_devices(&[Arc::clone(&self.drive)], "tank", &environment());
         Self { pool: found.expect("the pool again"), ..self }
     }
+}
+
+/// Writes to a file from its beginning.
+pub(crate) fn write(fs: &PoolFileSystem, ino: Ino, bytes: &[u8]) {
+    let file = fs.open(&CONTEXT, ino, OpenMode::READ_WRITE).expect("an open file");
+    fs.write(&CONTEXT, &file, WriteOffset::At(0), bytes).expect("a write");
+}
+
+/// Reads the first 100 bytes of a file.
+pub(crate) fn read(fs: &PoolFileSystem, ino: Ino) -> Vec<u8> {
+    let file = &fs.open(&CONTEXT, ino, OpenMode::READ).expect("an open file");
+    let mut bytes = vec![0; 100];
+    let count = fs.read(&CONTEXT, FileOffset { file, offset: 0 }, &mut bytes).expect("a read");
+    bytes.truncate(count);
+    bytes
 }

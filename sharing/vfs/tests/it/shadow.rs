@@ -1,10 +1,9 @@
 //! `.zfs/shadow`: snapshots by the time at which they were taken, as Samba's shadow_copy2 wants them.
 
-use posix::access::OpenMode;
-use posix::{Credentials, FileType, Ino, NewInode, WriteOffset};
-use vfs::{Context, DoorId, Error, FileOffset, FileSystem as _, PoolFileSystem};
+use posix::{Credentials, FileType, Ino, NewInode};
+use vfs::{Context, DoorId, Error, FileSystem as _, PoolFileSystem};
 
-use crate::pool::TestPool;
+use crate::pool::{TestPool, read, write};
 
 const CONTEXT: Context<'static> = Context::new(&Credentials::ROOT, DoorId::DAEMON);
 /// The second at which the clock of the test's pools stands still.
@@ -24,19 +23,6 @@ fn list(fs: &PoolFileSystem, path: &str) -> Vec<String> {
     });
     visited.expect("the names");
     names
-}
-
-fn write(fs: &PoolFileSystem, ino: Ino, bytes: &[u8]) {
-    let file = fs.open(&CONTEXT, ino, OpenMode::READ_WRITE).expect("an open file");
-    fs.write(&CONTEXT, &file, WriteOffset::At(0), bytes).expect("a write");
-}
-
-fn read(fs: &PoolFileSystem, ino: Ino) -> Vec<u8> {
-    let file = &fs.open(&CONTEXT, ino, OpenMode::READ).expect("an open file");
-    let mut bytes = vec![0; 100];
-    let count = fs.read(&CONTEXT, FileOffset { file, offset: 0 }, &mut bytes).expect("a read");
-    bytes.truncate(count);
-    bytes
 }
 
 #[test]

@@ -15,7 +15,7 @@ use crate::test_pool::{
 };
 
 /// A pool on a file, which zdb can examine.
-fn create_pool(name: &str) -> (Pool, TempDir) {
+pub(crate) fn create_pool(name: &str) -> (Pool, TempDir) {
     let folder = TempDir::new(name, 1, 128 << 20);
     let new = new_pool(&folder, VdevLayout::Single, 1);
     (pool::create(&new, &environment()).unwrap(), folder)
@@ -25,7 +25,11 @@ fn recorded(name: &str) -> Vec<u8> {
     std::fs::read(fixtures::load("sent").dir.join(name)).unwrap()
 }
 
-fn receive(pool: &Pool, target: &str, stream: &[u8]) -> Result<pool::Received, engine::Error> {
+pub(crate) fn receive(
+    pool: &Pool,
+    target: &str,
+    stream: &[u8],
+) -> Result<pool::Received, engine::Error> {
     let request = ReceiveRequest { target: target.to_owned(), ..ReceiveRequest::default() };
     pool.receive(&request, &mut &*stream)
 }
@@ -121,9 +125,7 @@ fn received_snapshots_equal_those_sent() {
     receive(&pool, "tank/volume", &recorded("volume-incremental.zstream")).unwrap();
     let again = send(&pool, "tank/volume@two", Some("tank/volume@one"));
     assert_same_contents("volume", &recorded("volume-incremental.zstream"), &again);
-    pool.export().unwrap();
-    drop(pool);
-    assert_eq!(check_pool(&folder, "tank"), Vec::<String>::new());
+    close_and_check(pool, &folder);
 }
 
 #[test]
@@ -140,9 +142,7 @@ fn streams_without_large_blocks_are_received() {
     let [one, other] =
         ["from", "switch"].map(|fs| read_file(&pool, &format!("tank/{fs}"), "large"));
     assert!(one == other);
-    pool.export().unwrap();
-    drop(pool);
-    assert_eq!(check_pool(&folder, "tank"), Vec::<String>::new());
+    close_and_check(pool, &folder);
 }
 
 #[test]
@@ -181,9 +181,7 @@ fn damaged_or_cut_stream_changes_nothing() {
         }
     }
     receive(&pool, "tank/from", &incremental).unwrap();
-    pool.export().unwrap();
-    drop(pool);
-    assert_eq!(check_pool(&folder, "tank"), Vec::<String>::new());
+    close_and_check(pool, &folder);
 }
 
 /// Computes every checksum of a stream anew, as far as its records can be read.
@@ -221,12 +219,17 @@ pub(crate) fn record_offsets(stream: &[u8]) -> Vec<usize> {
     found
 }
 
-#[test]
-fn hostile_stream_never_harms_the_pool() {
-    let (pool, folder) = create_pool("hostile");
-    receive(&pool, "tank/from", &recorded("full.zstream")).unwrap();
-    let stream = recorded("incremental.zstream");
-    let records = record_offsets(&stream);
+/// Exports a pool, which has no errors then.
+pub(crate) fn close_and_check(pool: Pool, folder: &TempDir) {
+    pool.export().unwrap();
+    drop(pool);
+    assert_eq!(check_pool(folder, "tank"), Vec::<String>::new());
+}
+
+/// Receives an increment with changed fields, 90 times. The dataset goes back after each that was received.
+/// `field_bytes`: bytes of a record behind its type and length that change.
+pub(crate) fn receive_mutants(pool: &Pool, target: &str, stream: &[u8], field_bytes: usize) {
+    let records = record_offsets(stream);
     let mut seed = 0x9e37_79b9_7f4a_7c15_u64;
     let mut next = |below: usize| {
         seed = seed.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(0x1405);
@@ -234,29 +237,35 @@ fn hostile_stream_never_harms_the_pool() {
     };
     let (mut refused, mut received) = (0, 0);
     for round in 0..90 {
-        let mut bytes = stream.clone();
+        let mut bytes = stream.to_vec();
         for _ in 0..=round % 3 {
             let record = records[1 + next(records.len() - 2)];
-            let field = record + if next(6) == 0 { next(4) } else { 8 + next(60) };
+            let field = record + if next(6) == 0 { next(4) } else { 8 + next(field_bytes) };
             bytes[field] = u8::try_from([0, 1, 0x80, 0xff, next(256)][next(5)]).unwrap();
         }
         reseal(&mut bytes);
-        match receive(&pool, "tank/from", &bytes) {
+        match receive(pool, target, &bytes) {
             Err(_) => refused += 1,
             Ok(done) => {
                 received += 1;
                 pool.destroy(&done.snapshot).unwrap();
-                pool.rollback_dataset("tank/from").unwrap();
+                pool.rollback_dataset(target).unwrap();
             }
         }
     }
     assert!(refused > 12 && received > 3, "{refused} refused, {received} received");
+}
+
+#[test]
+fn hostile_stream_never_harms_the_pool() {
+    let (pool, folder) = create_pool("hostile");
+    receive(&pool, "tank/from", &recorded("full.zstream")).unwrap();
+    let stream = recorded("incremental.zstream");
+    receive_mutants(&pool, "tank/from", &stream, 60);
     receive(&pool, "tank/from", &stream).unwrap();
     let again = send(&pool, "tank/from@two", Some("tank/from@one"));
     assert_same_contents("after all", &stream, &again);
-    pool.export().unwrap();
-    drop(pool);
-    assert_eq!(check_pool(&folder, "tank"), Vec::<String>::new());
+    close_and_check(pool, &folder);
 }
 
 /// Runs a function once, from the sync thread, after it was armed.
