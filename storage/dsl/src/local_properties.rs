@@ -47,13 +47,7 @@ pub(crate) struct LocalProperties {
 
 impl LocalProperties {
     pub(crate) fn read(mos: &Objset, id: ObjectId) -> Result<Self> {
-        let mut raw = Vec::new();
-        for entry in open_zap(mos, id)?.iter().flat_map(Zap::entries) {
-            let entry = entry?;
-            let name = String::from_utf8_lossy(&entry.name).into_owned();
-            raw.extend(PropertyValue::from_zap_value(&entry.value).map(|value| (name, value)));
-        }
-        Ok(Self::from_entries(raw))
+        Ok(Self::from_entries(read_table(mos, id)?))
     }
 
     /// The values that were received, whether they count or not.
@@ -61,15 +55,10 @@ impl LocalProperties {
         mos: &Objset,
         id: ObjectId,
     ) -> Result<Vec<(String, PropertyValue)>> {
-        let mut found = Vec::new();
-        for entry in open_zap(mos, id)?.iter().flat_map(Zap::entries) {
-            let entry = entry?;
-            let name = String::from_utf8_lossy(&entry.name).into_owned();
-            let Some(property) = name.strip_suffix("$recvd") else { continue };
-            let value = PropertyValue::from_zap_value(&entry.value);
-            found.extend(value.map(|value| (property.to_owned(), value)));
-        }
-        Ok(found)
+        let received = |(name, value): (String, PropertyValue)| {
+            Some((name.strip_suffix("$recvd")?.to_owned(), value))
+        };
+        Ok(read_table(mos, id)?.into_iter().filter_map(received).collect())
     }
 
     pub(crate) fn from_entries(raw: Vec<(String, PropertyValue)>) -> Self {
@@ -110,6 +99,17 @@ impl LocalProperties {
     pub(crate) fn received(&self, name: &str) -> Option<&PropertyValue> {
         self.received.get(name)
     }
+}
+
+/// The entries of a table of properties, with the suffixes of their names.
+fn read_table(mos: &Objset, id: ObjectId) -> Result<Vec<(String, PropertyValue)>> {
+    let mut found = Vec::new();
+    for entry in open_zap(mos, id)?.iter().flat_map(Zap::entries) {
+        let entry = entry?;
+        let name = String::from_utf8_lossy(&entry.name).into_owned();
+        found.extend(PropertyValue::from_zap_value(&entry.value).map(|value| (name, value)));
+    }
+    Ok(found)
 }
 
 impl PropertyValue {
