@@ -72,13 +72,8 @@ impl Retention {
 
 /// The month of a time, in months since the year 0 (proleptic Gregorian calendar, UTC).
 fn month(seconds: u64) -> u64 {
-    // years begin on 1 March, so that the leap day is the last one; an era has 400 years
-    let days = seconds / DAY + 719_468;
-    let (era, day) = (days / 146_097, days % 146_097);
-    let year = (day - day / 1460 + day / 36_524 - day / 146_096) / 365;
-    let day_of_year = day - (365 * year + year / 4 - year / 100);
-    let month = (5 * day_of_year + 2) / 153;
-    (era * 400 + year) * 12 + month + 2
+    let (year, month, _) = units::civil_date(seconds / DAY);
+    year * 12 + month - 1
 }
 
 #[cfg(test)]

@@ -8,12 +8,9 @@
 //! from the creation time, so the snapshots may have any name. Of several snapshots of one second, the latest is shown.
 
 use engine::pool::Snapshot;
+use units::civil_date;
 
 const SECONDS_PER_DAY: u64 = 86400;
-/// Days of 400 years, after which the calendar repeats.
-const DAYS_PER_ERA: u64 = 146_097;
-/// Days from 0000-03-01 to 1970-01-01.
-const EPOCH_DAYS: u64 = 719_468;
 
 /// The snapshots with their names, oldest first. `all` is in this order.
 pub(super) fn list(all: Vec<Snapshot>) -> Vec<(String, Snapshot)> {
@@ -39,22 +36,6 @@ fn gmt_name(created: u64) -> String {
     let (year, month, day) = civil_date(days);
     let (hour, minute, second) = (seconds / 3600, seconds / 60 % 60, seconds % 60);
     format!("@GMT-{year:04}.{month:02}.{day:02}-{hour:02}.{minute:02}.{second:02}")
-}
-
-/// Year, month and day of a number of days since 1970-01-01 in the Gregorian calendar.
-///
-/// Years are counted from March, so that a leap day is the last day of a year.
-fn civil_date(days: u64) -> (u64, u64, u64) {
-    let days = days + EPOCH_DAYS;
-    let (era, day_of_era) = (days / DAYS_PER_ERA, days % DAYS_PER_ERA);
-    let leap_days = day_of_era / 1460 - day_of_era / 36524 + day_of_era / 146_096;
-    let year_of_era = (day_of_era - leap_days) / 365;
-    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
-    let month_from_march = (5 * day_of_year + 2) / 153;
-    let day = day_of_year - (153 * month_from_march + 2) / 5 + 1;
-    let month = if month_from_march < 10 { month_from_march + 3 } else { month_from_march - 9 };
-    let year = era * 400 + year_of_era + u64::from(month <= 2);
-    (year, month, day)
 }
 
 #[cfg(test)]
