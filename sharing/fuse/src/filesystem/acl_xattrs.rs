@@ -26,7 +26,6 @@ impl FileSystemServer {
         [NFS4_ACL, NFS4_ACL_XDR].contains(&name) && self.fs.has_nfs4_acls()
     }
 
-    /// The name of such an attribute that a list shows: that of an ACL which says more than the mode.
     /// Whether an attribute is a POSIX ACL that acltype=off hides. The kernel asks for it to check permissions, and
     /// takes no attribute for no ACL, but any other error for a failed check.
     pub(super) fn hides_posix_acl(&self, name: &[u8]) -> bool {
@@ -36,6 +35,7 @@ impl FileSystemServer {
                 .any(|kind| kind.xattr_name() == name)
     }
 
+    /// The name of an NFSv4 ACL that a list of attributes shows: that of an ACL which says more than the mode.
     pub(super) fn listed_acl_xattr(&self, context: &Context<'_>, ino: Ino) -> Option<Vec<u8>> {
         if !self.fs.has_nfs4_acls() {
             return None;

@@ -256,8 +256,8 @@ impl PoolFileSystem {
             Vnode::File(place, object) => {
                 let files = self.files(place)?;
                 let mut found = file_attributes(place, &files.file(object)?)?;
-                let shows_control_dir = self.0.files().snapdir() == Snapdir::Visible;
-                if place == HEAD && object == files.root_object() && shows_control_dir {
+                let is_root = place == HEAD && object == files.root_object();
+                if is_root && self.0.files().snapdir() == Snapdir::Visible {
                     // `.zfs` leads back to it
                     found.nlink = found.nlink.saturating_add(1);
                 }
