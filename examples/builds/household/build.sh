@@ -24,7 +24,7 @@ run "poolhouse zfs create -o mountpoint=/media -o recordsize=1M tank/media"
 run "poolhouse zfs create -o mountpoint=/projects tank/projects"
 
 section shares
-say "Nothing listens before it is told to. Here all of it is for this machine alone; use 0.0.0.0:445 and 0.0.0.0:2049."
+say "A service listens once its address is configured. These addresses admit this machine alone; 0.0.0.0:445 and 0.0.0.0:2049 admit every network."
 run "poolhouse config set smb.listen $smb_port"
 run "poolhouse config set nfs.listen $nfs_port"
 echo 'password of anna' >password
@@ -74,7 +74,7 @@ ssh = ["$work/ssh"]
 END
 run "tail -n 11 state/config.toml"
 wait_until 'poolhouse config show | grep offsite'
-say "The daemon does both by the clock; here it is told to do it now."
+say "The daemon does both by the clock; these two commands do them now."
 quiet "poolhouse policy run"
 quiet "poolhouse replicate run offsite"
 snapshots() { poolhouse zfs list -Ho name -s creation -t snapshot "$@" | sed 's/.*@//'; }

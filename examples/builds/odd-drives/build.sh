@@ -47,7 +47,7 @@ check "any two of the six drives may fail: 4/6 of 11.7 GiB are usable" \
   '(( $(poolhouse zfs list -Hpo avail tank) > 7500000000 ))'
 
 section failure
-say "A drive fails its self-test. The daemon reads drives every half hour; here it is told to look at once."
+say "A drive fails its self-test. The daemon reads drives every half hour; this command reads them now."
 smart_report slices/e-2TB failed
 wait_until 'poolhouse drives list --now | grep "e-2TB.*tank.*failing"'
 finds "poolhouse drives list | grep -E 'BAY|2TB'"

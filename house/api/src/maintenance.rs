@@ -131,7 +131,7 @@ pub struct SweepDrives {
     /// Which work.
     #[schema(value_type = String)]
     pub kind: ActivityKind,
-    /// What is wanted of it.
+    /// Start, suspend, cancel or reset.
     #[schema(value_type = String)]
     pub command: ActivityCommand,
     /// Bytes a second of each drive at most; 0: no limit.

@@ -52,7 +52,7 @@ impl NeededPermission {
         Self { dataset, target, permission: permission.to_owned() }
     }
 
-    /// What creating a dataset with properties needs; none: only the owner may.
+    /// The permissions that creating a dataset with properties needs. `None`: only the owner may create it.
     pub fn create(name: &str, properties: &[(String, String)]) -> Option<Vec<Self>> {
         let (parent, _) = name.rsplit_once('/')?;
         let mut needed = vec![Self::on(parent, "create"), Self::on(parent, "mount")];

@@ -17,7 +17,7 @@ use crate::{NodeKind, ReadRequest, VdevNode, VdevTree};
 pub struct RunBlock<'a> {
     /// On which top-level vdev.
     pub vdev: VdevId,
-    /// What is wanted of it.
+    /// The read of the block.
     pub request: ReadRequest<'a>,
     /// As long as the block.
     pub into: &'a mut [u8],

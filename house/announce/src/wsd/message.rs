@@ -31,11 +31,11 @@ const EVERYONE: &str = "urn:schemas-xmlsoap-org:ws:2005:04:discovery";
 /// A request of a client, with the id of its message.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Request {
-    /// Which computers are there?
+    /// A search for all computers.
     Probe(String),
-    /// Where is this computer?
+    /// A request for the address of this computer.
     Resolve(String),
-    /// What is its name?
+    /// A request for the name of the computer.
     Get(String),
 }
 

@@ -30,7 +30,7 @@ impl Pools {
         Ok(())
     }
 
-    /// What pools could be upgraded to; none named: all.
+    /// Lists the versions and features that pools lack. No names: all pools.
     pub(crate) fn list_upgrades(&self, names: &[String]) -> Result<Vec<UpgradeStatus>> {
         let pools = self.select_pools(names)?;
         pools.iter().map(|pool| Ok(pool.handle.upgrade_status()?)).collect()

@@ -83,7 +83,7 @@ impl<'a> MountChange<'a> {
 fn property_effect(property: &str, value: Option<&str>) -> MountEffect {
     match (property, value) {
         ("mountpoint", _) => MountEffect::RemountAll,
-        // the kernel is told at the mount whether it checks permissions, which it cannot by NFSv4 ACLs
+        // the mount sets whether the kernel checks permissions, and the kernel knows no NFSv4 ACLs
         ("canmount", Some("off")) | (ACLTYPE, None | Some("nfsv4")) => MountEffect::Remount,
         (ACLTYPE, Some(_)) => MountEffect::Reconfigure,
         (SNAPDIR | "readonly" | "exec" | "setuid" | "devices" | "atime", _) => {

@@ -8,7 +8,7 @@
 //! ```
 //!
 //! It announces the shares of SMB and NFS on the addresses on which they are served, and nothing on loopback. Windows
-//! uses port 445 alone, so that it is told of no other.
+//! uses port 445 alone, so that WS-Discovery announces shares on no other port.
 
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;

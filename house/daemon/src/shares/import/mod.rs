@@ -46,7 +46,7 @@ struct FoundShare {
 /// A share that cannot be taken over: its place in the file, and a sentence.
 type Skipped = (String, String);
 
-/// What a file describes.
+/// The shares of a file.
 type Found = Vec<Result<FoundShare, Skipped>>;
 
 /// Plans to take over the shares of a file. `entries`: those of the configuration. Returns the calls that add them,
