@@ -129,8 +129,7 @@ impl Fans {
             print::json(&found)?;
             return Ok(Outcome::Complete);
         }
-        let mut table = Table::new([Align::Right, Align::Right]);
-        table.add_row(["SPEED", "RPM"].map(str::to_owned));
+        let mut table = Table::with_header(&[("SPEED", Align::Right), ("RPM", Align::Right)]);
         for (percent, rpm) in &found.curve {
             table.add_row([format!("{percent}%"), rpm.to_string()]);
         }
@@ -146,15 +145,19 @@ impl Fans {
 }
 
 fn print_status(status: &FanStatus) -> io::Result<()> {
-    let mut table = Table::new([Align::Left, Align::Right, Align::Right, Align::Left]);
-    table.add_row(["FAN", "SPEED", "RPM", ""].map(str::to_owned));
+    let mut table = Table::with_header(&[
+        ("FAN", Align::Left),
+        ("SPEED", Align::Right),
+        ("RPM", Align::Right),
+        ("", Align::Left),
+    ]);
     let or_dash = |text: Option<String>| text.unwrap_or_else(|| "-".to_owned());
     for fan in &status.fans {
         table.add_row([
-            escape_control(&fan.name),
+            fan.name.clone(),
             or_dash(fan.percent.map(|percent| format!("{percent}%"))),
             or_dash(fan.rpm.map(|rpm| rpm.to_string())),
-            escape_control(fan.error.as_deref().unwrap_or("")),
+            fan.error.clone().unwrap_or_default(),
         ]);
     }
     table.print(&mut io::stdout().lock())?;

@@ -7,7 +7,7 @@ use api::{GetUps, UpsStatus};
 
 use crate::daemon::DaemonArgs;
 use crate::outcome::{CommandResult, Outcome};
-use crate::table::{Align, Table, escape_control};
+use crate::table::{Align, Table};
 use crate::{print, time};
 
 /// Show the UPS, and what the daemon does when the power fails
@@ -66,7 +66,7 @@ impl Ups {
         } else if let Some(status) = &status {
             let mut table = Table::new([Align::Right, Align::Left]);
             for (name, value) in rows(status) {
-                table.add_row([format!("{name}:"), escape_control(&value)]);
+                table.add_row([format!("{name}:"), value]);
             }
             table.print(&mut io::stdout().lock())?;
         } else {

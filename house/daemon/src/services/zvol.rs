@@ -27,11 +27,11 @@ use crate::events::{ChangeOptions, changes_datasets, takes_away};
 use crate::log::Log;
 use crate::pools::Pools;
 use crate::router::Router;
-use crate::volume_devices::{BackingDir, LinkDir, VolumeDevice, WantedDevice, clear_stale};
+use crate::volume_devices::{
+    BackingDir, LinkDir, VOLUME_DEVICES, VolumeDevice, WantedDevice, clear_stale,
+};
 use crate::{Error, Result};
 
-/// The directory of OpenZFS.
-const DEFAULT_DIRECTORY: &str = "/dev/zvol";
 /// The device by which the kernel gives loop devices.
 const LOOP_CONTROL: &str = "/dev/loop-control";
 /// Properties on which devices depend.
@@ -93,7 +93,7 @@ impl ZvolService {
                 "volumes have no devices: only a daemon of root can make block devices",
             )),
             Some(dir) => Ok(Some(dir.clone())),
-            None => Ok((self.is_system_daemon && is_root).then(|| DEFAULT_DIRECTORY.into())),
+            None => Ok((self.is_system_daemon && is_root).then(|| VOLUME_DEVICES.into())),
         }
     }
 

@@ -24,6 +24,8 @@ use lun::{Lun, LunOptions, Reservations, SnapshotLun, VolumeLun};
 
 pub(crate) use links::LinkDir;
 
+/// The directory of OpenZFS for the devices of volumes.
+pub(crate) const VOLUME_DEVICES: &str = "/dev/zvol";
 /// A program that has just looked at a device, as udev(7) does, closes it soon.
 const DETACH_RETRIES: u32 = 5;
 const DETACH_RETRY_DELAY: Duration = Duration::from_millis(40);

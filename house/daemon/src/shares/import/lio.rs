@@ -13,7 +13,7 @@ use std::path::PathBuf;
 use api::Protocol;
 use serde::Deserialize;
 
-use super::{Found, FoundShare, Skipped, field, quoted, quoted_list};
+use super::{CHAP_NOT_COPIED, Found, FoundShare, Skipped, field, quoted, quoted_list};
 
 #[derive(Deserialize)]
 struct SavedConfig {
@@ -110,9 +110,7 @@ fn check_tpg(target: &Target, tpg: &Tpg) -> Result<(), String> {
         return Err(format!("its fabric is {}, and iscsi alone can be taken over", target.fabric));
     }
     if has_chap {
-        return Err("it has CHAP passwords, which are not copied: add it with chap_user and \
-                    chap_secret_file (`poolhouse share add --help`)"
-            .to_owned());
+        return Err(CHAP_NOT_COPIED.to_owned());
     }
     let is_open = tpg.attributes.generate_node_acls != 0;
     if tpg.node_acls.is_empty() && !is_open {

@@ -25,9 +25,11 @@ use toml_edit::DocumentMut;
 use super::entry::ShareEntry;
 use super::{DatasetFacts, add_entry};
 use crate::config::Config;
+use crate::volume_devices::VOLUME_DEVICES;
 
-/// The folder of the devices of volumes.
-const VOLUME_DEVICES: &str = "/dev/zvol";
+/// Why a target with CHAP is skipped.
+const CHAP_NOT_COPIED: &str = "it has CHAP passwords, which are not copied: add it with chap_user and \
+                               chap_secret_file (`poolhouse share add --help`)";
 
 /// A share that a file describes.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -22,7 +22,7 @@ use std::path::PathBuf;
 
 use api::Protocol;
 
-use super::{Found, FoundShare, Skipped, field, quoted, quoted_list};
+use super::{CHAP_NOT_COPIED, Found, FoundShare, Skipped, field, quoted, quoted_list};
 
 /// The deepest nesting that is read. scstadmin writes five levels.
 const MAX_DEPTH: usize = 8;
@@ -118,9 +118,7 @@ fn read_target<'a>(
         return Err(format!("its driver is {driver}, and iscsi alone can be taken over"));
     }
     if ["IncomingUser", "OutgoingUser"].iter().any(|user| target.all(user).next().is_some()) {
-        return Err("it has CHAP passwords, which are not copied: add it with chap_user and \
-                    chap_secret_file (`poolhouse share add --help`)"
-            .to_owned());
+        return Err(CHAP_NOT_COPIED.to_owned());
     }
     let groups: Vec<&Block> = target.all("GROUP").collect();
     let open: Vec<&Block> = target.all("LUN").collect();

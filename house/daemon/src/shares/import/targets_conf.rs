@@ -12,7 +12,7 @@ use std::path::PathBuf;
 
 use api::Protocol;
 
-use super::{Found, FoundShare, Skipped, field, quoted, quoted_list};
+use super::{CHAP_NOT_COPIED, Found, FoundShare, Skipped, field, quoted, quoted_list};
 use crate::shares::networks::parse_networks;
 
 /// Options that change nothing about who may do what.
@@ -74,11 +74,7 @@ impl Target {
             }
             "initiator-name" => self.initiators.push(value.to_owned()),
             "incominguser" | "outgoinguser" => {
-                self.problem = Some(
-                    "it has CHAP passwords, which are not copied: add it with chap_user and \
-                     chap_secret_file (`poolhouse share add --help`)"
-                        .to_owned(),
-                );
+                self.problem = Some(CHAP_NOT_COPIED.to_owned());
             }
             known if IGNORED.contains(&known) => self.ignored.push(line.to_owned()),
             _ => self.problem = Some(format!("its line '{line}' is not known: add it by hand")),
