@@ -33,6 +33,6 @@ pub use node::{NodeKind, VdevNode};
 pub use read_run::RunBlock;
 pub use reflow::{ReflowChunk, ReflowLeaves, ReflowPause, overwrite_limit, scratch_size};
 pub use repair::RepairFilter;
-pub use tree::{BlockValidator, ReadRequest, VdevTree};
+pub use tree::{BlockValidator, LayoutHold, ReadRequest, VdevTree};
 pub use txg_ranges::TxgRanges;
 pub use write::BlockWrite;

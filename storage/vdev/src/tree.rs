@@ -93,6 +93,17 @@ impl TopVdev {
     }
 }
 
+/// A vdev whose sectors stay where they are: an expansion that begins meanwhile moves the first of them after
+/// this is dropped.
+pub struct LayoutHold(TopVdev);
+
+impl LayoutHold {
+    /// The vdev.
+    pub fn node(&self) -> &VdevNode {
+        &self.0.node
+    }
+}
+
 /// The gate of a node whose expansion runs.
 fn initial_gate(node: &VdevNode, earlier_io: Arc<()>) -> Option<Arc<ReflowGate>> {
     let NodeKind::Raidz(raidz, _) = &node.kind else { return None };
@@ -155,6 +166,11 @@ impl VdevTree {
 
     pub(crate) fn top_vdev(&self, vdev: VdevId) -> Option<TopVdev> {
         self.tops.read().get(usize::try_from(vdev.get()).ok()?).cloned()
+    }
+
+    /// Keeps the sectors of a vdev where they are. None while a raidz expansion moves them.
+    pub fn hold_layout(&self, vdev: VdevId) -> Option<LayoutHold> {
+        self.top_vdev(vdev).filter(|top| top.reflow.is_none()).map(LayoutHold)
     }
 
     /// All leaves.

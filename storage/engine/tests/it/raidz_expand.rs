@@ -5,7 +5,9 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use engine::pool::{Drive, ExpansionStatus, Pool, ScanProgress, VdevLayout};
+use engine::pool::{
+    ActivityCommand, ActivityKind, Drive, ExpansionStatus, Pool, ScanProgress, VdevLayout,
+};
 use job::Job;
 use sim::{DiskArray, Fault};
 
@@ -369,4 +371,38 @@ fn expansion_that_openzfs_began_is_finished() {
     drop(pool);
     let said = run_zdb(&fixture.dir, &["-bcc"]);
     assert!(said.is_empty() || said.contains("No leaks (block sum matches"), "{said}");
+}
+
+#[test]
+fn initialize_waits_for_an_expansion() {
+    let (storm, pool) = storm_pool();
+    write_file(&pool, "tank", "gap", &noise_bytes(7, 8 << 20));
+    write_file(&pool, "tank", "behind", &noise_bytes(8, 4 << 20));
+    pool.sync().unwrap();
+    let (initialize, start) = (ActivityKind::Initialize, ActivityCommand::Start);
+    pool.command_activity(&[], initialize, start, 0).unwrap();
+    assert!(pool.step_activities().unwrap());
+    attach_fourth(&storm, &pool);
+    // sectors change their places now: what is free cannot be told from what is not
+    for _ in 0..200 {
+        if !pool.step_activities().unwrap() {
+            break;
+        }
+    }
+    compare_files(&pool, "expanding");
+    finish_and_scrub(&pool, "expanded");
+    while pool.step_activities().unwrap() {}
+    compare_files(&pool, "initialized");
+    let scrubbed = pool.scrub(&ScanProgress::new()).unwrap();
+    assert!(scrubbed.complete && scrubbed.errors == 0 && scrubbed.written == 0, "{scrubbed:?}");
+}
+
+#[test]
+fn checkpoint_is_refused_during_an_expansion() {
+    let (storm, pool) = storm_pool();
+    attach_fourth(&storm, &pool);
+    let refused = pool.create_checkpoint().unwrap_err().to_string();
+    assert!(refused.contains("raidz expansion in progress"), "{refused}");
+    finish_and_scrub(&pool, "expanded");
+    pool.create_checkpoint().unwrap();
 }

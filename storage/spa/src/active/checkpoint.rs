@@ -22,7 +22,7 @@ use ondisk::uberblock::Uberblock;
 use units::Txg;
 use zap::{Zap, ZapValue};
 
-use super::ActivePool;
+use super::{ActivePool, ExpandError};
 use crate::directory::POOL_DIRECTORY;
 use crate::features::{self, RefcountChange};
 use crate::space::{CHECKPOINT_FEATURE, MapSyncContext};
@@ -71,6 +71,10 @@ impl ActivePool {
 
     fn create_checkpoint_sync(&self, change: &SyncTaskContext<'_>) -> Result<(), Error> {
         self.check_no_checkpoint()?;
+        // what the checkpoint leads to would be moved
+        if self.expanding_vdev().is_some() {
+            return Err(ExpandError::InProgress.into());
+        }
         let directory = PoolDirectory::open(self.mos.clone())?;
         let enabled = features::read(&directory)?;
         if !enabled.iter().any(|feature| feature.guid == CHECKPOINT_FEATURE) {

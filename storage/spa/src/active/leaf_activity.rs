@@ -25,14 +25,13 @@
 
 use std::collections::BTreeMap;
 use std::ops::Range;
-use std::sync::Arc;
 
 use dsl::write::SyncTaskContext;
 use ondisk::history::Entry;
 use ondisk::label::VdevConfig;
 use parking_lot::Mutex;
 use units::{Guid, MetaslabId, ObjectId, VdevId};
-use vdev::{Leaf, NodeKind, VdevNode};
+use vdev::{LayoutHold, Leaf, NodeKind, VdevNode};
 use zap::Zap;
 
 use super::{ActivePool, DeviceChangeError};
@@ -248,20 +247,19 @@ impl ActivePool {
 
     /// Refuses leaves whose free space is not known in terms of their own bytes.
     fn check_activity(&self, leaf: Guid) -> Result<(), Error> {
-        let (_, top) = self.top_of(leaf).ok_or(DeviceChangeError::NotInPool)?;
-        let is_draid = matches!(top.kind, NodeKind::Draid(..));
-        let config = self.config();
-        let tops = config.tree.iter().flat_map(|root| &root.children);
-        let expanding = tops.filter(|top| top.raidz_expanding).flat_map(VdevConfig::leaves);
-        if is_draid || expanding.into_iter().any(|other| other.guid == leaf) {
+        let vdev = self.top_of(leaf).ok_or(DeviceChangeError::NotInPool)?;
+        let layout = self.tree.hold_layout(vdev);
+        let is_draid = |layout: &LayoutHold| matches!(layout.node().kind, NodeKind::Draid(..));
+        if layout.is_none_or(|layout| is_draid(&layout)) {
             return Err(DeviceChangeError::ActivityUnsupported.into());
         }
         Ok(())
     }
 
-    fn top_of(&self, leaf: Guid) -> Option<(VdevId, Arc<VdevNode>)> {
+    fn top_of(&self, leaf: Guid) -> Option<VdevId> {
         let mut tops = self.tree.tops().into_iter();
-        tops.find(|(_, top)| top.leaves().iter().any(|own| own.guid() == leaf))
+        let found = tops.find(|(_, top)| top.leaves().iter().any(|own| own.guid() == leaf));
+        found.map(|(vdev, _)| vdev)
     }
 
     fn leaf_table(&self, leaf: Guid) -> Result<Zap, Error> {
@@ -325,12 +323,14 @@ impl ActivePool {
         geometry::capacity::leaf_space(self.tree.leaf(leaf)?.device()?.size())
     }
 
-    /// The work that goes on, of leaves that are in service.
+    /// The work that goes on, of leaves that are in service. It waits for the expansion of a raidz, which moves
+    /// sectors to where others were.
     pub fn running_activities(&self) -> Vec<(Guid, ActivityKind)> {
         let all = self.activities.0.lock();
         let active = all.iter().filter(|(_, activity)| activity.state == ActivityState::Active);
         let in_service = |leaf: Guid| {
             self.tree.leaf(leaf).is_some_and(|leaf| leaf.is_writable() && !leaf.is_failing())
+                && self.top_of(leaf).is_some_and(|vdev| self.tree.hold_layout(vdev).is_some())
         };
         active.map(|(key, _)| *key).filter(|(leaf, _)| in_service(*leaf)).collect()
     }
@@ -341,11 +341,11 @@ impl ActivePool {
         let none = ActivityStep { bytes: 0, rate: 0 };
         let activity = self.activities.0.lock().get(&(leaf, kind)).copied();
         let activity = activity.filter(|activity| activity.state == ActivityState::Active);
-        let (Some(activity), Some((vdev, top))) = (activity, self.top_of(leaf)) else {
-            return Ok(none);
-        };
+        let (Some(activity), Some(vdev)) = (activity, self.top_of(leaf)) else { return Ok(none) };
+        // until the step is done: its range of the leaf may hold data in another layout
+        let Some(layout) = self.tree.hold_layout(vdev) else { return Ok(none) };
         let Some(target) = self.tree.leaf(leaf) else { return Ok(none) };
-        let map = LeafMap::new(&top, leaf);
+        let map = LeafMap::new(layout.node(), leaf);
         let from = activity.top_next.max(map.to_top(activity.next));
         let Some((metaslab, range)) = self.lend_next(vdev, from, kind)? else {
             self.complete_activity(leaf, kind)?;

@@ -38,8 +38,8 @@ use units::{Ashift, Guid, ObjectId, Txg, VdevId};
 use vdev::{Leaf, NodeKind, ReflowChunk, ReflowPause, VdevNode, overwrite_limit, scratch_size};
 use zap::Zap;
 
-use super::ActivePool;
 use super::attach::{DeviceChangeError, NewChild, check_device_size, create_vdev_zap};
+use super::{ActivePool, CheckpointError};
 use crate::features::{self, RefcountChange};
 use crate::vdev_layout::leaf_config;
 use crate::{Error, PoolDirectory, commit};
@@ -166,8 +166,9 @@ impl ActivePool {
         if !features.iter().any(|feature| feature.guid == FEATURE) {
             return Err(ExpandError::FeatureDisabled.into());
         }
-        if directory.zap().lookup(b"com.delphix:zpool_checkpoint")?.is_some() {
-            return Err(ExpandError::CheckpointExists.into());
+        match self.check_no_checkpoint() {
+            Err(CheckpointError::Exists) => return Err(ExpandError::CheckpointExists.into()),
+            other => other?,
         }
         if self.expanding_vdev().is_some() {
             return Err(ExpandError::InProgress.into());
