@@ -1,16 +1,16 @@
 //! `poolhouse zpool replace, attach, detach, offline, online, scrub`.
 
 use std::path::PathBuf;
-use std::time::Duration;
 
 use api::{AttachDevice, DetachDevice, OfflineDevice, OnlineDevice, ReplaceDevice, ScrubPool};
 
-use super::{query_reports, vdevs};
+use super::vdevs;
+use super::wait::{Activity, wait_until_idle};
 use crate::daemon::DaemonArgs;
-use crate::outcome::{CommandResult, Failure, Outcome, run_for_each};
+use crate::outcome::{CommandResult, Outcome, run_for_each};
 
-/// How often it is asked whether the pool is mended.
-const POLL_INTERVAL: Duration = Duration::from_millis(200);
+/// A scan of either kind.
+const SCANS: &[Activity] = &[Activity::Resilver, Activity::Scrub];
 
 /// Have another drive take the place of one
 #[derive(clap::Args, Debug)]
@@ -151,7 +151,7 @@ impl ReplaceArgs {
         let (name, old, force) = (self.pool.clone(), vdevs::resolve_drive(&self.old), self.force);
         let new: Option<PathBuf> = self.new.as_deref().map(vdevs::resolve_path);
         asking.execute(&ReplaceDevice { name, old, new, force })?;
-        wait_for_scan(self.wait, asking, &self.pool)
+        wait_if(self.wait, asking, &self.pool, SCANS)
     }
 }
 
@@ -162,9 +162,9 @@ impl AttachArgs {
         let new = vdevs::resolve_path(&self.new);
         asking.execute(&AttachDevice { name, existing: beside.clone(), new, force })?;
         if beside.starts_with("raidz") {
-            return wait_for_expansion(self.wait, asking, &self.pool);
+            return wait_if(self.wait, asking, &self.pool, &[Activity::RaidzExpand]);
         }
-        wait_for_scan(self.wait, asking, &self.pool)
+        wait_if(self.wait, asking, &self.pool, SCANS)
     }
 }
 
@@ -193,7 +193,7 @@ impl OnlineArgs {
             let (name, device) = (self.pool.clone(), vdevs::resolve_drive(drive));
             asking.execute(&OnlineDevice { name, device, expand: self.expand })
         })?;
-        wait_for_scan(self.wait, asking, &self.pool)?;
+        wait_if(self.wait, asking, &self.pool, SCANS)?;
         Ok(outcome)
     }
 }
@@ -204,38 +204,21 @@ impl ScrubArgs {
             asking.execute(&ScrubPool { name: name.clone(), stop: self.stop })?;
         }
         for name in &self.pools {
-            wait_for_scan(self.wait, asking, name)?;
+            wait_if(self.wait, asking, name, SCANS)?;
         }
         Ok(Outcome::Complete)
     }
 }
 
-/// Waits, if that is wanted, until no raidz of a pool is being expanded.
-fn wait_for_expansion(wanted: bool, asking: &DaemonArgs, pool: &str) -> CommandResult {
-    let names = [pool.to_owned()];
-    let is_over = || {
-        let found = query_reports(asking, &names)?;
-        let expansion = found.first().and_then(|pool| pool.status.expansion.as_ref());
-        Ok::<_, Failure>(expansion.is_none_or(|expansion| expansion.state == "finished"))
-    };
-    while wanted && !is_over()? {
-        std::thread::sleep(POLL_INTERVAL);
-    }
-    Ok(Outcome::Complete)
-}
-
-/// Waits, if that is wanted, until a pool is not walked over any more.
-fn wait_for_scan(wanted: bool, asking: &DaemonArgs, pool: &str) -> CommandResult {
-    let names = [pool.to_owned()];
-    let is_over = || {
-        let found = query_reports(asking, &names)?;
-        let scan = found.first().and_then(|pool| pool.status.scan.as_ref());
-        Ok::<_, Failure>(scan.is_none_or(|scan| scan.state != "scanning"))
-    };
+/// Waits, if that is wanted, until none of these activities of a pool goes on.
+fn wait_if(
+    wanted: bool,
+    asking: &DaemonArgs,
+    pool: &str,
+    activities: &[Activity],
+) -> CommandResult {
     if wanted {
-        while !is_over()? {
-            std::thread::sleep(POLL_INTERVAL);
-        }
+        wait_until_idle(asking, pool, activities)?;
     }
     Ok(Outcome::Complete)
 }

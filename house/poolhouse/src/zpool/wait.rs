@@ -87,8 +87,12 @@ impl Activity {
             }
             Self::Resilver => scan(ScanKind::Resilver),
             Self::Scrub => scan(ScanKind::Scrub),
-            // this build does neither
-            Self::Remove | Self::RaidzExpand => None,
+            Self::RaidzExpand => {
+                let expansion = pool.expansion.as_ref().filter(|it| it.state != "finished")?;
+                Some(expansion.total.saturating_sub(expansion.copied))
+            }
+            // this build removes no vdevs with data
+            Self::Remove => None,
         }
     }
 }

@@ -111,6 +111,8 @@ fn raidz_is_expanded_by_attach() {
     // a daemon that ends in the midst goes on when it starts again
     nas.run_ok(&format!("zpool attach tank raidz1-0 {}", path_arg(next)));
     nas.run_ok("serve --stop");
+    nas.run_ok("zpool wait -t raidz_expand tank");
+    assert!(nas.run_ok("zpool status tank").contains("expand: expanded raidz1-0 copied "));
     nas.wait_until(|| {
         nas.run_ok("zpool status tank").contains("expand: expanded raidz1-0 copied ")
     });
