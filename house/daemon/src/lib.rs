@@ -32,6 +32,7 @@ mod jobs;
 mod log;
 mod memory;
 mod metrics;
+mod monitor;
 mod openapi;
 mod overview;
 mod policy;

@@ -19,11 +19,12 @@ use ::fans::{
     SensorKind, calibrate,
 };
 use api::FanStatus;
-use parking_lot::{Condvar, Mutex};
+use parking_lot::Mutex;
 
 use crate::config::Config;
 use crate::events::unix_seconds;
 use crate::log::Log;
+use crate::monitor::MonitorState;
 use crate::{Error, Result, StateDir};
 
 use watchdog::Watchdog;
@@ -37,20 +38,10 @@ const CALIBRATION_RESERVE: f64 = 3.0;
 /// The monitor of fans.
 pub(crate) struct FanMonitor {
     log: Arc<Log>,
-    state: Mutex<State>,
-    /// Wakes the thread.
-    changed: Condvar,
+    state: MonitorState<FansConfig, FanStatus>,
     /// Held while fans are set, so that a calibration is alone.
     setting: Mutex<()>,
     watchdog: Mutex<Option<Watchdog>>,
-}
-
-#[derive(Default)]
-struct State {
-    config: FansConfig,
-    is_changed: bool,
-    is_stopped: bool,
-    status: Option<FanStatus>,
 }
 
 /// The thread's own part of the monitor.
@@ -66,8 +57,7 @@ impl FanMonitor {
     pub(crate) fn new(log: Arc<Log>) -> Self {
         Self {
             log,
-            state: Mutex::default(),
-            changed: Condvar::new(),
+            state: MonitorState::default(),
             setting: Mutex::default(),
             watchdog: Mutex::default(),
         }
@@ -79,42 +69,35 @@ impl FanMonitor {
             // the fans stay as they were configured
             return Err(Error::refused_error(why));
         }
-        let mut state = self.state.lock();
-        state.is_changed |= state.config != config;
-        state.config = config;
-        self.changed.notify_all();
+        self.state.configure(config);
         Ok(())
     }
 
     /// Ends the thread, and sets all fans to full speed.
     pub(crate) fn stop(&self) {
-        let mut state = self.state.lock();
-        state.is_stopped = true;
-        let config = state.config.clone();
-        drop(state);
-        self.changed.notify_all();
+        self.state.stop();
         let _setting = self.setting.lock();
-        for why in full_speed(&config) {
+        for why in full_speed(&self.state.config()) {
             self.log.write_line(&format!("fans: {why}"));
         }
     }
 
     /// The fans as they were at the last look; none if none is configured.
     pub(crate) fn status(&self) -> Option<FanStatus> {
-        self.state.lock().status.clone()
+        self.state.status()
     }
 
     /// Controls the fans until [`Self::stop`].
     pub(crate) fn run(&self) {
         let mut session: Option<Session> = None;
-        while let Some(config) = self.next_look() {
+        while let Some(config) = self.state.next_look(|config| config.interval) {
             if config.fan.is_empty() {
                 if let Some(Session { config, .. }) = session.take() {
                     let _setting = self.setting.lock();
                     full_speed(&config);
                     *self.watchdog.lock() = None;
                 }
-                self.state.lock().status = None;
+                self.state.set_status(None);
                 continue;
             }
             if session.as_ref().is_none_or(|it| it.config != config) {
@@ -122,7 +105,7 @@ impl FanMonitor {
             }
             let Some(session) = &mut session else { continue };
             let setting = self.setting.lock();
-            if self.state.lock().is_stopped {
+            if self.state.is_stopped() {
                 return;
             }
             let mut status = session.look();
@@ -136,7 +119,7 @@ impl FanMonitor {
                 self.log.write_line(&line);
                 session.faults.clone_from(&status.faults);
             }
-            self.state.lock().status = Some(status);
+            self.state.set_status(Some(status));
         }
     }
 
@@ -159,22 +142,9 @@ impl FanMonitor {
         self.watchdog.lock().as_mut().is_some_and(Watchdog::report_life)
     }
 
-    /// Waits until the next look is due. Returns its configuration, or nothing when the daemon ends.
-    fn next_look(&self) -> Option<FansConfig> {
-        let mut state = self.state.lock();
-        let due = Instant::now() + Duration::from_secs(state.config.interval);
-        while !state.is_changed && !state.is_stopped {
-            if self.changed.wait_until(&mut state, due).timed_out() {
-                break;
-            }
-        }
-        state.is_changed = false;
-        (!state.is_stopped).then(|| state.config.clone())
-    }
-
     /// Calibrates a fan. The control of all fans waits meanwhile; the temperatures are watched.
     pub(crate) fn calibrate(&self, name: &str) -> Result<Calibration> {
-        let config = self.state.lock().config.clone();
+        let config = self.state.config();
         let Some(fan) = config.fan.iter().find(|fan| fan.name == name) else {
             let known: Vec<_> = config.fan.iter().map(|fan| fan.name.as_str()).collect();
             let known = if known.is_empty() { "none".to_owned() } else { known.join(", ") };
@@ -186,7 +156,7 @@ impl FanMonitor {
         let port = hwmon.find(fan).map_err(|why| Error::refused_error(why.to_string()))?;
         let _setting = self.setting.lock();
         let found = calibrate(|percent| {
-            if self.state.lock().is_stopped {
+            if self.state.is_stopped() {
                 return Err("the daemon is shutting down".to_owned());
             }
             check_heat(&hwmon, &config)?;

@@ -12,16 +12,16 @@ mod source;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use ::ups::{PowerWatch, Role, Stage, UpsConfig};
 use api::{Event, UpsStatus};
-use parking_lot::{Condvar, Mutex};
 
 use crate::StateDir;
 use crate::context::Context;
 use crate::events::unix_seconds;
 use crate::log::Log;
+use crate::monitor::MonitorState;
 
 use outage::Outage;
 use source::Source;
@@ -30,19 +30,9 @@ use source::Source;
 pub(crate) struct UpsMonitor {
     state_dir: StateDir,
     log: Arc<Log>,
-    state: Mutex<State>,
-    /// Wakes the thread.
-    changed: Condvar,
+    state: MonitorState<UpsConfig, UpsStatus>,
     /// Whether background work has to wait for line power.
     is_quiet: AtomicBool,
-}
-
-#[derive(Default)]
-struct State {
-    config: UpsConfig,
-    is_changed: bool,
-    is_stopped: bool,
-    status: Option<UpsStatus>,
 }
 
 /// The thread's own part of the monitor.
@@ -59,29 +49,24 @@ impl UpsMonitor {
         Self {
             state_dir: state_dir.clone(),
             log,
-            state: Mutex::default(),
-            changed: Condvar::new(),
+            state: MonitorState::default(),
             is_quiet: AtomicBool::new(false),
         }
     }
 
     /// Takes over the configuration. The next look is made with it.
     pub(crate) fn configure(&self, config: UpsConfig) {
-        let mut state = self.state.lock();
-        state.is_changed |= state.config != config;
-        state.config = config;
-        self.changed.notify_all();
+        self.state.configure(config);
     }
 
     /// Ends the thread at its next look.
     pub(crate) fn stop(&self) {
-        self.state.lock().is_stopped = true;
-        self.changed.notify_all();
+        self.state.stop();
     }
 
     /// The UPS as it was at the last look; none if none is configured.
     pub(crate) fn status(&self) -> Option<UpsStatus> {
-        self.state.lock().status.clone()
+        self.state.status()
     }
 
     /// Whether background work has to wait for line power.
@@ -110,26 +95,17 @@ impl UpsMonitor {
             session.status.stopped_scrubs = session.outage.stopped_scrubs();
             session.status.are_pools_closed = session.outage.are_pools_closed();
             let status = config.server.is_some().then(|| session.status.clone());
-            self.state.lock().status = status;
+            self.state.set_status(status);
         }
     }
 
     /// Waits until the next look is due. Returns its configuration, or nothing when the daemon ends.
     fn next_look(&self, session: &Session) -> Option<UpsConfig> {
-        let mut state = self.state.lock();
         // a power failure is looked at closely
-        let interval = match session.watch.stage() {
-            Stage::Normal => state.config.interval,
-            _ => state.config.interval.min(2),
-        };
-        let due = Instant::now() + Duration::from_secs(interval);
-        while !state.is_changed && !state.is_stopped {
-            if self.changed.wait_until(&mut state, due).timed_out() {
-                break;
-            }
-        }
-        state.is_changed = false;
-        (!state.is_stopped).then(|| state.config.clone())
+        self.state.next_look(|config| match session.watch.stage() {
+            Stage::Normal => config.interval,
+            _ => config.interval.min(2),
+        })
     }
 
     /// Reads the UPS, and enters another stage if there is one.
@@ -161,7 +137,7 @@ impl UpsMonitor {
         }
         if stage != before {
             // the closing of pools takes time, and everybody may see meanwhile why
-            self.state.lock().status = Some(status.clone());
+            self.state.set_status(Some(status.clone()));
             self.enter(stage, session, config, context);
         }
     }
