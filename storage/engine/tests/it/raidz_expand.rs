@@ -406,3 +406,33 @@ fn checkpoint_is_refused_during_an_expansion() {
     finish_and_scrub(&pool, "expanded");
     pool.create_checkpoint().unwrap();
 }
+
+#[test]
+fn larger_drives_are_used_after_the_expansion() {
+    let folder = TempDir::new("expand-grow", 3, 64 << 20);
+    let new = new_pool(&folder, VdevLayout::Raidz(1), 3);
+    let pool = engine::pool::create(&new, &environment()).unwrap();
+    fill_pool(&pool);
+    pool.export().unwrap();
+    drop(pool);
+    for drive in folder.drives(3) {
+        std::fs::File::options().write(true).open(drive).unwrap().set_len(DRIVE_SIZE).unwrap();
+    }
+    let here = [folder.path().to_owned()];
+    let pool = engine::pool::import(&here, "tank", false, &environment()).unwrap();
+    let before = pool.status().size;
+    let drive = create_image(&folder, "new.img", DRIVE_SIZE);
+    pool.attach_drive("raidz1-0", &drive, false).unwrap();
+    // blocks behind the end that the reflow goes to would stay at the old width
+    let first = folder.drives(1).remove(0);
+    let refused = pool.expand_drive(&first.to_string_lossy()).unwrap_err().to_string();
+    assert!(refused.contains("raidz expansion in progress"), "{refused}");
+    assert_eq!(pool.status().size, before);
+    finish_and_scrub(&pool, "expanded");
+    assert!(pool.status().size > before);
+    write_file(&pool, "tank", "after", &noise_bytes(9, 40 << 20));
+    finish_and_scrub(&pool, "used");
+    pool.export().unwrap();
+    drop(pool);
+    assert_eq!(check_pool(&folder, "tank"), Vec::<String>::new());
+}

@@ -21,8 +21,8 @@ use ondisk::label::{VdevConfig, VdevKind};
 use units::{Guid, Txg, VdevId};
 use vdev::{BuildContext, Leaf, LeafDevice, VdevNode};
 
-use super::ActivePool;
 use super::attach::{DeviceChangeError, create_vdev_zap};
+use super::{ActivePool, ExpandError};
 use crate::create::{create_top_objects, write_metaslab_array};
 use crate::space::vdev_spec;
 use crate::{Error, auxiliary, commit};
@@ -97,6 +97,9 @@ impl ActivePool {
         let mut grown = 0;
         for top in chosen {
             let Some(asize) = self.possible_asize(top) else {
+                if only.is_some() && self.expanding_vdev() == Some(top.id) {
+                    return Err(ExpandError::InProgress.into());
+                }
                 if only.is_some() {
                     return Err(DeviceChangeError::CannotExpand.into());
                 }
@@ -117,10 +120,11 @@ impl ActivePool {
         Ok(grown)
     }
 
-    /// The asize that a top-level vdev could have; none while a device of it is missing, or where it has
-    /// no metaslabs.
+    /// The asize that a top-level vdev could have; none while a device of it is missing or a raidz expansion
+    /// runs, whose new drive has no space yet, or where it has no metaslabs.
     pub(super) fn possible_asize(&self, top: &VdevConfig) -> Option<u64> {
-        let node = self.tree.top(top.id)?;
+        let layout = self.tree.hold_layout(top.id)?;
+        let node = layout.node();
         let leaves = node.leaves();
         let sizes = leaves.iter().map(|leaf| capacity::leaf_space(leaf.device()?.size()));
         let smallest = sizes.collect::<Option<Vec<u64>>>()?.into_iter().min()?;
