@@ -34,6 +34,7 @@ pub use partition::{Partition, partitions};
 pub use path_match::{is_same_file, path_match_score};
 pub use probe::{ProbeResult, find_moved_device, probe, probe_deep};
 pub use signature::detect_signature;
+pub use write_claim::is_open_for_writing;
 
 /// What holds bytes.
 pub trait Device: Send + Sync + std::fmt::Debug {

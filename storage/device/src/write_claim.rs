@@ -6,6 +6,7 @@
 use std::collections::BTreeSet;
 use std::fs::Metadata;
 use std::os::unix::fs::MetadataExt;
+use std::path::Path;
 use std::sync::{Mutex, PoisonError};
 
 static CLAIMED: Mutex<BTreeSet<(u64, u64)>> = Mutex::new(BTreeSet::new());
@@ -32,6 +33,11 @@ impl WriteClaim {
         let held = CLAIMED.lock().unwrap_or_else(PoisonError::into_inner);
         held.contains(&(facts.dev(), facts.ino()))
     }
+}
+
+/// Whether this process has the file open for writing.
+pub fn is_open_for_writing(path: &Path) -> bool {
+    std::fs::metadata(path).is_ok_and(|facts| WriteClaim::is_claimed(&facts))
 }
 
 impl Drop for WriteClaim {

@@ -228,7 +228,8 @@ pub(super) fn describe_drive((path, device): (&PathBuf, &Arc<dyn Device>)) -> De
 
 /// Opens a drive that is in nobody's use.
 pub(super) fn open_unused_drive(path: &Path, force: bool) -> Result<Arc<dyn Device>> {
-    let device = latency::open_exclusive(path).map_err(|error| Error::from_device_error(&error))?;
+    let opened = latency::open_exclusive_once_released(path);
+    let device = opened.map_err(|error| Error::from_device_error(&error))?;
     if force {
         return Ok(device);
     }

@@ -12,6 +12,12 @@ use device::{Device, Error, File, IoKind, IoStats};
 /// What takes longer is counted.
 const SLOW_THRESHOLD: Duration = Duration::from_secs(30);
 
+/// For how long a drive may stay open after it was detached.
+const RELEASE_TIMEOUT: Duration = Duration::from_secs(1);
+
+/// How often it is tried meanwhile.
+const RELEASE_POLL: Duration = Duration::from_millis(10);
+
 /// A drive that counts its requests.
 #[derive(Debug)]
 struct TimedDevice {
@@ -25,6 +31,22 @@ pub(super) fn open_exclusive(path: &Path) -> Result<Arc<dyn Device>, Error> {
     let file = File::open_exclusive(path)?;
     let (slow_requests, stats) = (AtomicU64::new(0), IoStats::default());
     Ok(Arc::new(TimedDevice { file, slow_requests, stats }))
+}
+
+/// Like [`open_exclusive`], for a drive that was perhaps just detached from a pool of this process: requests that
+/// began before keep it open until they end.
+pub(super) fn open_exclusive_once_released(path: &Path) -> Result<Arc<dyn Device>, Error> {
+    let start = Instant::now();
+    loop {
+        match open_exclusive(path) {
+            Err(Error::InUse { .. })
+                if device::is_open_for_writing(path) && start.elapsed() < RELEASE_TIMEOUT =>
+            {
+                std::thread::sleep(RELEASE_POLL);
+            }
+            opened => return opened,
+        }
+    }
 }
 
 impl TimedDevice {
@@ -115,7 +137,23 @@ impl Device for TimedDevice {
 
 #[cfg(test)]
 mod tests {
-    use super::{Duration, is_slow};
+    use super::{Duration, is_slow, open_exclusive, open_exclusive_once_released};
+
+    #[test]
+    fn detached_drive_is_opened_once_requests_end() {
+        let path = std::env::temp_dir().join(format!("poolhouse-released-{}", std::process::id()));
+        std::fs::write(&path, [0; 512]).unwrap();
+        let before = open_exclusive(&path).unwrap();
+        assert!(open_exclusive(&path).is_err(), "a request under way has it open");
+        let request = std::thread::spawn(move || {
+            std::thread::sleep(Duration::from_millis(50));
+            drop(before);
+        });
+        let opened = open_exclusive_once_released(&path);
+        request.join().unwrap();
+        std::fs::remove_file(&path).unwrap();
+        assert!(opened.is_ok());
+    }
 
     #[test]
     fn half_a_minute_is_too_long() {
