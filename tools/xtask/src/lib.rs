@@ -6,6 +6,7 @@
 #![forbid(unsafe_code)]
 
 pub mod floors;
+pub mod format_book;
 pub mod licences;
 pub mod picture;
 pub mod tidy;

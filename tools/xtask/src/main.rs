@@ -1,13 +1,14 @@
-//! `cargo xtask floors|picture|licences|tidy|ratchet`: the rules of the house, by hand.
+//! `cargo xtask floors|picture|format|licences|tidy|ratchet`: the rules of the house, by hand.
 #![forbid(unsafe_code)]
 
 use std::process::ExitCode;
 
-use xtask::{Violation, floors, format_violations, licences, picture, root, tidy};
+use xtask::{Violation, floors, format_book, format_violations, licences, picture, root, tidy};
 
 const USAGE: &str = "\
 cargo xtask floors     every crate imports only from lower floors
 cargo xtask picture    redraws the floors in ARCHITECTURE.md
+cargo xtask format     writes docs/format from the tops of the files of ondisk
 cargo xtask licences   the licences of all dependencies are among those of deny.toml
 cargo xtask tidy       the house rules for files and functions
 cargo xtask ratchet    tightens tools/xtask/ratchet.txt to what is true now (never loosens it)
@@ -18,6 +19,7 @@ fn main() -> ExitCode {
     let result = match std::env::args().nth(1).as_deref() {
         Some("floors") => floors::check(&root),
         Some("picture") => picture::redraw(&root),
+        Some("format") => format_book::write(&root),
         Some("licences") => licences::check(&root),
         Some("tidy") => tidy::check(&root),
         Some("ratchet") => tidy::tighten(&root),

@@ -1,6 +1,6 @@
 //! The rules of the house, as tests.
 
-use xtask::{Violation, floors, format_violations, picture, root, tidy};
+use xtask::{Violation, floors, format_book, format_violations, picture, root, tidy};
 
 fn assert_no_violations(result: Result<(), Vec<Violation>>) {
     if let Err(violations) = result {
@@ -20,6 +20,11 @@ fn every_import_points_to_a_lower_floor() {
 #[test]
 fn floor_picture_is_current() {
     assert_no_violations(picture::check(&root()));
+}
+
+#[test]
+fn format_book_shows_the_drawings() {
+    assert_no_violations(format_book::check(&root()));
 }
 
 #[test]
