@@ -40,7 +40,7 @@ lines=6 show poolhouse rescue ls -l -d "$pools/raidz3-8-mixed-trouble" tank:/
 
 # what an earlier tour left
 poolhouse serve --stop 2>/dev/null
-rm -rf "$nas/state" "$nas/drives" "$nas/case"
+rm -rf "$nas/state" "$nas/drives" "$nas/case" "$nas/restored"
 mkdir -p "$nas/drives"
 drives=()
 for number in 1 2 3 4 5 6; do
@@ -67,6 +67,35 @@ else
 fi
 show poolhouse zfs snapshot -r tank@first
 show poolhouse zfs list
+
+say "Snapshots are copied to a second pool, here on the same machine; a host with a zfs command would do as well:"
+truncate -s 1G "$nas/drives/copy"
+show poolhouse zpool create "${nowhere[@]}" -R "$root" -O canmount=off copies "$(realpath "$nas/drives/copy")"
+show poolhouse replicate tank/media copies/media
+[[ -z $mounted ]] || head -c 3M /dev/urandom >"$root/$place/holiday.jpg"
+show poolhouse zfs snapshot -r tank@second
+[[ -z $mounted ]] || rm "$root/$place/holiday.jpg"
+show poolhouse zfs snapshot -r tank@third
+show poolhouse replicate tank/media copies/media
+show poolhouse zfs list -t all -o name,used,refer copies -r
+
+say "A backup keeps snapshots as raw blocks in a folder, or in a bucket. Each can be read, mounted and removed alone:"
+repository=file://$(realpath "$nas")/backup
+rm -rf "$nas/backup"
+show poolhouse backup init "$repository"
+for snapshot in first second third; do
+  show poolhouse backup run "$repository" "${place:-tank/media}@$snapshot"
+done
+show poolhouse backup list "$repository"
+if [[ -n $mounted ]]; then
+  mkdir -p "$nas/old"
+  poolhouse backup mount "$repository" "$place@second" "$nas/old" >/dev/null 2>&1 &
+  for _ in $(seq 50); do mountpoint -q "$nas/old" && break; sleep 0.1; done
+  show ls -l "$nas/old"
+  fusermount3 -u "$nas/old"
+  show poolhouse backup restore "$repository" "$place@first:/README.md" "$nas/restored"
+fi
+show poolhouse backup prune "$repository" --keep-last 1
 
 say "Two of the six fail: the NAS is stopped, the files are deleted, and whoever asks starts it again."
 show poolhouse serve --stop
