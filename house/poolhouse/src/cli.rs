@@ -6,7 +6,7 @@ use std::path::Path;
 use clap::{CommandFactory, FromArgMatches};
 
 use crate::mount_zfs::{self, PROGRAM_NAME};
-use crate::outcome::CommandResult;
+use crate::outcome::{CommandResult, Failure};
 use crate::{
     alerts, backup, bench, config, daemon, drives, events, fans, generate, inspect, jobs, plan,
     policy, replicate, rescue, share, stream, timemachine, ups, user, web, zfs, zpool,
@@ -141,12 +141,19 @@ impl Cli {
         }
     }
 
-    /// The exit status for one that tells what kind of a failure it was. What goes by the words of
-    /// zpool(8) and zfs(8) goes by their statuses, too: scripts ask for 1.
-    pub(crate) fn exit_status(&self, kind: u8) -> u8 {
-        match self.command {
-            Command::Zpool(_) | Command::Zfs(_) if kind > 2 => 1,
-            _ => kind,
+    /// Whether it is zpool or zfs, whose words and statuses scripts know.
+    pub(crate) fn is_zfs_command(&self) -> bool {
+        matches!(self.command, Command::Zpool(_) | Command::Zfs(_))
+    }
+
+    /// Reports a failure, and gives the exit status. Of zpool and zfs it is 2 where the command line is wrong, 130
+    /// after an interruption, and 1 otherwise.
+    pub(crate) fn exit_status(&self, failure: &Failure) -> u8 {
+        let status = failure.report();
+        match (self.is_zfs_command(), status) {
+            (false, _) | (true, 0 | 130) => status,
+            (true, 2) if !failure.is_of_daemon() => 2,
+            (true, _) => 1,
         }
     }
 }

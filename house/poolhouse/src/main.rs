@@ -21,6 +21,7 @@ mod generate;
 mod inspect;
 mod interrupt;
 mod jobs;
+mod json;
 mod keys;
 mod mount_zfs;
 mod outcome;
@@ -54,8 +55,11 @@ static ALLOCATOR: heap::Allocator = heap::Allocator;
 
 fn main() -> ExitCode {
     let cli = cli::Cli::from_args();
+    if cli.is_zfs_command() {
+        print::use_plain_messages();
+    }
     match cli.run() {
         Ok(outcome) => outcome.exit_code(),
-        Err(failure) => ExitCode::from(cli.exit_status(failure.report())),
+        Err(failure) => ExitCode::from(cli.exit_status(&failure)),
     }
 }

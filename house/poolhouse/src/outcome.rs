@@ -127,6 +127,24 @@ impl Failure {
         Self::Engine(engine::Error::WriteFailed { path, reason })
     }
 
+    /// Whether the daemon refused, or the engine within it.
+    pub(crate) const fn is_of_daemon(&self) -> bool {
+        matches!(self, Self::Daemon(_))
+    }
+
+    /// The same with the subject before it ("cannot offline sdb"), unless the message begins with one.
+    pub(crate) fn with_subject(self, subject: impl FnOnce() -> String) -> Self {
+        match self {
+            Self::Daemon(::daemon::Error::Reported { message, status })
+                if !message.starts_with("cannot ") && !message.starts_with("pool '") =>
+            {
+                let message = format!("{}: {message}", subject());
+                Self::Daemon(::daemon::Error::Reported { message, status })
+            }
+            other => other,
+        }
+    }
+
     /// Says why on standard error, and gives the exit status.
     pub(crate) fn report(&self) -> u8 {
         match self {

@@ -2,8 +2,17 @@
 
 use std::fmt::Display;
 use std::io::{self, IsTerminal, Write};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use serde::Serialize;
+
+/// Whether messages stand alone, as those of zpool(8) and zfs(8).
+static IS_PLAIN: AtomicBool = AtomicBool::new(false);
+
+/// From now on, messages stand alone, as those of zpool(8) and zfs(8).
+pub(crate) fn use_plain_messages() {
+    IS_PLAIN.store(true, Ordering::Relaxed);
+}
 
 /// Says what went wrong.
 pub(crate) fn error(what: &dyn Display) {
@@ -22,6 +31,13 @@ pub(crate) fn info(what: &dyn Display) {
 
 fn print_message(word: &str, colour: &str, what: &dyn Display) {
     let mut err = io::stderr().lock();
+    if IS_PLAIN.load(Ordering::Relaxed) {
+        let _ = match word {
+            "error" => writeln!(err, "{what}"),
+            _ => writeln!(err, "{word}: {what}"),
+        };
+        return;
+    }
     let colourful = err.is_terminal() && std::env::var_os("NO_COLOR").is_none();
     // there is nobody left to tell if this fails
     let _ = if colourful {

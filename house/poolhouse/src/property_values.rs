@@ -1,6 +1,6 @@
 //! Properties as people give them, their values as people read them, and kinds of datasets.
 
-use units::human_bytes;
+use units::{human_bytes, human_space};
 
 use crate::outcome::Failure;
 use crate::table::escape_terminal;
@@ -8,22 +8,25 @@ use crate::time;
 
 /// The kinds there are.
 const DATASET_TYPES: [&str; 4] = ["filesystem", "volume", "snapshot", "bookmark"];
-/// Properties that are bytes, which people read in short form.
-const BYTE_PROPERTIES: [&str; 19] = [
+/// Properties that are space, of which zfs(8) shows small values with a B.
+const SPACE_PROPERTIES: [&str; 11] = [
     "used",
     "available",
     "referenced",
-    "quota",
-    "reservation",
-    "refquota",
-    "refreservation",
-    "volsize",
-    "volblocksize",
-    "recordsize",
     "usedbysnapshots",
     "usedbydataset",
     "usedbychildren",
     "usedbyrefreservation",
+    "quota",
+    "reservation",
+    "refquota",
+    "refreservation",
+];
+/// Other properties that are bytes, which people read in short form.
+const BYTE_PROPERTIES: [&str; 8] = [
+    "volsize",
+    "volblocksize",
+    "recordsize",
     "written",
     "logicalused",
     "logicalreferenced",
@@ -54,7 +57,7 @@ pub(crate) fn parse_assignment(text: &str) -> Result<(String, String), String> {
 
 /// Whether a property is bytes.
 pub(crate) fn is_byte_property(property: &str) -> bool {
-    BYTE_PROPERTIES.contains(&property)
+    SPACE_PROPERTIES.contains(&property) || BYTE_PROPERTIES.contains(&property)
 }
 
 /// The kinds of datasets that are named, in full; none: all.
@@ -92,7 +95,8 @@ pub(crate) fn format_value(property: &str, value: &str) -> String {
         _ if number == 0 && (ZERO_IS_NONE.contains(&property) || is_owner_quota(property)) => {
             "none".to_owned()
         }
-        _ if is_owner_property(property) && !property.contains("obj") => human_bytes(number),
+        _ if is_owner_property(property) && !property.contains("obj") => human_space(number),
+        _ if SPACE_PROPERTIES.contains(&property) => human_space(number),
         _ if BYTE_PROPERTIES.contains(&property) => human_bytes(number),
         _ if property.starts_with("written@") => human_bytes(number),
         _ => value.to_owned(),
@@ -116,6 +120,10 @@ mod tests {
     #[test]
     fn values_are_in_short_form() {
         assert_eq!(format_value("used", "1536"), "1.50K");
+        assert_eq!(
+            (format_value("used", "0"), format_value("recordsize", "512")),
+            ("0B".into(), "512".into())
+        );
         assert_eq!(format_value("compressratio", "1.20"), "1.20x");
         assert_eq!(format_value("quota", "0"), "none");
         assert_eq!(format_value("guid", "12345678901"), "12345678901");

@@ -16,13 +16,14 @@ pub(crate) enum Align {
 pub(crate) struct Table {
     indent: usize,
     columns: Vec<Align>,
+    min_widths: Vec<usize>,
     rows: Vec<Vec<String>>,
 }
 
 impl Table {
     /// A table with these columns, without a head.
     pub(crate) fn new(columns: impl Into<Vec<Align>>) -> Self {
-        Self { indent: 0, columns: columns.into(), rows: Vec::new() }
+        Self { indent: 0, columns: columns.into(), min_widths: Vec::new(), rows: Vec::new() }
     }
 
     /// A table with a head.
@@ -30,6 +31,12 @@ impl Table {
         let mut table = Self::new(columns.iter().map(|column| column.1).collect::<Vec<_>>());
         table.add_row(columns.iter().map(|column| column.0.to_owned()));
         table
+    }
+
+    /// A table without a head, of columns with sides and least widths.
+    pub(crate) fn with_shapes(shapes: &[(Align, usize)]) -> Self {
+        let min_widths = shapes.iter().map(|shape| shape.1).collect();
+        Self { min_widths, ..Self::new(shapes.iter().map(|shape| shape.0).collect::<Vec<_>>()) }
     }
 
     /// Spaces before each row.
@@ -60,7 +67,8 @@ impl Table {
     pub(crate) fn print(&self, out: &mut dyn Write) -> io::Result<()> {
         let width = |column: usize| {
             let cells = self.rows.iter().filter_map(|row| row.get(column));
-            cells.map(|cell| cell.chars().count()).max().unwrap_or(0)
+            let least = self.min_widths.get(column).copied().unwrap_or(0);
+            cells.map(|cell| cell.chars().count()).max().unwrap_or(0).max(least)
         };
         let widths: Vec<usize> = (0..self.columns.len()).map(width).collect();
         for row in &self.rows {

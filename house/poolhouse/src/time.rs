@@ -18,6 +18,11 @@ pub(crate) fn format_date(seconds: u64) -> String {
     format_in_zone(seconds, TimeZone::system(), "%a %b %e %H:%M:%S %Y")
 }
 
+/// The same with the time zone, "Sat Nov 21 09:30:05 CET 2026".
+pub(crate) fn format_date_in_zone(seconds: u64) -> String {
+    format_in_zone(seconds, TimeZone::system(), "%a %b %e %H:%M:%S %Z %Y")
+}
+
 /// Seconds since 1970 as zfs(8) shows times, "Sat Nov 21 09:30 2026".
 pub(crate) fn format_zfs(seconds: u64) -> String {
     format_in_zone(seconds, TimeZone::system(), "%a %b %e %H:%M %Y")

@@ -80,21 +80,29 @@ pub enum Error {
         entry: &'static str,
     },
     /// There is one of this name already.
-    #[error("{name} exists already")]
+    #[error("cannot create {kind}'{name}': dataset already exists", kind = if name.contains('@') { "snapshot " } else { "" })]
     Exists {
         /// The name.
         name: String,
     },
     /// It is in use, so that it cannot go or be moved.
-    #[error("{name} cannot be changed so: {why}")]
+    #[error("'{name}' is busy: {why}")]
     Busy {
         /// The dataset.
         name: String,
         /// What hinders it.
         why: &'static str,
     },
+    /// A snapshot with holds cannot be destroyed.
+    #[error(
+        "cannot destroy snapshot {name}: it's being held. Run 'zfs holds -r {name}' to see holders."
+    )]
+    Held {
+        /// The snapshot.
+        name: String,
+    },
     /// A name that no dataset can have.
-    #[error("{name} cannot be a name: {why}")]
+    #[error("cannot create {kind}'{name}': {why}", kind = if name.contains('@') { "snapshot " } else { "" })]
     InvalidName {
         /// The name.
         name: String,
@@ -102,7 +110,7 @@ pub enum Error {
         why: &'static str,
     },
     /// There is no room for it, or it is more than a quota allows.
-    #[error("{needed} bytes are needed, and there is room for {available}")]
+    #[error("out of space: {needed} bytes are needed, and there is room for {available}")]
     NoSpace {
         /// Bytes that it takes.
         needed: u64,
@@ -128,7 +136,7 @@ pub enum Error {
         name: String,
     },
     /// It is no clone, or one that may not change places with its origin.
-    #[error("{name} is not a clone that can be promoted")]
+    #[error("cannot promote '{name}': not a cloned filesystem")]
     NotAClone {
         /// The dataset.
         name: String,
@@ -175,8 +183,22 @@ pub enum Error {
         /// Why not.
         why: &'static str,
     },
+    /// A word that a property does not have for a value.
+    #[error("'{property}' must be one of '{words}'")]
+    UnknownWord {
+        /// The property.
+        property: String,
+        /// The words that it has.
+        words: String,
+    },
+    /// A text that is no number.
+    #[error("bad numeric value '{value}'")]
+    NotANumber {
+        /// The text.
+        value: String,
+    },
     /// A value that a property cannot have.
-    #[error("{value} is no value for {property}: {why}")]
+    #[error("'{property}' cannot be '{value}': {why}")]
     InvalidValue {
         /// The property.
         property: String,
@@ -207,6 +229,7 @@ impl Error {
             Self::Exists { .. }
                 | Self::InvalidResumeToken { .. }
                 | Self::Busy { .. }
+                | Self::Held { .. }
                 | Self::InvalidName { .. }
                 | Self::NoSpace { .. }
                 | Self::SnapshotInSameTxg { .. }
@@ -218,6 +241,8 @@ impl Error {
                 | Self::UnsupportedPoolVersion { .. }
                 | Self::InvalidProperty { .. }
                 | Self::InvalidValue { .. }
+                | Self::UnknownWord { .. }
+                | Self::NotANumber { .. }
         )
     }
 }

@@ -341,6 +341,12 @@ pub enum Error {
         /// The name.
         name: String,
     },
+    /// A dataset cannot be created or renamed, as the dataset above it does not exist.
+    #[error("cannot create '{name}': parent does not exist")]
+    NoParent {
+        /// The dataset.
+        name: String,
+    },
     /// There is no such file.
     #[error("there is no '{path}' in {dataset}")]
     NoSuchFile {
@@ -404,7 +410,10 @@ impl Error {
             | Self::DeviceHasData { .. }
             | Self::ActiveOnOtherHost { .. }
             | Self::HostidMismatch { .. } => 11,
-            Self::NoSuchDataset { .. } | Self::NoSuchFile { .. } | Self::NotFound { .. } => 12,
+            Self::NoSuchDataset { .. }
+            | Self::NoParent { .. }
+            | Self::NoSuchFile { .. }
+            | Self::NotFound { .. } => 12,
             Self::WriteFailed { .. } => 13,
             Self::CreateFailed { .. }
             | Self::NotWritable { .. }

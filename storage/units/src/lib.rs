@@ -14,5 +14,5 @@ mod zbookmark;
 pub use address::{Ashift, MetaslabId, Sectors, VdevId};
 pub use calendar::civil_date;
 pub use number::{BlockId, Guid, Level, ObjectId, ObjsetId, Txg};
-pub use size::{human_bytes, parse_binary, parse_bytes};
+pub use size::{human_bytes, human_space, parse_binary, parse_bytes};
 pub use zbookmark::Zbookmark;

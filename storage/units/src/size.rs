@@ -22,6 +22,11 @@ pub fn human_bytes(count: u64) -> String {
     unreachable!("the last round always returns")
 }
 
+/// The same with a B behind numbers below 1024 ("0B", "512B"), as zfs(8) prints space.
+pub fn human_space(count: u64) -> String {
+    if count < 1024 { format!("{count}B") } else { human_bytes(count) }
+}
+
 /// Reads "128K", "1.5G", "4TB" (decimal), "4TiB" (binary), "512"; `None` for anything else or
 /// what does not fit.
 pub fn parse_bytes(text: &str) -> Option<u64> {
@@ -66,7 +71,7 @@ fn parse(text: &str, knows_decimal: bool) -> Option<u64> {
 
 #[cfg(test)]
 mod tests {
-    use super::{human_bytes, parse_binary, parse_bytes};
+    use super::{human_bytes, human_space, parse_binary, parse_bytes};
 
     #[test]
     fn sizes_match_zfs_tool_output() {
@@ -83,6 +88,7 @@ mod tests {
         ] {
             assert_eq!(human_bytes(count), text);
         }
+        assert_eq!([0, 512, 1536].map(human_space), ["0B", "512B", "1.50K"]);
     }
 
     #[test]

@@ -51,8 +51,8 @@ impl Pools {
         let head = name.split(['@', '#']).next().unwrap_or(name);
         if !name.contains(['/', '@', '#']) && !scope.recursive {
             return Err(Error::refused_error(format!(
-                "'{name}' is the pool's own file system: `zpool destroy {name}` destroys the pool, \
-                 `zfs destroy -r {name}` what is in it"
+                "cannot destroy '{name}': operation does not apply to pools\nuse 'zfs destroy -r {name}' to destroy \
+                 all datasets in the pool\nuse 'zpool destroy {name}' to destroy the pool itself"
             )));
         }
         // clones may be anywhere in the pool

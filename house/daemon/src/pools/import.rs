@@ -124,7 +124,10 @@ impl Pools {
         if let engine::Error::InUse { path } | engine::Error::DeviceInPool { path, .. } = &why
             && let Some(pool) = self.pool_of_device(path)
         {
-            let what = format!("'{path}' is part of pool '{pool}', which is imported");
+            let what = format!(
+                "invalid vdev specification\nthe following errors must be manually repaired:\n{path} is part of \
+                 active pool '{pool}'"
+            );
             return Error::Reported { message: what, status: why.exit_status() };
         }
         why.into()
@@ -146,7 +149,9 @@ impl Pools {
     /// Refuses the name of an imported pool.
     fn check_not_imported(&self, name: &str) -> Result<()> {
         if self.has_pool(name) {
-            return Err(Error::refused_error(format!("there is a pool '{name}' already")));
+            return Err(Error::refused_error(format!(
+                "cannot create '{name}': pool already exists"
+            )));
         }
         Ok(())
     }

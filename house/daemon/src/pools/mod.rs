@@ -48,6 +48,9 @@ use crate::log::Log;
 use crate::pool_cache::{self, SavedPool};
 use crate::{Error, Result, StateDir};
 
+/// The exit status where no pool of a name is imported.
+const NO_SUCH_POOL: u8 = 3;
+
 /// The time between two txgs, unless a program asks for one sooner.
 const TXG_INTERVAL: Duration = Duration::from_secs(5);
 
@@ -265,8 +268,8 @@ impl Pools {
             return Ok(Arc::clone(pool));
         }
         Err(self.unavailable_error(name).unwrap_or_else(|| Error::Reported {
-            status: 3,
-            message: format!("no pool '{name}' is imported"),
+            status: NO_SUCH_POOL,
+            message: format!("cannot open '{name}': no such pool"),
         }))
     }
 
@@ -279,7 +282,12 @@ impl Pools {
 
     /// The pool of a dataset.
     pub(crate) fn pool_of_dataset(&self, dataset: &str) -> Result<Arc<ManagedPool>> {
-        self.pool(pool_of(dataset))
+        self.pool(pool_of(dataset)).map_err(|why| match why {
+            Error::Reported { status: NO_SUCH_POOL, .. } => {
+                engine::Error::NoSuchDataset { name: dataset.to_owned() }.into()
+            }
+            other => other,
+        })
     }
 
     /// All pools.

@@ -63,7 +63,9 @@ impl Pools {
                 .iter()
                 .find(|(dataset, dir)| dataset == name || dir.as_os_str() == name.as_str());
             let Some((dataset, _)) = found else {
-                return Err(Error::refused_error(format!("'{name}' is not mounted")));
+                return Err(Error::refused_error(format!(
+                    "cannot unmount '{name}': not currently mounted"
+                )));
             };
             chosen.push(dataset.as_str());
         }

@@ -104,12 +104,14 @@ impl CreateArgs {
             if dry_run { None } else { crate::keys::read_new_key(&self.name, &new.properties)? };
         let NewDataset { name, properties } = new;
         let (parents, no_mount) = (self.parents, self.no_mount);
+        let subject = format!("cannot create '{name}'");
         let Some(VolumeSpec { size, block_size }) = volume else {
             let ask = CreateFilesystem { name, properties, parents, no_mount, secret, dry_run };
-            return asking.create_mounted(&ask, CREATED);
+            let done = asking.create_mounted(&ask, CREATED);
+            return done.map_err(|why| why.with_subject(|| subject));
         };
         let sparse = self.sparse;
-        asking.execute(&CreateVolume {
+        let done = asking.execute(&CreateVolume {
             name,
             size,
             block_size,
@@ -118,7 +120,8 @@ impl CreateArgs {
             parents,
             secret,
             dry_run,
-        })
+        });
+        done.map_err(|why| why.with_subject(|| subject))
     }
 
     /// The volume that is asked for; what the properties say of it is taken from them.

@@ -4,10 +4,11 @@ use std::io::{self, Write};
 
 use engine::dataset::{Dataset, Property};
 
+use super::dataset_json::{createtxg, dataset_facts, request_createtxg};
 use super::select::{SelectArgs, expand_property};
 use crate::daemon::DaemonArgs;
+use crate::json::{self, JsonArgs, NumberStyle};
 use crate::outcome::{CommandResult, Failure};
-use crate::print;
 use crate::property_values::format_value;
 use crate::table::{Align, Table};
 
@@ -40,6 +41,8 @@ pub(super) struct Args {
     /// Only what is set there: local, default, inherited, received, temporary (as it is mounted), none
     #[arg(short = 's', value_name = "SOURCE", value_delimiter = ',')]
     sources: Vec<String>,
+    #[command(flatten)]
+    json: JsonArgs,
     /// Properties with commas between them, or `all`
     #[arg(value_name = "PROPERTY,...")]
     properties: String,
@@ -63,7 +66,11 @@ pub(super) fn run(args: &Args, asking: &DaemonArgs) -> CommandResult {
         // who asks for nothing gets all
         asked.push("type".to_owned());
     }
+    if !all {
+        request_createtxg(&mut asked, asking);
+    }
     let (mut found, outcome) = args.select.query(&args.names, &asked, &[], asking)?;
+    let txgs: Vec<u64> = found.iter().map(createtxg).collect();
     for dataset in &mut found {
         if !all {
             dataset.properties = shown.iter().map(|name| property_or_dash(dataset, name)).collect();
@@ -71,7 +78,12 @@ pub(super) fn run(args: &Args, asking: &DaemonArgs) -> CommandResult {
         dataset.properties.retain(|property| sources.contains(&source_kind(property)));
     }
     if asking.json {
-        print::json(&found)?;
+        let style = NumberStyle { integers: args.json.integers, exact: args.parsable };
+        let facts = found
+            .iter()
+            .zip(txgs)
+            .map(|(dataset, txg)| dataset_facts(dataset, txg, &dataset.properties, style));
+        json::print("zfs get", "datasets", facts.collect())?;
         return Ok(outcome);
     }
     let mut out = io::BufWriter::new(io::stdout().lock());
@@ -86,7 +98,7 @@ pub(super) fn run(args: &Args, asking: &DaemonArgs) -> CommandResult {
 }
 
 /// What a dataset does not have is shown as such where it was asked for.
-fn property_or_dash(dataset: &Dataset, name: &str) -> Property {
+pub(super) fn property_or_dash(dataset: &Dataset, name: &str) -> Property {
     let found = dataset.properties.iter().find(|property| property.name == name);
     found.cloned().unwrap_or_else(|| {
         let value = if name == "name" { &dataset.name } else { "-" };

@@ -80,12 +80,13 @@ impl HoldsArgs {
             print::json(&holds)?;
             return Ok(Outcome::Complete);
         }
-        let columns = ["NAME", "TAG", "TIMESTAMP"].map(|name| (name, Align::Left));
-        let mut table = if self.scripted {
-            Table::new(columns.map(|column| column.1))
-        } else {
-            Table::with_header(&columns)
-        };
+        // zfs(8) makes the first column as wide as the longest name, also of one without holds
+        let width = self.snapshots.iter().map(|name| name.chars().count()).max().unwrap_or(0);
+        let mut table =
+            Table::with_shapes(&[(Align::Left, width), (Align::Left, 0), (Align::Left, 0)]);
+        if !self.scripted {
+            table.add_row(["NAME", "TAG", "TIMESTAMP"].map(str::to_owned));
+        }
         for hold in holds {
             let when =
                 if self.parsable { hold.time.to_string() } else { time::format_zfs(hold.time) };

@@ -4,13 +4,16 @@ use std::io::{self, Write};
 
 use engine::dataset::Dataset;
 
+use super::dataset_columns::column_shape;
+use super::dataset_json::{createtxg, dataset_facts, request_createtxg};
+use super::get::property_or_dash;
 use super::select::{SelectArgs, column_name, expand_property};
 use super::sort_keys::{SortKey, SortKeys};
 use crate::daemon::DaemonArgs;
+use crate::json::{self, JsonArgs, NumberStyle};
 use crate::outcome::CommandResult;
-use crate::print;
-use crate::property_values::{format_value, is_byte_property};
-use crate::table::{Align, Table};
+use crate::property_values::format_value;
+use crate::table::Table;
 
 /// What is shown if nobody says otherwise.
 const DEFAULT_COLUMNS: [&str; 5] = ["name", "used", "available", "referenced", "mountpoint"];
@@ -35,6 +38,8 @@ pub(super) struct Args {
     #[arg(short = 'o', value_name = "PROPERTY", value_delimiter = ',')]
     columns: Vec<String>,
     #[command(flatten)]
+    json: JsonArgs,
+    #[command(flatten)]
     sort_keys: SortKeys,
     /// Datasets; none: all
     #[arg(value_name = "DATASET")]
@@ -54,11 +59,18 @@ pub(super) fn run(args: &Args, asking: &DaemonArgs) -> CommandResult {
         // none at all would mean all
         properties.push("type".to_owned());
     }
+    request_createtxg(&mut properties, asking);
     let (mut found, outcome) =
         args.select.query(&args.names, &properties, &["filesystem", "volume"], asking)?;
     sort_datasets(&mut found, keys);
     if asking.json {
-        print::json(&found)?;
+        let style = NumberStyle { integers: args.json.integers, exact: args.parsable };
+        let facts = found.iter().map(|dataset| {
+            let shown = columns.iter().filter(|column| *column != "name");
+            let shown: Vec<_> = shown.map(|column| property_or_dash(dataset, column)).collect();
+            dataset_facts(dataset, createtxg(dataset), &shown, style)
+        });
+        json::print("zfs list", "datasets", facts.collect())?;
         return Ok(outcome);
     }
     let mut out = io::BufWriter::new(io::stdout().lock());
@@ -81,10 +93,13 @@ pub(super) fn sort_datasets(found: &mut [Dataset], keys: &[SortKey]) {
 }
 
 fn build_table(found: &[Dataset], columns: &[String], args: &Args) -> Table {
-    let heads: Vec<(String, Align)> = columns.iter().map(|column| column_header(column)).collect();
-    let mut table = Table::new(heads.iter().map(|head| head.1).collect::<Vec<_>>());
+    let heads: Vec<String> =
+        columns.iter().map(|column| column_name(column).to_uppercase()).collect();
+    let shapes: Vec<_> =
+        columns.iter().zip(&heads).map(|(column, head)| column_shape(column, head)).collect();
+    let mut table = if args.scripted { Table::new([]) } else { Table::with_shapes(&shapes) };
     if !args.scripted {
-        table.add_row(heads.into_iter().map(|head| head.0));
+        table.add_row(heads);
     }
     for dataset in found {
         table.add_text_row(columns.iter().map(|column| match column.as_str() {
@@ -97,10 +112,4 @@ fn build_table(found: &[Dataset], columns: &[String], args: &Args) -> Table {
         }));
     }
     table
-}
-
-/// A column's head and alignment.
-fn column_header(column: &str) -> (String, Align) {
-    let is_number = is_byte_property(column) || column.ends_with("ratio");
-    (column_name(column).to_uppercase(), if is_number { Align::Right } else { Align::Left })
 }

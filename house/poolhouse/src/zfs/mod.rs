@@ -2,6 +2,8 @@
 
 mod allow;
 mod create;
+mod dataset_columns;
+mod dataset_json;
 mod destroy;
 mod diff;
 mod get;

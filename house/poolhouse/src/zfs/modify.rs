@@ -30,7 +30,10 @@ impl SetArgs {
     pub(super) fn run(&self, asking: &DaemonArgs) -> CommandResult {
         let (properties, names) = self.split_words()?;
         check_unique(&properties)?;
-        asking.execute(&SetProperties { names, properties, keep_mounts: self.keep_mounts })
+        let subject = format!("cannot set property for '{}'", names.join("', '"));
+        let done =
+            asking.execute(&SetProperties { names, properties, keep_mounts: self.keep_mounts });
+        done.map_err(|why| why.with_subject(|| subject))
     }
 
     /// Properties have a =, and no dataset's name has one.

@@ -142,7 +142,7 @@ impl ReceiveArgs {
         }
         let (seconds, thousandths) = (one.milliseconds / 1000, one.milliseconds % 1000);
         let rate = one.bytes.saturating_mul(1000) / one.milliseconds.max(1);
-        let [size, rate] = [one.bytes, rate].map(units::human_bytes);
+        let [size, rate] = [one.bytes, rate].map(units::human_space);
         let size = if one.bytes < 1024 { format!("{size}B") } else { size };
         let hundredths = thousandths / 10;
         print::line(&format!(

@@ -143,7 +143,7 @@ pub(super) fn check_property(name: &str) -> Result<Option<String>, Failure> {
     if engine::dataset::is_property(name) {
         return Ok(Some(name.to_owned()));
     }
-    Err(Failure::usage(format!("{name}: datasets have no such property")))
+    Err(Failure::usage(format!("bad property list: invalid property '{name}'")))
 }
 
 /// The full name of a property that is set or inherited, which must be in small letters.

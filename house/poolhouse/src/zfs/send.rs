@@ -165,7 +165,7 @@ impl SendArgs {
     fn report(&self, planned: &[PlannedSend], out: &mut dyn Write) -> io::Result<()> {
         let total: u64 = planned.iter().map(|step| step.bytes).sum();
         for PlannedSend { snapshot, base, bytes } in planned {
-            let size = units::human_bytes(*bytes);
+            let size = units::human_space(*bytes);
             match base {
                 Some(base) if self.parsable => {
                     writeln!(out, "incremental\t{base}\t{snapshot}\t{bytes}")?;
@@ -181,7 +181,7 @@ impl SendArgs {
         if self.parsable {
             writeln!(out, "size\t{total}")
         } else {
-            writeln!(out, "total estimated size is {}", units::human_bytes(total))
+            writeln!(out, "total estimated size is {}", units::human_space(total))
         }
     }
 }

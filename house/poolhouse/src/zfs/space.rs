@@ -5,7 +5,7 @@ use std::io::{self, Write};
 
 use api::{ListMounts, ListOwnerUsage, OwnerKind};
 use engine::dataset::OwnerUsage;
-use units::human_bytes;
+use units::human_space;
 
 use super::sort_keys::SortKeys;
 use crate::daemon::DaemonArgs;
@@ -176,7 +176,7 @@ fn format_field(owner: &OwnerUsage, field: &str, parsable: bool) -> String {
         ("name", _) => owner.name.clone(),
         ("quota" | "objquota", None | Some(0)) => "none".to_owned(),
         (_, None) => "-".to_owned(),
-        ("used" | "quota", Some(bytes)) if !parsable => human_bytes(bytes),
+        ("used" | "quota", Some(bytes)) if !parsable => human_space(bytes),
         (_, Some(number)) => number.to_string(),
     }
 }

@@ -5,21 +5,49 @@ use engine::pool::{PoolStatus, SlowDrive, VdevStatus};
 
 use super::status::{is_healthy, unavailable_caches};
 
+/// The `status:`, `action:` and `see:` of a pool that needs attention.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Advice {
+    /// What is wrong.
+    pub(super) status: String,
+    /// What to do.
+    pub(super) action: &'static str,
+    /// The number of OpenZFS's page about it, as in `ZFS-8000-2Q`.
+    pub(super) message_id: Option<&'static str>,
+}
+
+impl Advice {
+    fn new(status: impl Into<String>, action: &'static str) -> Self {
+        Self { status: status.into(), action, message_id: None }
+    }
+
+    fn with_id(status: impl Into<String>, action: &'static str, id: &'static str) -> Self {
+        Self { message_id: Some(id), ..Self::new(status, action) }
+    }
+
+    /// The address of OpenZFS's page about it.
+    pub(super) fn see(&self) -> Option<String> {
+        self.message_id.map(|id| format!("https://openzfs.github.io/openzfs-docs/msg/{id}"))
+    }
+}
+
 /// The lines about a pool of whose devices some are not ONLINE, by the state of such a device. The first
 /// that fits is shown.
-const DEGRADED: [(&str, &str, &str); 4] = [
+const DEGRADED: [(&str, &str, &str, Option<&str>); 4] = [
     (
         "FAULTED",
         "One or more devices are faulted in response to persistent errors.\n\
          \tSufficient replicas exist for the pool to continue functioning in a\n\
          \tdegraded state.",
         "Replace the faulted device, or use 'zpool clear' to mark the device\n\trepaired.",
+        Some("ZFS-8000-4J"),
     ),
     (
         "UNAVAIL",
         "One or more devices could not be opened.  Sufficient replicas exist for\n\
          \tthe pool to continue functioning in a degraded state.",
         "Attach the missing device and online it using 'zpool online'.",
+        Some("ZFS-8000-2Q"),
     ),
     (
         "OFFLINE",
@@ -27,6 +55,7 @@ const DEGRADED: [(&str, &str, &str); 4] = [
          \tSufficient replicas exist for the pool to continue functioning in a\n\
          \tdegraded state.",
         "Online the device using 'zpool online' or replace the device with\n\t'zpool replace'.",
+        None,
     ),
     (
         "REMOVED",
@@ -34,52 +63,53 @@ const DEGRADED: [(&str, &str, &str); 4] = [
          \tSufficient replicas exist for the pool to continue functioning in a\n\
          \tdegraded state.",
         "Online the device using 'zpool online' or replace the device with\n\t'zpool replace'.",
+        None,
     ),
 ];
 
 /// What is wrong, and what to do.
-pub(super) fn status_and_action(pool: &PoolStatus) -> Option<(String, &'static str)> {
+pub(super) fn advice(pool: &PoolStatus) -> Option<Advice> {
     if let (Some(why), true) = (&pool.error, pool.is_unavailable()) {
         let action = "bring the drives back: it is taken over as soon as they are there. Or import \
                       it from elsewhere, or have it forgotten with `zpool export`.";
-        return Some((format!("it was here and cannot be taken over: {why}"), action));
+        return Some(Advice::new(format!("it was here and cannot be taken over: {why}"), action));
     }
     if let Some(why) = &pool.error {
         let what = format!("One or more devices are faulted in response to IO failures.\n\t{why}");
         let action = "Make sure the affected devices are connected, then run 'zpool clear'.";
-        return Some((what, action));
+        return Some(Advice::with_id(what, action, "ZFS-8000-HC"));
     }
     if pool.scan.as_ref().is_some_and(|scan| {
         scan.state == "scanning" && scan.scan == engine::pool::ScanKind::Resilver
     }) {
         let what = "One or more devices is currently being resilvered.  The pool will\n\
                     \tcontinue to function, possibly in a degraded state.";
-        return Some((what.to_owned(), "Wait for the resilver to complete."));
+        return Some(Advice::new(what, "Wait for the resilver to complete."));
     }
     let is_in = |state: &str| pool.vdevs.iter().any(|vdev| has_state(vdev, state));
     let degraded = DEGRADED.iter().find(|(state, ..)| is_in(state));
-    if let Some((_, what, action)) = degraded {
-        return Some(((*what).to_owned(), action));
+    if let Some((_, status, action, message_id)) = degraded {
+        return Some(Advice { message_id: *message_id, ..Advice::new(*status, action) });
     }
     if pool.needs_resilver {
         let what = "drives lack some of what the others have, as they failed when it was written";
-        return Some((what.to_owned(), "run `zpool clear`, which has them resilvered."));
+        return Some(Advice::new(what, "run `zpool clear`, which has them resilvered."));
     }
     let lost = unavailable_caches(pool);
     if lost > 0 {
         let what = format!("{lost} of the cache drives cannot be used; nothing is lost by that");
         let action = "bring it back and run `zpool clear`, or remove it with `zpool remove`.";
-        return Some((what, action));
+        return Some(Advice::new(what, action));
     }
     if let (Some(slow), true) = (pool.slow_drives.first(), is_healthy(pool)) {
-        return Some((describe_slow_drive(slow), SLOW_ACTION));
+        return Some(Advice::new(describe_slow_drive(slow), SLOW_ACTION));
     }
     (!is_healthy(pool)).then(|| {
         let what = "One or more devices has experienced an unrecoverable error.  An\n\
                     \tattempt was made to correct the error.  Applications are unaffected.";
         let action = "Determine if the device needs to be replaced, and clear the errors\n\
                       \tusing 'zpool clear' or replace the device with 'zpool replace'.";
-        (what.to_owned(), action)
+        Advice::with_id(what, action, "ZFS-8000-9P")
     })
 }
 

@@ -122,6 +122,7 @@ impl RemoveArgs {
     pub(super) fn run(&self, asking: &DaemonArgs) -> CommandResult {
         let drives = self.drives.iter().map(|drive| vdevs::resolve_vdev(drive));
         let (name, drives) = (self.pool.clone(), drives.collect());
-        asking.execute(&RemoveDevices { name, devices: drives })
+        let done = asking.execute(&RemoveDevices { name, devices: drives });
+        done.map_err(|why| why.with_subject(|| format!("cannot remove {}", self.drives.join(", "))))
     }
 }

@@ -3,7 +3,7 @@
 use std::io::{self, Write};
 
 use engine::pool::ExpansionStatus;
-use units::human_bytes;
+use units::human_space;
 
 use super::scan::format_duration;
 use crate::table::escape_control;
@@ -17,7 +17,7 @@ pub(super) fn print_expansion(expansion: &ExpansionStatus, out: &mut dyn Write) 
     let ExpansionStatus { started, ended, copied, total, .. } = *expansion;
     let (vdev, seconds) = (escape_control(&expansion.vdev), ended.saturating_sub(started));
     if expansion.state == "finished" {
-        let (copied, time) = (human_bytes(copied), format_duration(seconds));
+        let (copied, time) = (human_space(copied), format_duration(seconds));
         let ended = format_local(ended);
         return writeln!(out, "expand: expanded {vdev} copied {copied} in {time}, on {ended}");
     }
@@ -27,9 +27,9 @@ pub(super) fn print_expansion(expansion: &ExpansionStatus, out: &mut dyn Write) 
     write!(
         out,
         "\t{} / {} copied at {}/s, {}.{:02}% done",
-        human_bytes(copied),
-        human_bytes(total),
-        human_bytes(rate),
+        human_space(copied),
+        human_space(total),
+        human_space(rate),
         hundredths / 100,
         hundredths % 100
     )?;

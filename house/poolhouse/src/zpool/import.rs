@@ -16,11 +16,13 @@ use crate::keys;
 use crate::outcome::{CommandResult, Failure, Outcome};
 use crate::print;
 use crate::progress::Progress;
-use crate::table::{Align, Table, escape_control};
+use crate::table::escape_control;
 use crate::time;
 
 /// How often it is looked how far a reading has come.
 const POLL_INTERVAL: Duration = Duration::from_millis(200);
+/// The least width of the column of names.
+const MIN_NAME_WIDTH: usize = 10;
 /// Where nobody says where to look.
 const DEFAULT_SEARCH_PATH: &str = "/dev";
 
@@ -339,38 +341,68 @@ fn print_importable(found: &[ImportablePool], asking: &DaemonArgs) -> CommandRes
     if found.is_empty() {
         writeln!(out, "no pools available to import")?;
     }
-    for pool in found {
+    for (at, pool) in found.iter().enumerate() {
+        if at > 0 {
+            writeln!(out)?;
+        }
         print_pool(pool, &mut out)?;
     }
     Ok(Outcome::Complete)
 }
 
-fn print_pool(pool: &ImportablePool, out: &mut dyn Write) -> io::Result<()> {
-    writeln!(
-        out,
-        "   pool: {}\n     id: {}\n  state: {}",
-        escape_control(&pool.name),
-        pool.guid,
-        pool.health
-    )?;
-    let advice = match (&pool.reason, pool.state.as_str()) {
-        (Some(why), _) => escape_control(why),
-        (None, "active") => {
-            let host = pool.host.as_deref().unwrap_or("another host");
-            format!(
-                "{} had it and did not export it: if that is gone, import it with -f.",
-                escape_control(host)
-            )
+/// The status, the action and OpenZFS's number of the page about them.
+fn import_advice(pool: &ImportablePool) -> (Option<String>, String, Option<&'static str>) {
+    let host = pool.host.as_deref().unwrap_or("another system");
+    match (&pool.reason, pool.state.as_str(), pool.health.as_str()) {
+        (Some(why), ..) => (
+            Some(why.clone()),
+            "The pool cannot be imported. Attach the missing\n\tdevices and try again.".to_owned(),
+            Some("ZFS-8000-3C"),
+        ),
+        (None, "active", _) => (
+            Some(format!("The pool was last accessed by another system ({host}).")),
+            "The pool can be imported using its name or numeric identifier and\n\tthe '-f' flag.".to_owned(),
+            Some("ZFS-8000-EY"),
+        ),
+        (None, "destroyed", _) => (
+            None,
+            "The pool can be imported using its name or numeric identifier and\n\tthe '-D' flag.".to_owned(),
+            None,
+        ),
+        (None, _, "ONLINE") => {
+            (None, "The pool can be imported using its name or numeric identifier.".to_owned(), None)
         }
-        (None, "destroyed") => "It was destroyed; import it with -D, and it is back.".to_owned(),
-        _ => "It can be imported by its name or id.".to_owned(),
-    };
-    writeln!(out, " action: {advice}\n config:\n")?;
-    let mut table = Table::new([Align::Left, Align::Left]);
-    table.add_row([pool.name.clone(), pool.health.clone()]);
-    for (depth, name, state) in &pool.vdevs {
-        table.add_row([format!("{}{name}", "  ".repeat(*depth)), state.clone()]);
+        _ => (
+            Some("One or more devices are missing from the system.".to_owned()),
+            "The pool can be imported despite missing or damaged devices.  The\n\tfault tolerance of the \
+             pool may be compromised if imported."
+                .to_owned(),
+            Some("ZFS-8000-2Q"),
+        ),
     }
-    table.with_indent(8).print(out)?;
-    writeln!(out)
+}
+
+fn print_pool(pool: &ImportablePool, out: &mut dyn Write) -> io::Result<()> {
+    let destroyed = if pool.state == "destroyed" { " (DESTROYED)" } else { "" };
+    let (name, health) = (escape_control(&pool.name), &pool.health);
+    writeln!(out, "  pool: {name}\n    id: {}\n state: {health}{destroyed}", pool.guid)?;
+    let (status, action, page) = import_advice(pool);
+    if let Some(status) = status {
+        writeln!(out, "status: {}", escape_control(&status))?;
+    }
+    writeln!(out, "action: {action}")?;
+    if let Some(page) = page {
+        writeln!(out, "   see: https://openzfs.github.io/openzfs-docs/msg/{page}")?;
+    }
+    writeln!(out, "config:\n")?;
+    let rows = std::iter::once((0, &pool.name, health))
+        .chain(pool.vdevs.iter().map(|(depth, name, state)| (*depth, name, state)));
+    let name = |depth: usize, name: &str| format!("{}{}", "  ".repeat(depth), escape_control(name));
+    let width =
+        rows.clone().map(|(depth, it, _)| name(depth, it).chars().count()).max().unwrap_or(0);
+    let width = width.max(MIN_NAME_WIDTH);
+    for (depth, it, state) in rows {
+        writeln!(out, "\t{:width$}  {state}", name(depth, it))?;
+    }
+    Ok(())
 }

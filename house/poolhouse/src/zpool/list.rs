@@ -4,13 +4,17 @@ use std::io::{self, Write};
 
 use api::{GetPoolProperties, PoolReport};
 use engine::pool::{PoolProperty, PoolStatus, VdevStatus};
+use serde_json::{Map, Value};
 use units::human_bytes;
 
+use super::pool_columns::column_shape;
+use super::properties::all_properties;
 use super::repeat::RepeatArgs;
+use super::report_json::{pool_head, vdev_head};
 use crate::daemon::DaemonArgs;
+use crate::json::{self, JsonArgs, NumberStyle};
 use crate::outcome::{CommandResult, Failure, Outcome};
-use crate::print;
-use crate::table::{Align, Table};
+use crate::table::Table;
 
 /// What is shown if nobody says otherwise.
 const DEFAULT_COLUMNS: [&str; 11] = [
@@ -56,6 +60,8 @@ pub(super) struct Args {
     #[arg(short = 'P')]
     _paths: bool,
     #[command(flatten)]
+    json: JsonArgs,
+    #[command(flatten)]
     repeat: RepeatArgs,
 }
 
@@ -63,7 +69,8 @@ pub(super) fn run(args: &Args, asking: &DaemonArgs) -> CommandResult {
     let columns = resolve_columns(&args.columns);
     args.repeat.run_repeatedly(asking, |found, pools, first| {
         let own = query_properties(&columns, pools, asking)?;
-        print_pools(&found, (&columns, &own), args, first, asking)
+        let columns = &expand_all(&columns, &found, &own);
+        print_pools(&found, (columns, &own), args, first, asking)
     })
 }
 
@@ -75,7 +82,15 @@ fn print_pools(
     asking: &DaemonArgs,
 ) -> CommandResult {
     if asking.json {
-        print::json(&found)?;
+        let style = NumberStyle { integers: args.json.integers, exact: args.parsable };
+        let facts = found.iter().map(|pool| {
+            let own = own.iter().find(|(name, _)| *name == pool.status.name);
+            (
+                pool.status.name.clone(),
+                pool_facts(pool, columns, own.map_or(&[], |own| &own.1), args, style),
+            )
+        });
+        json::print("zpool list", "pools", facts.collect())?;
         return Ok(Outcome::Complete);
     }
     let mut out = io::stdout().lock();
@@ -83,10 +98,11 @@ fn print_pools(
         writeln!(out, "no pools available")?;
         return Ok(Outcome::Complete);
     }
-    let mut table =
-        Table::new(columns.iter().map(|column| column_align(column)).collect::<Vec<_>>());
+    let heads: Vec<String> = columns.iter().map(|column| column_header(column)).collect();
+    let shapes = columns.iter().zip(&heads).map(|(column, head)| column_shape(column, head));
+    let mut table = Table::with_shapes(&shapes.collect::<Vec<_>>());
     if !args.scripted && (first || args.verbose) {
-        table.add_row(columns.iter().map(|column| column_header(column)));
+        table.add_row(heads);
     }
     for pool in found {
         table.add_row(columns.iter().map(|column| {
@@ -146,12 +162,34 @@ fn resolve_columns(asked: &[String]) -> Vec<String> {
     asked.iter().map(full).collect()
 }
 
+/// The columns, with all properties in place of `all`.
+fn expand_all(
+    columns: &[String],
+    found: &[PoolReport],
+    own: &[(String, Vec<PoolProperty>)],
+) -> Vec<String> {
+    if !columns.iter().any(|column| column == "all") {
+        return columns.to_vec();
+    }
+    let mut all = vec!["name".to_owned()];
+    for report in found {
+        let own = own.iter().find(|(name, _)| *name == report.status.name);
+        for property in all_properties(report, own.map_or(&[], |own| &own.1), false) {
+            if !all.contains(&property.name) && !property.name.contains(':') {
+                all.push(property.name);
+            }
+        }
+    }
+    all
+}
+
 /// The properties of pools, if a column shows one that is no figure.
 fn query_properties(
     columns: &[String],
     pools: &[String],
     asking: &DaemonArgs,
 ) -> Result<Vec<(String, Vec<PoolProperty>)>, Failure> {
+    let is_all = columns.iter().any(|column| column == "all");
     let other = |column: &&String| !DEFAULT_COLUMNS.contains(&column.as_str()) && *column != "guid";
     let others: Vec<&String> = columns.iter().filter(other).collect();
     if others.is_empty() {
@@ -159,12 +197,12 @@ fn query_properties(
     }
     let all: Vec<(String, Vec<PoolProperty>)> =
         asking.request(&GetPoolProperties { names: pools.to_vec() })?;
-    for column in others {
+    for column in others.into_iter().filter(|_| !is_all) {
         let known =
             |(_, own): &(String, Vec<PoolProperty>)| own.iter().any(|it| it.name == *column);
         let is_user = column.contains(':');
         if !all.is_empty() && !is_user && !all.iter().any(known) {
-            return Err(Failure::usage(format!("-o {column}: pools have no such property here")));
+            return Err(Failure::usage(format!("bad property list: invalid property '{column}'")));
         }
     }
     Ok(all)
@@ -185,8 +223,58 @@ fn column_header(column: &str) -> String {
     named.map_or(column, |(_, short)| short).to_uppercase()
 }
 
-fn column_align(column: &str) -> Align {
-    if matches!(column, "name" | "altroot" | "health") { Align::Left } else { Align::Right }
+/// A pool as `zpool list -j` has it.
+fn pool_facts(
+    pool: &PoolReport,
+    columns: &[String],
+    own: &[PoolProperty],
+    args: &Args,
+    style: NumberStyle,
+) -> Value {
+    let shown = columns.iter().filter(|column| *column != "name");
+    let properties = shown.map(|column| {
+        let (text, source) = match own.iter().find(|it| it.name == *column) {
+            Some(it) => (format_property(it, style.is_exact()), it.source.as_str()),
+            None => (format_cell(pool, column, style.is_exact()), cell_source(pool, column)),
+        };
+        (column.clone(), json::property(style.value(text), source))
+    });
+    let mut facts = pool_head(&pool.status, style);
+    facts.insert("properties".to_owned(), Value::Object(properties.collect()));
+    facts.shift_insert(1, "type".to_owned(), "POOL".into());
+    if args.verbose {
+        let vdevs = pool.status.vdevs.iter().filter(|vdev| vdev.class.is_none());
+        let vdevs = vdevs.map(|vdev| (vdev.name.clone(), vdev_facts(vdev, 1, columns, style)));
+        facts.insert("vdevs".to_owned(), Value::Object(vdevs.collect()));
+    }
+    Value::Object(facts)
+}
+
+fn vdev_facts(vdev: &VdevStatus, depth: usize, columns: &[String], style: NumberStyle) -> Value {
+    let mut facts = vdev_head(vdev, vdev.class.as_deref().unwrap_or("normal"), style);
+    let shown = columns.iter().filter(|column| !matches!(column.as_str(), "name" | "altroot"));
+    let properties = shown.map(|column| {
+        let text = vdev_cell(vdev, depth, column, style.is_exact());
+        (column.clone(), json::property(style.value(text), "-"))
+    });
+    facts.insert("properties".to_owned(), Value::Object(properties.collect()));
+    let children = vdev.children.iter();
+    let children: Map<_, _> = children
+        .map(|child| (child.name.clone(), vdev_facts(child, depth + 1, columns, style)))
+        .collect();
+    if !children.is_empty() {
+        facts.insert("vdevs".to_owned(), Value::Object(children));
+    }
+    Value::Object(facts)
+}
+
+/// Where a figure comes from, as `zpool get` shows it.
+pub(super) fn cell_source(pool: &PoolReport, column: &str) -> &'static str {
+    match (column, &pool.altroot) {
+        ("altroot", Some(_)) => "local",
+        ("altroot", None) => "default",
+        _ => "-",
+    }
 }
 
 pub(super) fn format_cell(pool: &PoolReport, column: &str, parsable: bool) -> String {
@@ -230,10 +318,10 @@ fn format_percent(share: Option<u64>, parsable: bool) -> String {
     }
 }
 
-/// The vdevs, each kind that is not for data below its own head.
+/// The vdevs, each class that is not for data below its own head.
 fn add_vdevs(table: &mut Table, columns: &[String], pool: &PoolStatus, args: &Args) {
-    let of = |purpose: Option<&str>| {
-        let own = pool.vdevs.iter().filter(|vdev| vdev.class.as_deref() == purpose);
+    let of = |class: Option<&str>| {
+        let own = pool.vdevs.iter().filter(|vdev| vdev.class.as_deref() == class);
         own.collect::<Vec<_>>()
     };
     for vdev in of(None) {
@@ -249,6 +337,7 @@ fn add_vdevs(table: &mut Table, columns: &[String], pool: &PoolStatus, args: &Ar
         if !all.is_empty() {
             table.add_row(columns.iter().map(|column| match column.as_str() {
                 "name" => head.to_owned(),
+                "altroot" => String::new(),
                 _ => "-".to_owned(),
             }));
         }
@@ -264,25 +353,44 @@ fn add_vdev(
     (vdev, depth): (&VdevStatus, usize),
     args: &Args,
 ) {
-    let parsable = args.parsable;
+    let cells = columns.iter().filter_map(|column| match column.as_str() {
+        "name" if args.scripted => Some(format!("\t{}", args.repeat.vdev_name(vdev))),
+        "name" => Some(format!("{}{}", "  ".repeat(depth), args.repeat.vdev_name(vdev))),
+        // as zpool(8) does it
+        "altroot" => None,
+        column => Some(vdev_cell(vdev, depth, column, args.parsable)),
+    });
+    table.add_text_row(cells);
+    vdev.children.iter().for_each(|child| add_vdev(table, columns, (child, depth + 1), args));
+}
+
+/// The value of a column for a vdev so many levels below the pool.
+fn vdev_cell(vdev: &VdevStatus, depth: usize, column: &str, parsable: bool) -> String {
     let bytes = |bytes: u64| if parsable { bytes.to_string() } else { human_bytes(bytes) };
+    let size = if vdev.physical_size > 0 { vdev.physical_size } else { vdev.size };
     // a spare, or a drive that is not there, has nothing in it that is known
     let is_top = depth == 1 && vdev.size > 0;
-    table.add_row(columns.iter().map(|column| match column.as_str() {
-        "name" => format!("{}{}", "  ".repeat(depth), args.repeat.vdev_name(vdev)),
+    match column {
         "health" => vdev.state.clone(),
-        "size" if vdev.size > 0 => bytes(vdev.size),
+        "size" if size > 0 => bytes(size),
         "allocated" if is_top => bytes(vdev.allocated),
         "free" if is_top => bytes(vdev.size.saturating_sub(vdev.allocated)),
         "fragmentation" if is_top => format_percent(vdev.fragmentation, parsable),
-        "capacity" if is_top => {
-            let part = vdev.allocated.saturating_mul(1000).checked_div(vdev.size).unwrap_or(0);
-            let (whole, tenth) = (part / 10, part % 10);
-            if parsable { whole.to_string() } else { format!("{whole}.{tenth}%") }
-        }
+        "capacity" if is_top => format_fill(vdev.allocated, vdev.size, parsable),
         _ => "-".to_owned(),
-    }));
-    vdev.children.iter().for_each(|child| add_vdev(table, columns, (child, depth + 1), args));
+    }
+}
+
+/// How full a vdev is, with as many digits as zpool(8) shows.
+fn format_fill(allocated: u64, size: u64, parsable: bool) -> String {
+    let hundredths = allocated.saturating_mul(10_000).checked_div(size).unwrap_or(0);
+    let (whole, part) = (hundredths / 100, hundredths % 100);
+    match hundredths {
+        _ if parsable => whole.to_string(),
+        0..1000 => format!("{whole}.{part:02}%"),
+        1000..10_000 => format!("{whole}.{}%", part / 10),
+        _ => format!("{whole}%"),
+    }
 }
 
 #[cfg(test)]

@@ -2,6 +2,7 @@
 
 mod advice;
 mod checkpoint;
+mod config_tree;
 mod create;
 mod drives;
 mod expansion;
@@ -9,9 +10,11 @@ mod history;
 mod import;
 mod iostat;
 mod list;
+mod pool_columns;
 mod properties;
 mod repair;
 mod repeat;
+mod report_json;
 mod scan;
 mod status;
 mod sweep;
@@ -223,7 +226,12 @@ impl Zpool {
             Command::Clear(args) => {
                 let (name, device) =
                     (args.pool.clone(), args.drive.as_deref().map(vdevs::resolve_drive));
-                asking.execute(&ClearPool { name, device })
+                let subject = format!(
+                    "cannot clear errors for {}",
+                    args.drive.as_ref().unwrap_or(&args.pool)
+                );
+                let done = asking.execute(&ClearPool { name, device });
+                done.map_err(|why| why.with_subject(|| subject))
             }
             Command::History(args) => history::run(args, asking),
             Command::Events(args) => events::show(&args.follow, asking, |record| {

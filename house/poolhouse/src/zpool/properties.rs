@@ -4,12 +4,14 @@ use std::io;
 
 use api::{GetPoolProperties, PoolReport, SetPoolProperty};
 use engine::pool::PoolProperty;
-use serde::Serialize;
+use serde_json::Value;
 
+use super::pool_columns::property_rank;
+use super::report_json::pool_head;
 use super::{list, query_reports};
 use crate::daemon::DaemonArgs;
+use crate::json::{self, JsonArgs, NumberStyle};
 use crate::outcome::{CommandResult, Failure, Outcome};
-use crate::print;
 use crate::property_values::parse_assignment;
 use crate::table::{Align, Table};
 
@@ -44,6 +46,8 @@ pub(super) struct GetArgs {
     /// These columns: name, property, value, source
     #[arg(short = 'o', value_name = "FIELD", value_delimiter = ',')]
     columns: Vec<String>,
+    #[command(flatten)]
+    json: JsonArgs,
     /// Properties with commas between them, or `all`
     #[arg(value_name = "PROPERTY,...")]
     properties: String,
@@ -77,7 +81,6 @@ fn unset_user_property(name: &str) -> PoolProperty {
 }
 
 /// A pool and its properties.
-#[derive(Serialize)]
 struct PoolProperties {
     name: String,
     properties: Vec<PoolProperty>,
@@ -87,7 +90,8 @@ impl SetArgs {
     pub(super) fn run(&self, asking: &DaemonArgs) -> CommandResult {
         let (property, value) = &self.property;
         let (property, value) = (list::full_name(property).to_owned(), value.clone());
-        asking.execute(&SetPoolProperty { name: self.pool.clone(), property, value })
+        let done = asking.execute(&SetPoolProperty { name: self.pool.clone(), property, value });
+        done.map_err(|why| why.with_subject(|| format!("cannot set property for '{}'", self.pool)))
     }
 }
 
@@ -96,14 +100,14 @@ impl GetArgs {
         let columns = self.resolve_columns()?;
         let kept: Vec<(String, Vec<PoolProperty>)> =
             asking.request(&GetPoolProperties { names: self.pools.clone() })?;
+        let reports = query_reports(asking, &self.pools)?;
         let mut rows = Vec::new();
-        for report in query_reports(asking, &self.pools)? {
+        for report in &reports {
             let own = kept.iter().find(|(name, _)| *name == report.status.name);
-            rows.push(self.select_properties(&report, own.map_or(&[][..], |(_, own)| own))?);
+            rows.push(self.select_properties(report, own.map_or(&[][..], |(_, own)| own))?);
         }
         if asking.json {
-            print::json(&rows)?;
-            return Ok(Outcome::Complete);
+            return self.print_json(&reports, &rows);
         }
         let mut table = Table::new(vec![Align::Left; columns.len()]);
         if !self.scripted {
@@ -114,7 +118,7 @@ impl GetArgs {
                 table.add_row(columns.iter().map(|column| match *column {
                     "name" => row.name.clone(),
                     "property" => property.name.clone(),
-                    "value" => list::format_property(property, self.parsable),
+                    "value" => property.value.clone(),
                     _ => property.source.clone(),
                 }));
             }
@@ -125,6 +129,22 @@ impl GetArgs {
         } else {
             table.print(&mut out)?;
         }
+        Ok(Outcome::Complete)
+    }
+
+    fn print_json(&self, reports: &[PoolReport], rows: &[PoolProperties]) -> CommandResult {
+        let style = NumberStyle { integers: self.json.integers, exact: self.parsable };
+        let pools = reports.iter().zip(rows).map(|(report, row)| {
+            let properties = row.properties.iter().map(|property| {
+                let value = style.value(property.value.clone());
+                (property.name.clone(), json::property(value, &property.source))
+            });
+            let mut facts = pool_head(&report.status, style);
+            facts.shift_insert(1, "type".to_owned(), "POOL".into());
+            facts.insert("properties".to_owned(), Value::Object(properties.collect()));
+            (row.name.clone(), Value::Object(facts))
+        });
+        json::print("zpool get", "pools", pools.collect())?;
         Ok(Outcome::Complete)
     }
 
@@ -144,38 +164,50 @@ impl GetArgs {
         report: &PoolReport,
         own: &[PoolProperty],
     ) -> Result<PoolProperties, Failure> {
-        let figures = STATUS_PROPERTIES.iter().map(|name| PoolProperty {
-            name: (*name).to_owned(),
-            value: list::format_cell(report, name, self.parsable),
-            source: match (*name, &report.altroot) {
-                ("altroot", Some(_)) => "local",
-                ("altroot", None) => "default",
-                _ => "-",
-            }
-            .to_owned(),
-        });
-        let mut all: Vec<PoolProperty> = figures.chain(own.iter().cloned()).collect();
-        if !self.properties.split(',').any(|name| name == "all") {
-            let mut chosen = Vec::new();
-            let name = PoolProperty {
-                name: "name".to_owned(),
-                value: report.status.name.clone(),
-                source: "-".to_owned(),
-            };
-            for asked in self.properties.split(',') {
-                let full = list::full_name(asked);
-                let mut known = all.iter().chain([&name]);
-                let found = known.find(|property| property.name == full);
-                if found.is_none() && full.contains(':') {
-                    chosen.push(unset_user_property(full));
-                    continue;
-                }
-                chosen.push(found.cloned().ok_or_else(|| {
-                    Failure::usage(format!("{asked}: pools have no such property here"))
-                })?);
-            }
-            all = chosen;
+        let all = all_properties(report, own, self.is_exact());
+        let name = report.status.name.clone();
+        if self.properties.split(',').any(|name| name == "all") {
+            return Ok(PoolProperties { name, properties: all });
         }
-        Ok(PoolProperties { name: report.status.name.clone(), properties: all })
+        let mut properties = Vec::new();
+        for asked in self.properties.split(',') {
+            let full = list::full_name(asked);
+            let found = match all.iter().find(|property| property.name == full) {
+                Some(found) => found.clone(),
+                None if full == "name" => figure("name", name.clone(), "-"),
+                None if full.contains(':') => unset_user_property(full),
+                None => {
+                    let what = format!("bad property list: invalid property '{asked}'");
+                    return Err(Failure::usage(what));
+                }
+            };
+            properties.push(found);
+        }
+        Ok(PoolProperties { name, properties })
     }
+
+    /// Whether sizes are exact.
+    fn is_exact(&self) -> bool {
+        self.parsable || self.json.integers
+    }
+}
+
+/// All properties of a pool in the order of zpool(8): those that it stores, and its figures.
+pub(super) fn all_properties(
+    report: &PoolReport,
+    own: &[PoolProperty],
+    is_exact: bool,
+) -> Vec<PoolProperty> {
+    let figures = STATUS_PROPERTIES.iter().map(|name| {
+        figure(name, list::format_cell(report, name, is_exact), list::cell_source(report, name))
+    });
+    let own =
+        own.iter().map(|one| figure(&one.name, list::format_property(one, is_exact), &one.source));
+    let mut all: Vec<PoolProperty> = figures.chain(own).collect();
+    all.sort_by_key(|property| property_rank(&property.name));
+    all
+}
+
+fn figure(name: &str, value: String, source: &str) -> PoolProperty {
+    PoolProperty { name: name.to_owned(), value, source: source.to_owned() }
 }

@@ -150,7 +150,9 @@ impl ReplaceArgs {
     pub(super) fn run(&self, asking: &DaemonArgs) -> CommandResult {
         let (name, old, force) = (self.pool.clone(), vdevs::resolve_drive(&self.old), self.force);
         let new: Option<PathBuf> = self.new.as_deref().map(vdevs::resolve_path);
-        asking.execute(&ReplaceDevice { name, old, new, force })?;
+        let subject = format!("cannot replace {}", self.old);
+        let done = asking.execute(&ReplaceDevice { name, old, new, force });
+        done.map_err(|why| why.with_subject(|| subject))?;
         wait_if(self.wait, asking, &self.pool, SCANS)
     }
 }
@@ -160,7 +162,9 @@ impl AttachArgs {
         let (name, beside, force) =
             (self.pool.clone(), vdevs::resolve_vdev(&self.drive), self.force);
         let new = vdevs::resolve_path(&self.new);
-        asking.execute(&AttachDevice { name, existing: beside.clone(), new, force })?;
+        let subject = format!("cannot attach {} to {}", self.new, self.drive);
+        let done = asking.execute(&AttachDevice { name, existing: beside.clone(), new, force });
+        done.map_err(|why| why.with_subject(|| subject))?;
         if beside.starts_with("raidz") {
             return wait_if(self.wait, asking, &self.pool, &[Activity::RaidzExpand]);
         }
@@ -170,10 +174,11 @@ impl AttachArgs {
 
 impl DetachArgs {
     pub(super) fn run(&self, asking: &DaemonArgs) -> CommandResult {
-        asking.execute(&DetachDevice {
+        let done = asking.execute(&DetachDevice {
             name: self.pool.clone(),
             device: vdevs::resolve_drive(&self.drive),
-        })
+        });
+        done.map_err(|why| why.with_subject(|| format!("cannot detach {}", self.drive)))
     }
 }
 
@@ -182,7 +187,8 @@ impl OfflineArgs {
         let (temporary, fault) = (self.temporary, self.fault);
         run_for_each(&self.drives, |drive| {
             let (name, device) = (self.pool.clone(), vdevs::resolve_drive(drive));
-            asking.execute(&OfflineDevice { name, device, temporary, fault })
+            let done = asking.execute(&OfflineDevice { name, device, temporary, fault });
+            done.map_err(|why| why.with_subject(|| format!("cannot offline {drive}")))
         })
     }
 }
@@ -191,7 +197,8 @@ impl OnlineArgs {
     pub(super) fn run(&self, asking: &DaemonArgs) -> CommandResult {
         let outcome = run_for_each(&self.drives, |drive| {
             let (name, device) = (self.pool.clone(), vdevs::resolve_drive(drive));
-            asking.execute(&OnlineDevice { name, device, expand: self.expand })
+            let done = asking.execute(&OnlineDevice { name, device, expand: self.expand });
+            done.map_err(|why| why.with_subject(|| format!("cannot online {drive}")))
         })?;
         wait_if(self.wait, asking, &self.pool, SCANS)?;
         Ok(outcome)

@@ -3,7 +3,7 @@
 use std::io::{self, Write};
 
 use engine::pool::{ScanKind, ScanStatus};
-use units::human_bytes;
+use units::human_space;
 
 use crate::table::escape_control;
 use crate::time::format_date;
@@ -14,7 +14,7 @@ const MAX_DAMAGED_SHOWN: usize = 100;
 /// Says it, on lines of its own.
 pub(super) fn print_scan(scan: &ScanStatus, out: &mut dyn Write) -> io::Result<()> {
     let word = if scan.scan == ScanKind::Scrub { "scrub" } else { "resilver" };
-    let written = human_bytes(scan.written);
+    let written = human_space(scan.written);
     let time = format_duration(scan.ended.saturating_sub(scan.started));
     let (errors, ended) = (scan.errors, format_date(scan.ended));
     match scan.state.as_str() {
@@ -54,10 +54,10 @@ fn print_progress(scan: &ScanStatus, word: &str, out: &mut dyn Write) -> io::Res
     writeln!(
         out,
         "\t{} / {} scanned at {}/s, {} read",
-        human_bytes(done),
-        human_bytes(total),
-        human_bytes(rate),
-        human_bytes(scan.read)
+        human_space(done),
+        human_space(total),
+        human_space(rate),
+        human_space(scan.read)
     )?;
     let hundredths = done.saturating_mul(10_000).checked_div(total).unwrap_or(0);
     let left = match total.saturating_sub(done).checked_div(rate) {
@@ -66,7 +66,7 @@ fn print_progress(scan: &ScanStatus, word: &str, out: &mut dyn Write) -> io::Res
     };
     let verb = if scan.scan == ScanKind::Scrub { "repaired" } else { "resilvered" };
     let (whole, part) = (hundredths / 100, hundredths % 100);
-    writeln!(out, "\t{} {verb}, {whole}.{part:02}% done, {left}", human_bytes(scan.written))
+    writeln!(out, "\t{} {verb}, {whole}.{part:02}% done, {left}", human_space(scan.written))
 }
 
 /// Hours, minutes and seconds, and days before them if there are any.

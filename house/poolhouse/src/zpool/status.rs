@@ -4,12 +4,15 @@ use std::io::{self, Write};
 
 use api::PoolReport;
 use engine::pool::{CheckpointStatus, DedupBucket, PoolStatus, VdevActivity, VdevStatus};
+use units::{human_bytes, human_space};
 
-use super::advice::status_and_action;
+use super::advice::advice;
+use super::config_tree::{Row, print_rows};
 use super::repeat::RepeatArgs;
+use super::report_json::pool_status;
 use crate::daemon::DaemonArgs;
+use crate::json::{self, JsonArgs, NumberStyle};
 use crate::outcome::{CommandResult, Failure, Outcome};
-use crate::print;
 use crate::table::{Align, Table, escape_control};
 use crate::time;
 
@@ -26,9 +29,9 @@ pub(super) struct Args {
     /// Only pools that are not well
     #[arg(short = 'x')]
     unhealthy_only: bool,
-    /// Exact numbers, as is done without it
+    /// Exact numbers
     #[arg(short = 'p')]
-    _parsable: bool,
+    parsable: bool,
     /// Whole paths of drives, as is done without it
     #[arg(short = 'P')]
     _paths: bool,
@@ -57,6 +60,11 @@ pub(super) struct Args {
     #[arg(short = 'c', value_name = "SCRIPT", hide = true)]
     script: Option<String>,
     #[command(flatten)]
+    json: JsonArgs,
+    /// With --json: pools by their guids
+    #[arg(long = "json-pool-key-guid", requires = "json")]
+    json_pool_key_guid: bool,
+    #[command(flatten)]
     repeat: RepeatArgs,
 }
 
@@ -78,7 +86,14 @@ fn print_pools(
         found.retain(|pool| !is_healthy(&pool.status));
     }
     if asking.json {
-        print::json(&found)?;
+        let style = NumberStyle { integers: args.json.integers, exact: args.parsable };
+        let is_shown = |vdev: &VdevStatus| !args.unhealthy_vdevs_only || !is_well(vdev);
+        let key = |pool: &PoolReport| match args.json_pool_key_guid {
+            true => pool.status.guid.to_string(),
+            false => pool.status.name.clone(),
+        };
+        let pools = found.iter().map(|pool| (key(pool), pool_status(pool, style, &is_shown)));
+        json::print("zpool status", "pools", pools.collect())?;
         return Ok(Outcome::Complete);
     }
     let mut out = io::stdout().lock();
@@ -110,32 +125,27 @@ pub(super) fn unavailable_caches(pool: &PoolStatus) -> usize {
 }
 
 /// How often something went wrong on a vdev and those below it.
-fn error_count(vdev: &VdevStatus) -> u64 {
+pub(super) fn error_count(vdev: &VdevStatus) -> u64 {
     let own = vdev.read_errors + vdev.write_errors + vdev.checksum_errors;
     vdev.children.iter().map(error_count).fold(own, u64::saturating_add)
 }
 
-/// The columns of the table of vdevs.
-fn table_head(pool: &PoolStatus, args: &Args) -> Vec<(&'static str, Align)> {
-    let mut head = vec![
-        ("NAME", Align::Left),
-        ("STATE", Align::Left),
-        ("READ", Align::Right),
-        ("WRITE", Align::Right),
-        ("CKSUM", Align::Right),
-    ];
-    head.extend(args.slow.then_some(("SLOW", Align::Right)));
-    head.extend(args.direct.then_some(("DIO", Align::Right)));
-    let is_noted = args.initialize || args.trim || has_notes(pool);
-    head.extend(is_noted.then_some(("", Align::Left)));
-    head
+/// The columns of counts.
+fn count_columns(args: &Args) -> Vec<&'static str> {
+    let mut columns = vec!["READ", "WRITE", "CKSUM"];
+    columns.extend(args.slow.then_some("SLOW"));
+    columns.extend(args.direct.then_some("DIO"));
+    columns
 }
 
 fn print_pool(pool: &PoolStatus, args: &Args, out: &mut dyn Write) -> io::Result<()> {
     writeln!(out, "  pool: {}\n state: {}", escape_control(&pool.name), pool.state)?;
-    if let Some((status, action)) = status_and_action(pool) {
-        let status: Vec<String> = status.split("\n\t").map(escape_control).collect();
-        writeln!(out, "status: {}\naction: {action}", status.join("\n\t"))?;
+    if let Some(advice) = advice(pool) {
+        let status: Vec<String> = advice.status.split("\n\t").map(escape_control).collect();
+        writeln!(out, "status: {}\naction: {}", status.join("\n\t"), advice.action)?;
+        if let Some(page) = advice.see() {
+            writeln!(out, "   see: {page}")?;
+        }
     }
     if let Some(scan) = &pool.scan {
         super::scan::print_scan(scan, out)?;
@@ -150,37 +160,7 @@ fn print_pool(pool: &PoolStatus, args: &Args, out: &mut dyn Write) -> io::Result
         print_checkpoint(checkpoint, out)?;
     }
     writeln!(out, "config:\n")?;
-    let head = table_head(pool, args);
-    let mut table = Table::with_header(&head);
-    let counts = (0..3 + usize::from(args.slow) + usize::from(args.direct)).map(|_| "0".to_owned());
-    table.add_row([pool.name.clone(), pool.state.clone()].into_iter().chain(counts));
-    for purpose in [None, Some("dedup"), Some("special"), Some("log")] {
-        let vdevs: Vec<&VdevStatus> = visible_vdevs(args, &pool.vdevs)
-            .filter(|vdev| vdev.class.as_deref() == purpose)
-            .collect();
-        if let Some(purpose) = purpose.filter(|_| !vdevs.is_empty()) {
-            let head = if purpose == "log" { "logs" } else { purpose };
-            add_header(&mut table, head);
-        }
-        for vdev in vdevs {
-            add_vdev(&mut table, vdev, args, 1);
-        }
-    }
-    if visible_vdevs(args, &pool.caches).next().is_some() {
-        add_header(&mut table, "cache");
-        visible_vdevs(args, &pool.caches).for_each(|cache| add_vdev(&mut table, cache, args, 1));
-    }
-    if visible_vdevs(args, &pool.spares).next().is_some() {
-        add_header(&mut table, "spares");
-        for spare in visible_vdevs(args, &pool.spares) {
-            let (name, state) =
-                (format!("  {}", args.repeat.vdev_name(spare)), spare.state.clone());
-            let blanks = (3..head.len()).map(|_| String::new());
-            let note = spare.note.iter().flat_map(|note| blanks.clone().chain([note.clone()]));
-            table.add_row([name, state].into_iter().chain(note));
-        }
-    }
-    table.with_indent(8).print(out)?;
+    print_rows(&vdev_rows(pool, args), &count_columns(args), out)?;
     let wrong: u64 = pool.vdevs.iter().map(error_count).fold(0, u64::saturating_add);
     match &pool.scan {
         Some(scan) if scan.errors > 0 => super::scan::print_damaged(scan, out)?,
@@ -195,9 +175,48 @@ fn print_pool(pool: &PoolStatus, args: &Args, out: &mut dyn Write) -> io::Result
     if args.dedup { print_dedup(&pool.dedup, out) } else { Ok(()) }
 }
 
+/// The pool and its vdevs, each class that is not for data below its own head.
+fn vdev_rows(pool: &PoolStatus, args: &Args) -> Vec<Row> {
+    let mut counts = vec!["0".to_owned(); 3];
+    counts.extend(args.slow.then(|| "-".to_owned()));
+    counts.extend(args.direct.then(|| "-".to_owned()));
+    let (name, state) = (pool.name.clone(), Some(pool.state.clone()));
+    let mut rows = vec![Row { depth: 0, name, state, counts, notes: Vec::new() }];
+    for (class, head) in [
+        (None, None),
+        (Some("dedup"), Some("dedup")),
+        (Some("special"), Some("special")),
+        (Some("log"), Some("logs")),
+    ] {
+        let is_of_class = |vdev: &&VdevStatus| vdev.class.as_deref() == class;
+        // with -e zpool(8) shows the head of a class also where all of its vdevs are well
+        if pool.vdevs.iter().any(|vdev| is_of_class(&vdev)) {
+            rows.extend(head.map(Row::class));
+        }
+        visible_vdevs(args, &pool.vdevs)
+            .filter(is_of_class)
+            .for_each(|vdev| add_vdev(&mut rows, vdev, args, 1));
+    }
+    if !pool.caches.is_empty() {
+        rows.push(Row::class("cache"));
+        visible_vdevs(args, &pool.caches).for_each(|cache| add_vdev(&mut rows, cache, args, 1));
+    }
+    if !pool.spares.is_empty() {
+        rows.push(Row::class("spares"));
+        rows.extend(visible_vdevs(args, &pool.spares).map(|spare| Row {
+            depth: 1,
+            name: args.repeat.vdev_name(spare),
+            state: Some(spare.state.clone()),
+            counts: Vec::new(),
+            notes: spare.note.iter().cloned().collect(),
+        }));
+    }
+    rows
+}
+
 /// The line about the checkpoint.
 fn print_checkpoint(checkpoint: &CheckpointStatus, out: &mut dyn Write) -> io::Result<()> {
-    let bytes = units::human_bytes(checkpoint.bytes);
+    let bytes = human_space(checkpoint.bytes);
     if checkpoint.state == "discarding" {
         return writeln!(out, "checkpoint: discarding, {bytes} remaining.");
     }
@@ -224,7 +243,7 @@ fn print_dedup(all: &[DedupBucket], out: &mut dyn Write) -> io::Result<()> {
     let head = std::iter::once("refcnt").chain(kinds).chain(kinds);
     table.add_row(head.map(str::to_owned));
     let cells = |[blocks, sizes @ ..]: [u64; 4]| {
-        std::iter::once(blocks.to_string()).chain(sizes.map(units::human_bytes))
+        std::iter::once(blocks.to_string()).chain(sizes.map(human_bytes))
     };
     for sums in all {
         let name = std::iter::once(sums.references.to_string());
@@ -236,44 +255,34 @@ fn print_dedup(all: &[DedupBucket], out: &mut dyn Write) -> io::Result<()> {
     table.print(out)
 }
 
-/// Whether there are words behind the row of a vdev or a spare.
-fn has_notes(pool: &PoolStatus) -> bool {
-    fn is_noted(vdev: &VdevStatus) -> bool {
-        vdev.note.is_some() || vdev.children.iter().any(is_noted)
-    }
-    pool.vdevs.iter().chain(&pool.spares).any(is_noted)
-}
-
-/// The line above the drives for one purpose.
-fn add_header(table: &mut Table, head: &str) {
-    table.add_row([head.to_owned()]);
-}
-
 /// Those vdevs that are to be shown.
 fn visible_vdevs<'a>(args: &Args, vdevs: &'a [VdevStatus]) -> impl Iterator<Item = &'a VdevStatus> {
     let only_unwell = args.unhealthy_vdevs_only;
-    let is_well =
-        |vdev: &VdevStatus| matches!(&*vdev.state, "ONLINE" | "AVAIL") && error_count(vdev) == 0;
     vdevs.iter().filter(move |vdev| !only_unwell || !is_well(vdev))
 }
 
-fn add_vdev(table: &mut Table, vdev: &VdevStatus, args: &Args, depth: usize) {
-    let mut row =
-        vec![format!("{}{}", "  ".repeat(depth), args.repeat.vdev_name(vdev)), vdev.state.clone()];
-    let counts = [vdev.read_errors, vdev.write_errors, vdev.checksum_errors];
-    row.extend(counts.map(|errors| errors.to_string()));
-    row.extend(args.slow.then(|| vdev.slow_requests.to_string()));
-    row.extend(args.direct.then(|| "0".to_owned()));
+fn is_well(vdev: &VdevStatus) -> bool {
+    matches!(&*vdev.state, "ONLINE" | "AVAIL") && error_count(vdev) == 0
+}
+
+fn add_vdev(rows: &mut Vec<Row>, vdev: &VdevStatus, args: &Args, depth: usize) {
+    let is_drive = vdev.children.is_empty();
+    let of_drive = |count: u64| if is_drive { count.to_string() } else { "-".to_owned() };
+    let mut counts = [vdev.read_errors, vdev.write_errors, vdev.checksum_errors]
+        .map(|errors| if args.parsable { errors.to_string() } else { human_bytes(errors) })
+        .to_vec();
+    counts.extend(args.slow.then(|| of_drive(vdev.slow_requests)));
+    counts.extend(args.direct.then(|| of_drive(0)));
     let mut notes: Vec<String> = vdev.note.clone().into_iter().collect();
-    if args.initialize && vdev.children.is_empty() {
+    if args.initialize && is_drive {
         notes.push(format_sweep(vdev.initialize.as_ref(), "initialized"));
     }
-    if args.trim && vdev.children.is_empty() {
+    if args.trim && is_drive {
         notes.push(format_sweep(vdev.trim.as_ref(), "trimmed"));
     }
-    row.extend((!notes.is_empty()).then(|| notes.join("  ")));
-    table.add_row(row);
-    visible_vdevs(args, &vdev.children).for_each(|child| add_vdev(table, child, args, depth + 1));
+    let (name, state) = (args.repeat.vdev_name(vdev), Some(vdev.state.clone()));
+    rows.push(Row { depth, name, state, counts, notes });
+    visible_vdevs(args, &vdev.children).for_each(|child| add_vdev(rows, child, args, depth + 1));
 }
 
 /// How far something has come that goes over a drive, in brackets.

@@ -29,9 +29,10 @@ fn cache_drives_and_spares_come_and_go() {
     nas.run_failing(&format!("zpool add tank cache {}", path_arg(spare)), 1);
     nas.run_failing(&format!("zpool remove tank {}", path_arg(other)), 2);
     let json: Value = serde_json::from_str(&nas.run_ok("zpool status --json tank")).unwrap();
-    assert_eq!(json[0]["caches"][0]["state"], "ONLINE");
-    assert_eq!(json[0]["spares"][0]["state"], "AVAIL");
-    assert!(json[0]["cache_counts"]["memory_hits"].is_u64());
+    let pool = &json["pools"]["tank"];
+    assert_eq!(pool["l2cache"][path_arg(cache)]["state"], "ONLINE");
+    assert_eq!(pool["spares"][path_arg(spare)]["state"], "AVAIL");
+    assert!(pool["poolhouse"]["cache_counts"]["memory_hits"].is_u64());
     // the daemon ends, and finds them again
     nas.run_ok("serve --stop");
     has(&["cache", "spares", &rows[0], &rows[1]]);
@@ -63,10 +64,13 @@ fn drives_are_replaced_and_mended_by_commands() {
     nas.run_ok("zpool scrub -w tank");
     let json: Value = serde_json::from_str(&nas.run_ok("zpool status --json tank")).unwrap();
     assert_eq!(
-        (&json[0]["scan"]["scan"], &json[0]["scan"]["errors"]),
-        (&"scrub".into(), &0.into())
+        (
+            &json["pools"]["tank"]["scan_stats"]["function"],
+            &json["pools"]["tank"]["scan_stats"]["errors"]
+        ),
+        (&"SCRUB".into(), &"0".into())
     );
-    assert_eq!(json[0]["scan"]["state"], "finished");
+    assert_eq!(json["pools"]["tank"]["scan_stats"]["state"], "FINISHED");
     nas.run_failing("zpool scrub -s tank", 2);
     nas.run_failing(&format!("zpool detach tank {}", path_arg(two)), 2);
     // a drive that is gone is replaced, even if the daemon ends meanwhile
@@ -106,7 +110,7 @@ fn raidz_is_expanded_by_attach() {
     );
     assert!(size(&nas.run_ok("zpool list -Hp -o size tank")) > before);
     let json: Value = serde_json::from_str(&nas.run_ok("zpool status --json tank")).unwrap();
-    assert_eq!(json[0]["expansion"]["state"], "finished");
+    assert_eq!(json["pools"]["tank"]["raidz_expand_stats"]["state"], "FINISHED");
     assert!(nas.run_ok("zpool history -i tank").contains("raidz vdev expansion completed"));
     // a daemon that ends in the midst goes on when it starts again
     nas.run_ok(&format!("zpool attach tank raidz1-0 {}", path_arg(next)));
@@ -378,11 +382,10 @@ fn a_drive_that_went_away_is_missed_and_made_whole_when_it_is_back() {
         "{text}"
     );
     let json: Value = serde_json::from_str(&nas.run_ok("zpool status --json tank")).unwrap();
-    let vdev = &json[0]["vdevs"][0];
-    assert_eq!(
-        (&vdev["state"], &vdev["children"][2]["state"]),
-        (&"DEGRADED".into(), &"REMOVED".into())
-    );
+    let (_, vdev) =
+        json["pools"]["tank"]["vdevs"]["tank"]["vdevs"].as_object().unwrap().iter().next().unwrap();
+    let third = vdev["vdevs"].as_object().unwrap().values().nth(2).unwrap();
+    assert_eq!((&vdev["state"], &third["state"]), (&"DEGRADED".into(), &"REMOVED".into()));
     // it is put in again, and nobody gives a command
     nested.reinsert_drive();
     nas.wait_until(|| nas.run_ok("zpool status tank").contains(" with 0 errors"));
@@ -588,7 +591,7 @@ fn a_scrub_names_the_files_that_are_lost() {
     assert!(text.contains("with 1 errors"), "{text}");
     assert!(text.contains("tank:/photos/cat: bytes 131072 to 262143"), "{text}");
     let json: Value = serde_json::from_str(&nas.run_ok("zpool status --json tank")).unwrap();
-    assert_eq!(json[0]["scan"]["damage"].as_array().unwrap().len(), 1);
+    assert_eq!(json["pools"]["tank"]["errlist"].as_array().unwrap().len(), 1);
     let why = std::fs::read(root.join("photos/cat")).unwrap_err();
     assert_eq!(why.raw_os_error(), Some(5));
     assert_eq!(std::fs::read_to_string(root.join("whole")).unwrap(), "x");

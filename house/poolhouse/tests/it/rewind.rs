@@ -10,7 +10,7 @@ fn sync_txg(nas: &TestNas) -> u64 {
     nas.run_ok("zpool sync tank");
     let status: serde_json::Value =
         serde_json::from_str(&nas.run_ok("zpool status --json tank")).unwrap();
-    status[0]["txg"].as_u64().unwrap()
+    status["pools"]["tank"]["txg"].as_str().unwrap().parse().unwrap()
 }
 
 fn import_pool(nas: &TestNas, words: &str) -> String {

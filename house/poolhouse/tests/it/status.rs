@@ -39,7 +39,7 @@ fn what_deduplication_stores() {
     );
     let status: serde_json::Value =
         serde_json::from_str(&nas.run_ok("zpool status --json tank")).unwrap();
-    let all = status[0]["dedup"].as_array().unwrap();
+    let all = status["pools"]["tank"]["poolhouse"]["dedup"].as_array().unwrap();
     let sum = |part: &str, at: usize| -> u64 {
         all.iter().map(|sums| sums[part][at].as_u64().unwrap()).sum()
     };
@@ -49,7 +49,7 @@ fn what_deduplication_stores() {
     assert_eq!((total[1], total[5]), (&*blocks.to_string(), &*references.to_string()));
     // the same as the ratio that OpenZFS has in the manifest
     let ratio = sum("referenced", 3) * 100 / sum("allocated", 3);
-    assert_eq!(status[0]["dedup_ratio"].as_u64(), Some(ratio));
+    assert_eq!(status["pools"]["tank"]["poolhouse"]["dedup_ratio_percent"].as_u64(), Some(ratio));
     nas.run_ok("zpool export tank");
     let none = fixtures::load("mirror-2");
     nas.run_ok(&format!("zpool import -N -o readonly=on -d {} tank", path_arg(&none.dir)));

@@ -11,6 +11,7 @@ const MAX_VALUE_LEN: usize = 8191;
 /// What a property is set to by a text, if it can be set and that is a value of it.
 pub fn parse_value(name: &str, kind: DatasetKind, text: &str) -> Result<PropertyValue> {
     let bad = |why| Error::InvalidValue { property: name.to_owned(), value: text.to_owned(), why };
+    let not_a_number = || Error::NotANumber { value: text.to_owned() };
     if text.len() > MAX_VALUE_LEN {
         return Err(bad("it is longer than 8191 bytes"));
     }
@@ -20,15 +21,15 @@ pub fn parse_value(name: &str, kind: DatasetKind, text: &str) -> Result<Property
     let value = match row.format {
         ValueFormat::Index(words) => {
             let found = words.iter().find(|(word, _)| *word == text);
-            PropertyValue::Number(found.ok_or_else(|| bad("there is no such word for it"))?.1)
+            let unknown =
+                || Error::UnknownWord { property: name.to_owned(), words: value_help(name, words) };
+            PropertyValue::Number(found.ok_or_else(unknown)?.1)
         }
         ValueFormat::Limit if text == "none" => PropertyValue::Number(u64::MAX),
-        ValueFormat::Limit => {
-            PropertyValue::Number(text.parse().map_err(|_| bad("it is no number"))?)
-        }
+        ValueFormat::Limit => PropertyValue::Number(text.parse().map_err(|_| not_a_number())?),
         ValueFormat::Number if text == "none" => PropertyValue::Number(0),
         ValueFormat::Number => match units::parse_binary(text) {
-            None => return Err(bad("it is no number")),
+            None => return Err(not_a_number()),
             Some(0) if matches!(name, "quota" | "refquota") => {
                 return Err(bad("`none` is no limit"));
             }
@@ -39,6 +40,33 @@ pub fn parse_value(name: &str, kind: DatasetKind, text: &str) -> Result<Property
     };
     check_value(row, &value).map_err(bad)?;
     Ok(value)
+}
+
+/// The words of a property as zfs(8) lists them: those in common use, in its order.
+fn value_help(name: &str, words: &[(&str, u64)]) -> String {
+    let known = match name {
+        "acltype" => "off | nfsv4 | posix",
+        "checksum" => "on | off | fletcher2 | fletcher4 | sha256 | sha512 | skein | edonr | blake3",
+        "compression" => {
+            "on | off | lzjb | gzip | gzip-[1-9] | zle | lz4 | zstd | zstd-[1-19] | zstd-fast | \
+             zstd-fast-[1-10,20,30,40,50,60,70,80,90,100,500,1000]"
+        }
+        "dedup" => {
+            "on | off | verify | sha256[,verify] | sha512[,verify] | skein[,verify] | edonr,verify | \
+             blake3[,verify]"
+        }
+        "aclinherit" => "discard | noallow | restricted | passthrough | passthrough-x",
+        "redundant_metadata" => "all | most | some | none",
+        "snapdir" => "disabled | hidden | visible",
+        "volmode" => "default | full | geom | dev | none",
+        "xattr" => "on | off | dir | sa",
+        _ if words.iter().any(|(word, _)| *word == "on") => "on | off",
+        _ => "",
+    };
+    match known {
+        "" => words.iter().map(|(word, _)| *word).collect::<Vec<_>>().join(" | "),
+        known => known.to_owned(),
+    }
 }
 
 /// The number of a word for a property that is chosen when a dataset is made.

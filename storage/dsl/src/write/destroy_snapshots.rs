@@ -76,15 +76,15 @@ pub fn destroy_snapshots(
         let found = names.find(part)?.filter(|(id, _)| *id == wanted);
         let Some((id, own)) = found.filter(|(id, _)| seen.insert(*id)) else { continue };
         let record = change.dataset_phys(id)?;
-        let busy = |why| Err(Error::Busy { name: format!("{path}@{part}"), why });
+        let name = || format!("{path}@{part}");
         match (change.zap_count(record.holds)? != 0, record.children > 1) {
             (false, false) => doomed.push(DestroyedSnapshot { id, phys: record, short_name: own }),
             _ if later => {
                 change.require_version(version::HOLDS)?;
                 deferred.push(id);
             }
-            (true, _) => return busy("it is held"),
-            (false, true) => return busy("it has clones"),
+            (true, _) => return Err(Error::Held { name: name() }),
+            (false, true) => return Err(Error::Busy { name: name(), why: "it has clones" }),
         }
     }
     drop(names);

@@ -144,7 +144,7 @@ pub fn dataset_id(change: &SyncTaskContext<'_>, name: &str) -> Result<ObjsetId> 
 
 /// The path of what is above, and the last part of a path.
 pub(crate) fn split_parent(path: &str) -> Result<(&str, &str)> {
-    path.rsplit_once('/').ok_or_else(|| invalid_name(path, "the pool's own dataset cannot be one"))
+    path.rsplit_once('/').ok_or_else(|| invalid_name(path, "missing dataset name"))
 }
 
 /// Whether a path may be that of a file system or volume.
@@ -156,7 +156,7 @@ pub(crate) fn check_path(path: &str) -> Result<()> {
 /// Whether a name is short enough, and not of something too deep in the tree.
 pub(crate) fn check_length(name: &str) -> Result<()> {
     if name.len() > MAX_NAME_LEN {
-        return Err(invalid_name(name, "it is longer than 255 bytes"));
+        return Err(invalid_name(name, "name is too long"));
     }
     if name.split('/').count() > MAX_DEPTH {
         return Err(invalid_name(name, "it lies more than 50 levels deep"));
@@ -174,15 +174,18 @@ pub(crate) fn check_snapshot_name(path: &str, part: &str) -> Result<()> {
 fn check_component(name: &str, part: &str) -> Result<()> {
     let allowed = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.: ".contains(&byte);
     if part.is_empty() {
-        return Err(invalid_name(name, "a part of it is empty"));
+        return Err(invalid_name(name, "empty component or misplaced '@', '#' or '/' in name"));
     }
-    if part == "." || part == ".." {
-        return Err(invalid_name(name, "a part of it is . or .."));
+    if part == "." {
+        return Err(invalid_name(name, "self reference, '.' is found in name"));
+    }
+    if part == ".." {
+        return Err(invalid_name(name, "parent reference, '..' is found in name"));
     }
     if !part.bytes().all(allowed) {
         return Err(invalid_name(
             name,
-            "it has a letter other than a-z, A-Z, 0-9, - _ . : and space",
+            "invalid character in name; it may have letters, digits, - _ . : and spaces",
         ));
     }
     Ok(())

@@ -251,24 +251,28 @@ const MAX_POOL_NAME_LEN: usize = 239;
 
 /// Whether a pool may be called so: names are as OpenZFS has them.
 pub fn check_pool_name(name: &str) -> Result<()> {
-    let refuse =
-        |why: &str| Err(Error::Usage { what: format!("'{name}' is no name for a pool: {why}") });
+    let refuse = |why: &str| Err(Error::Usage { what: format!("cannot create '{name}': {why}") });
     let reserved = ["mirror", "raidz", "draid", "spare"];
     if !name.starts_with(|first: char| first.is_ascii_alphabetic()) {
-        return refuse("it must begin with a letter");
+        return refuse("name must begin with a letter");
     }
     if let Some(word) = reserved.iter().find(|word| name.starts_with(**word)) {
-        return refuse(&format!("names that begin with '{word}' are reserved"));
+        return refuse(&format!(
+            "name is reserved: no pool is called {word}...; its name may have been omitted"
+        ));
     }
     if name == "log" {
-        return refuse("that word is reserved");
+        return refuse("name is reserved");
     }
     let fits = |c: char| c.is_ascii_alphanumeric() || "_-.: ".contains(c);
     if !name.chars().all(fits) {
-        return refuse("it may have letters, digits and _ - . : only");
+        return refuse("invalid character in name; it may have letters, digits and _ - . : only");
     }
     if name.len() > MAX_POOL_NAME_LEN {
-        return refuse(&format!("it has {} bytes, and {MAX_POOL_NAME_LEN} fit", name.len()));
+        return refuse(&format!(
+            "name is too long: it has {} bytes, and {MAX_POOL_NAME_LEN} fit",
+            name.len()
+        ));
     }
     Ok(())
 }

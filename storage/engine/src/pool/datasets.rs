@@ -123,12 +123,15 @@ impl Pool {
     /// What is above a dataset that is to be: a file system, as nothing lies below a volume.
     pub(super) fn find_parent(&self, name: &str) -> Result<Option<dsl::Dataset>> {
         let Some((above, _)) = name.rsplit_once('/') else { return Ok(None) };
-        let found = self.find_dataset(above)?;
+        let found = self.find_dataset(above).map_err(|why| match why {
+            Error::NoSuchDataset { .. } => Error::NoParent { name: name.to_owned() },
+            other => other,
+        })?;
         match found.kind() {
             Ok(dsl::DatasetKind::Filesystem) => Ok(Some(found)),
             Ok(kind) => Err(Error::Refused {
                 what: format!(
-                    "'{name}' cannot be: '{above}' is a {}, and nothing lies below it",
+                    "cannot create '{name}': parent is not a filesystem ('{above}' is a {})",
                     kind.name()
                 ),
             }),

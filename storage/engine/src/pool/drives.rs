@@ -241,9 +241,9 @@ impl Pool {
         let by_path = || all.iter().find(|leaf| is(leaf, &absolute) || is(leaf, Path::new(wanted)));
         let by_name = || all.iter().find(|leaf| named(leaf));
         let found = by_guid.or_else(by_path).or_else(by_name);
-        found.map(|leaf| (*leaf).clone()).ok_or_else(|| Error::Usage {
-            what: format!("'{wanted}' is no drive of pool '{}'", self.name()),
-        })
+        found
+            .map(|leaf| (*leaf).clone())
+            .ok_or_else(|| Error::Usage { what: super::offline::NOT_IN_POOL.to_owned() })
     }
 
     /// The guid of a drive, be it one of the pool's data, of its cache, or a spare.

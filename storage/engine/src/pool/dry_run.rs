@@ -66,7 +66,7 @@ impl Pool {
         let mut at = name;
         while let Some((above, _)) = at.rsplit_once('/') {
             match self.find_parent(at) {
-                Err(Error::NoSuchDataset { .. }) if creates_parents => at = above,
+                Err(Error::NoParent { .. }) if creates_parents => at = above,
                 Err(why) => return Err(why),
                 Ok(_) => return Ok(Some(above.to_owned())),
             }

@@ -17,6 +17,9 @@ pub struct OfflineOptions {
     pub fault: bool,
 }
 
+/// The reason of commands that name a device which the pool does not have.
+pub(super) const NOT_IN_POOL: &str = "no such device in pool";
+
 impl Pool {
     /// Takes a drive (its path or guid) out of service. Refused where no valid replicas are left. What is
     /// written meanwhile, a resilver writes to it when it is back.
@@ -39,7 +42,7 @@ impl Pool {
     pub fn online_drive(&self, drive: &str) -> Result<()> {
         let found = self.find_leaf_in_use(drive)?;
         let leaf = self.0.spa.tree().leaf(found.guid);
-        let Some(leaf) = leaf else { return Err(self.not_in_pool(drive)) };
+        let Some(leaf) = leaf else { return Err(Error::Usage { what: NOT_IN_POOL.to_owned() }) };
         match leaf.out_of_service() {
             Some(OutOfService::Offline { .. }) => {
                 let done = self.0.spa.clear_offline(found.guid);
@@ -99,10 +102,6 @@ impl Pool {
             },
             None => error,
         })
-    }
-
-    fn not_in_pool(&self, drive: &str) -> Error {
-        Error::Usage { what: format!("'{drive}' is no drive of pool '{}'", self.name()) }
     }
 
     fn offline_error(&self, verb: &str, drive: &str, error: &spa::Error) -> Error {

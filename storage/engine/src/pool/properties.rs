@@ -110,7 +110,9 @@ fn parse_property(name: &str, value: &str) -> Result<PoolPropertyChange> {
             Ok(shift) if shift == 0 || (9..=16).contains(&shift) => {
                 Ok(PoolPropertyChange::Number(ASHIFT, shift))
             }
-            _ => usage(format!("ashift={value}: it is 9 to 16, or 0 for what suits")),
+            _ => usage(format!(
+                "property 'ashift' number {value} is invalid, only values between 9 and 16 are allowed."
+            )),
         },
         BOOTFS => {
             Ok(PoolPropertyChange::Bootfs(Some(value.to_owned()).filter(|name| !name.is_empty())))
@@ -137,7 +139,7 @@ fn parse_property(name: &str, value: &str) -> Result<PoolPropertyChange> {
             check_user_property(name, value)?;
             Ok(PoolPropertyChange::User(name.to_owned(), value.to_owned()))
         }
-        _ => usage(format!("{name}: pools have no such property")),
+        _ => usage(format!("invalid property '{name}'")),
     }
 }
 

@@ -210,7 +210,8 @@ impl Pool {
             Some((ScanKind::Scrub, watch, _)) => watch.job.cancel.cancel(),
             _ if state.requested == Some(ScanKind::Scrub) => state.requested = None,
             _ => {
-                let what = format!("pool '{}' is not being scrubbed", self.name());
+                let name = self.name();
+                let what = format!("cannot cancel scrubbing {name}: there is no active scrub");
                 return Err(Error::Usage { what });
             }
         }

@@ -85,6 +85,9 @@ pub struct VdevStatus {
     pub class: Option<String>,
     /// Of a top-level vdev: bytes in it, parity included; of a drive: its bytes.
     pub size: u64,
+    /// Of a drive: its bytes, also where it is a top-level vdev.
+    #[serde(default)]
+    pub physical_size: u64,
     /// Of a top-level vdev: of these, in use.
     pub allocated: u64,
     /// Of a top-level vdev: how broken up its free space is, 0 to 100.
@@ -182,6 +185,7 @@ impl VdevStatus {
             trim: None,
             class: None,
             size: 0,
+            physical_size: 0,
             allocated: 0,
             fragmentation: None,
             note: None,
@@ -300,6 +304,7 @@ impl Pool {
             leaf.as_ref().and_then(|leaf| leaf.device().map(|device| device.name().to_owned()));
         let known = here.or_else(|| config.path.clone());
         let name = known.unwrap_or_else(|| crate::summary::vdev_name(config));
+        let size = leaf.as_ref().and_then(|leaf| leaf.device()).map_or(0, |device| device.size());
         let table = config.leaf_zap.and_then(|id| self.leaf_zap(id));
         let total = config.asize.or_else(|| self.0.spa.leaf_space(config.guid)).unwrap_or(0);
         let sweep = |words: [&str; 3]| VdevActivity::from_zap(table.as_ref()?, words, total);
@@ -310,7 +315,8 @@ impl Pool {
             trim: sweep(TRIM_KEYS),
             write_errors: leaf.as_ref().map_or(0, |leaf| leaf.write_errors()),
             checksum_errors,
-            size: leaf.as_ref().and_then(|leaf| leaf.device()).map_or(0, |device| device.size()),
+            size,
+            physical_size: size,
             children,
             note: note.map(str::to_owned),
             ..VdevStatus::new(&name, config.guid, state)

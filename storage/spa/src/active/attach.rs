@@ -39,7 +39,7 @@ const ALL_VDEV_ZAPS: &str = "com.delphix:vdev_zap_map";
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum DeviceChangeError {
     /// No drive of the pool is meant.
-    #[error("it is no drive of the pool")]
+    #[error("no such device in pool")]
     NotInPool,
     /// The new drive is too small.
     #[error("the new drive has {has} bytes, and {needs} are needed")]
@@ -56,7 +56,7 @@ pub enum DeviceChangeError {
     #[error("only a drive by itself, or in a mirror, can get one more beside it")]
     CannotMirror,
     /// Nothing else holds what it holds.
-    #[error("it is no side of a mirror, so that what is on it is nowhere else")]
+    #[error("only applicable to mirror and replacing vdevs")]
     OnlyReplica,
     /// It came back, and others had it meanwhile.
     #[error(
@@ -65,7 +65,7 @@ pub enum DeviceChangeError {
     )]
     WrittenElsewhere,
     /// The others lack something.
-    #[error("no valid replicas: the drives beside it do not have all that it has")]
+    #[error("no valid replicas\nThe drives beside it do not have all that it has.")]
     NoValidReplicas,
     /// It is the last drive of a log vdev whose blocks are still needed.
     #[error("the intent logs of datasets whose keys are not loaded are on it: load the keys first")]

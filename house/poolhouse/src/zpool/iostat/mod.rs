@@ -167,8 +167,19 @@ impl Args {
             let free = status.size.saturating_sub(status.allocated);
             rows.push(of(name.clone(), &status.vdevs, Some((status.allocated, free))));
             if self.verbose {
-                let mut add = |vdev: &VdevStatus| self.add_rows(vdev, 1, &of, &mut rows);
-                status.vdevs.iter().chain(&status.caches).for_each(&mut add);
+                let of_class = |class: Option<&'static str>| {
+                    status.vdevs.iter().filter(move |vdev| vdev.class.as_deref() == class)
+                };
+                of_class(None).for_each(|vdev| self.add_rows(vdev, 1, &of, &mut rows));
+                for (head, vdevs) in [
+                    ("dedup", of_class(Some("dedup")).collect::<Vec<_>>()),
+                    ("special", of_class(Some("special")).collect()),
+                    ("logs", of_class(Some("log")).collect()),
+                    ("cache", status.caches.iter().collect()),
+                ] {
+                    rows.extend((!vdevs.is_empty()).then(|| Rates::class(head)));
+                    vdevs.into_iter().for_each(|vdev| self.add_rows(vdev, 1, &of, &mut rows));
+                }
             }
         }
         rows

@@ -11,6 +11,8 @@ use crate::table::escape_control;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Rates {
     label: String,
+    /// Whether it is the row above the vdevs of a class, such as `logs`.
+    is_class: bool,
     /// Bytes allocated and free.
     space: Option<(u64, u64)>,
     read: RequestRate,
@@ -87,7 +89,14 @@ impl Rates {
             RequestRate::new(pairs, milliseconds)
         };
         let (read, write) = (of(|drive| &drive.read), of(|drive| &drive.write));
-        Self { label, space, read, write, trim: of(|drive| &drive.trim) }
+        Self { label, is_class: false, space, read, write, trim: of(|drive| &drive.trim) }
+    }
+
+    /// The row above the vdevs of a class.
+    pub(super) fn class(name: &str) -> Self {
+        let none = RequestRate::default();
+        let label = name.to_owned();
+        Self { label, is_class: true, space: None, read: none, write: none, trim: none }
     }
 }
 
@@ -170,8 +179,16 @@ impl Columns {
         cells
     }
 
+    /// The cells of the row above the vdevs of a class.
+    fn class_cells(self) -> Vec<String> {
+        self.groups()
+            .iter()
+            .flat_map(|(_, columns)| columns.iter().map(|_| "-".to_owned()))
+            .collect()
+    }
+
     pub(super) fn print_tab_separated(self, rows: &[Rates], out: &mut dyn Write) -> io::Result<()> {
-        for row in rows {
+        for row in rows.iter().filter(|row| !row.is_class) {
             let cells = self.cells(row).join("\t");
             writeln!(out, "{}\t{cells}", escape_control(row.label.trim_start()))?;
         }
@@ -186,15 +203,17 @@ impl Columns {
     ) -> io::Result<()> {
         let names = rows.iter().map(|row| row.label.chars().count());
         let name_width = names.max().unwrap_or(0).max(MIN_NAME_WIDTH);
-        let all: Vec<Vec<String>> = rows.iter().map(|row| self.cells(row)).collect();
+        let all: Vec<Vec<String>> = rows
+            .iter()
+            .map(|row| if row.is_class { self.class_cells() } else { self.cells(row) })
+            .collect();
         let groups = self.groups();
         let width_at = |at: usize| {
             let cells = all.iter().filter_map(|cells| cells.get(at)).map(String::len);
             cells.max().unwrap_or(0).max(MIN_WIDTH)
         };
         let count = groups.iter().map(|(_, columns)| columns.len()).sum();
-        let mut widths: Vec<usize> = (0..count).map(width_at).collect();
-        widen_for_heads(&groups, &mut widths);
+        let widths: Vec<usize> = (0..count).map(width_at).collect();
         if has_head {
             print_head(&groups, &widths, name_width, out)?;
         }
@@ -212,17 +231,6 @@ impl Columns {
     }
 }
 
-/// Makes the last column of each group so wide that the head above fits.
-fn widen_for_heads(groups: &[(&str, &[&str])], widths: &mut [usize]) {
-    let mut at = 0;
-    for (head, columns) in groups {
-        let end = at + columns.len();
-        let has = widths[at..end].iter().sum::<usize>() + 2 * (columns.len() - 1);
-        widths[end - 1] += head.len().saturating_sub(has);
-        at = end;
-    }
-}
-
 fn print_head(
     groups: &[(&str, &[&str])],
     widths: &[usize],
@@ -233,10 +241,13 @@ fn print_head(
     for (head, columns) in groups {
         let end = at + columns.len();
         let width = widths[at..end].iter().sum::<usize>() + 2 * (columns.len() - 1);
-        line += &format!("  {head:^width$}");
+        // centred as zpool(8) does it: of an odd rest the greater part is before the head
+        let before = width.saturating_sub(head.len()).div_ceil(2);
+        let after = width.saturating_sub(head.len() + before);
+        line += &format!("  {:before$}{head}{:after$}", "", "");
         at = end;
     }
-    writeln!(out, "{}", line.trim_end())?;
+    writeln!(out, "{line}")?;
     write!(out, "{:name_width$}", "pool")?;
     let heads = groups.iter().flat_map(|(_, columns)| columns.iter());
     for (head, width) in heads.zip(widths) {
@@ -310,7 +321,7 @@ mod tests {
         columns.print(&[row], true, &mut out).unwrap();
         let text = String::from_utf8(out).unwrap();
         let lines: Vec<&str> = text.lines().collect();
-        assert_eq!(lines[0], "              capacity     operations    bandwidth");
+        assert_eq!(lines[0], "              capacity     operations     bandwidth ");
         assert_eq!(lines[1], "pool        alloc   free   read  write   read  write");
         assert_eq!(lines[2], "----------  -----  -----  -----  -----  -----  -----");
         assert_eq!(lines[3], "tank            0      0     10      0  40960      0");

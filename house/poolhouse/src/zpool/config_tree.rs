@@ -1,0 +1,92 @@
+//! The table of vdevs below `config:`, with the widths that zpool(8) gives its columns.
+//!
+//! ```text
+//! TAB NAME        STATE     READ WRITE CKSUM
+//! TAB tank        ONLINE       0     0     0
+//! TAB   mirror-0  ONLINE       0     0     0
+//! ```
+
+use std::io::{self, Write};
+
+use crate::table::escape_control;
+
+/// The least width of the column of names.
+const MIN_NAME_WIDTH: usize = 10;
+
+/// A row: a vdev, or the head of a class such as `logs`.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Row {
+    /// How far below the pool, which is 0.
+    pub(super) depth: usize,
+    /// The name of the vdev.
+    pub(super) name: String,
+    /// Its state; none for the head of a class.
+    pub(super) state: Option<String>,
+    /// Its counts of errors, if it has any; `-` where they make no sense.
+    pub(super) counts: Vec<String>,
+    /// The words behind them.
+    pub(super) notes: Vec<String>,
+}
+
+impl Row {
+    /// The head of a class of vdevs.
+    pub(super) fn class(name: &str) -> Self {
+        Self { name: name.to_owned(), ..Self::default() }
+    }
+}
+
+/// Prints rows below a head with these columns of counts.
+pub(super) fn print_rows(rows: &[Row], counts: &[&str], out: &mut dyn Write) -> io::Result<()> {
+    let width = |row: &Row| 2 * row.depth + escape_control(&row.name).chars().count();
+    let width = rows.iter().map(width).max().unwrap_or(0).max(MIN_NAME_WIDTH);
+    write!(out, "\t{:width$}  {:<8}", "NAME", "STATE")?;
+    for count in counts {
+        write!(out, " {count:>5}")?;
+    }
+    writeln!(out)?;
+    for row in rows {
+        let name = format!("{}{}", "  ".repeat(row.depth), escape_control(&row.name));
+        let Some(state) = &row.state else {
+            writeln!(out, "\t{name}\t")?;
+            continue;
+        };
+        write!(out, "\t{name:width$}  {state:<8}")?;
+        for count in &row.counts {
+            write!(out, " {count:>5}")?;
+        }
+        for note in &row.notes {
+            write!(out, "  {}", escape_control(note))?;
+        }
+        writeln!(out)?;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Row, print_rows};
+
+    #[test]
+    fn rows_have_the_widths_of_zpool_status() {
+        let vdev = |depth, name: &str| Row {
+            depth,
+            name: name.to_owned(),
+            state: Some("ONLINE".to_owned()),
+            counts: ["0", "0", "12"].map(str::to_owned).to_vec(),
+            notes: Vec::new(),
+        };
+        let spare =
+            Row { counts: Vec::new(), state: Some("AVAIL".to_owned()), ..vdev(1, "/ram/c") };
+        let noted = Row { notes: vec!["was /ram/f".to_owned()], ..vdev(1, "/ram/f") };
+        let rows = [vdev(0, "tank"), vdev(1, "mirror-0"), Row::class("spares"), spare, noted];
+        let mut out = Vec::new();
+        print_rows(&rows, &["READ", "WRITE", "CKSUM"], &mut out).unwrap();
+        let wanted = "\tNAME        STATE     READ WRITE CKSUM\n\
+                      \ttank        ONLINE       0     0    12\n\
+                      \t  mirror-0  ONLINE       0     0    12\n\
+                      \tspares\t\n\
+                      \t  /ram/c    AVAIL   \n\
+                      \t  /ram/f    ONLINE       0     0    12  was /ram/f\n";
+        assert_eq!(String::from_utf8(out).unwrap(), wanted);
+    }
+}
