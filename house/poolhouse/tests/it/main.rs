@@ -42,6 +42,7 @@ mod syncing;
 mod test_nas;
 mod ups;
 mod users;
+mod words;
 mod write_protected;
 mod zfs_syntax;
 mod zvol_devices;

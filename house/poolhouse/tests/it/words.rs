@@ -1,0 +1,158 @@
+//! The words of zpool and zfs beside those of OpenZFS 2.3.2: the same commands in the same order, recorded from its own
+//! programs. Numbers, dates and widths of columns are left out; `zpool::config_tree` and others test the widths.
+
+use std::collections::BTreeMap;
+use std::process::{Command, Stdio};
+
+use crate::test_nas::TestNas;
+
+const SITUATIONS: &str = include_str!("words/situations.sh");
+const RECORDED: &str = include_str!("words/openzfs-2.3.2.txt");
+
+/// Commands whose words differ, with the reason. A command leaves the list when it is alike.
+const KNOWN_DIFFERENCES: &[(&str, &str)] = &[];
+
+/// What a command said, and its exit status.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Said {
+    command: String,
+    lines: Vec<String>,
+    status: i32,
+}
+
+/// Reads `$ command`, its output and `= status`, again and again.
+fn parse(text: &str) -> Vec<Said> {
+    let mut all: Vec<Said> = Vec::new();
+    for line in text.lines() {
+        if let Some(command) = line.strip_prefix("$ ") {
+            all.push(Said { command: command.to_owned(), lines: Vec::new(), status: -1 });
+        } else if let Some(said) = all.last_mut() {
+            match line.strip_prefix("= ").and_then(|status| status.parse().ok()) {
+                Some(status) => said.status = status,
+                None => said.lines.push(line.to_owned()),
+            }
+        }
+    }
+    all
+}
+
+/// A line without its numbers, dates and runs of spaces.
+fn skeleton(line: &str) -> String {
+    const DAYS: [&str; 7] = ["Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun"];
+    let mut words = Vec::new();
+    let mut in_date = 0;
+    for word in line.split_whitespace() {
+        let is_number = word.trim_end_matches(['K', 'M', 'G', 'B', '%', 'x', ',', 's', 'u', 'm', 'n', '/'])
+            .chars()
+            .all(|letter| letter.is_ascii_digit() || ".:".contains(letter));
+        if DAYS.contains(&word) {
+            in_date = 4;
+            words.push("DATE".to_owned());
+        } else if in_date > 0 {
+            in_date -= 1;
+            // a date ends with the year
+            if word.len() == 4 && word.starts_with("20") {
+                in_date = 0;
+            }
+        } else if is_number && word.starts_with(|first: char| first.is_ascii_digit()) {
+            words.push("#".to_owned());
+        } else if word.starts_with("{\"output_version\"") {
+            words.push(json_skeleton(line));
+            break;
+        } else if word.chars().all(|letter| letter == '-') {
+            words.push("-".to_owned());
+        } else {
+            words.push(word.to_owned());
+        }
+    }
+    words.join(" ")
+}
+
+/// JSON with its numbers replaced.
+fn json_skeleton(line: &str) -> String {
+    fn blank(value: &mut serde_json::Value) {
+        match value {
+            serde_json::Value::Object(facts) => facts.values_mut().for_each(blank),
+            serde_json::Value::String(text) if text.starts_with(|first: char| first.is_ascii_digit()) => {
+                "#".clone_into(text);
+            }
+            _ => {}
+        }
+    }
+    let mut value = serde_json::from_str(line).unwrap();
+    blank(&mut value);
+    value.to_string()
+}
+
+/// Why ours differs from theirs, if it does. A refusal of ours may say more, on lines of its own, and need not print
+/// the usage of the command.
+fn difference(ours: &Said, theirs: &Said) -> Option<String> {
+    let shorten = |said: &Said| -> Vec<String> {
+        let lines = said.lines.iter().take_while(|line| !line.starts_with("usage:"));
+        lines.map(|line| skeleton(line)).collect()
+    };
+    let (said, wanted) = (shorten(ours), shorten(theirs));
+    let is_alike = match theirs.status {
+        0 => said == wanted,
+        _ => said.starts_with(&wanted),
+    };
+    if is_alike && (ours.status == 0) == (theirs.status == 0) {
+        return None;
+    }
+    let (said, wanted) = (ours.lines.join("\n  "), theirs.lines.join("\n  "));
+    Some(format!(
+        "$ {}\n  {said}\n  = {}\nOpenZFS:\n  {wanted}\n  = {}\n",
+        ours.command, ours.status, theirs.status
+    ))
+}
+
+/// Runs the situations in a directory of a NAS.
+fn run_situations(nas: &TestNas) -> Vec<Said> {
+    let (dir, bin) = (nas.0.join("images"), nas.0.join("bin"));
+    for place in [&dir, &bin] {
+        std::fs::create_dir_all(place).unwrap();
+    }
+    for command in ["zpool", "zfs"] {
+        std::os::unix::fs::symlink(env!("CARGO_BIN_EXE_poolhouse"), bin.join(command)).unwrap();
+    }
+    let prelude = "run() { printf '$ %s\\n' \"$*\"; \"$@\" 2>&1 </dev/null; echo \"= $?\"; }\n";
+    let path = format!("{}:{}", bin.display(), std::env::var("PATH").unwrap());
+    let done = Command::new("timeout")
+        .args(["240", "bash", "-c", &format!("{prelude}{SITUATIONS}")])
+        .current_dir(&dir)
+        .env("PATH", path)
+        .env("POOLHOUSE_STATE", nas.state_dir())
+        .env("TZ", "UTC")
+        .stdin(Stdio::null())
+        .stderr(Stdio::inherit())
+        .output()
+        .unwrap();
+    assert!(done.status.success(), "the situations took too long, or bash failed");
+    let text = String::from_utf8(done.stdout).unwrap();
+    parse(&text.replace(&dir.display().to_string(), "DIR"))
+}
+
+#[test]
+fn commands_say_what_openzfs_says() {
+    let nas = TestNas::new("words", 0);
+    let known: BTreeMap<&str, &str> = KNOWN_DIFFERENCES.iter().copied().collect();
+    let (ours, theirs) = (run_situations(&nas), parse(RECORDED));
+    assert_eq!(ours.len(), theirs.len(), "the recording is of other situations");
+    let mut wrong = String::new();
+    for (at, (ours, theirs)) in ours.iter().zip(&theirs).enumerate() {
+        assert_eq!(ours.command, theirs.command, "situation {at}");
+        match (difference(ours, theirs), known.contains_key(ours.command.as_str())) {
+            (Some(text), false) => wrong += &text,
+            (None, true) if theirs_once(&theirs.command) => {
+                wrong += &format!("$ {}: alike now; take it off the list\n", ours.command);
+            }
+            _ => {}
+        }
+    }
+    assert!(wrong.is_empty(), "{wrong}");
+}
+
+/// Whether a command is in the situations once, so that its entry in the list is about that one.
+fn theirs_once(command: &str) -> bool {
+    parse(RECORDED).iter().filter(|said| said.command == command).count() == 1
+}
