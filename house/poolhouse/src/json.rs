@@ -52,7 +52,7 @@ impl NumberStyle {
 }
 
 /// A property with its value and source.
-pub(crate) fn property(value: Value, source: &str) -> Value {
+pub(crate) fn property(value: &Value, source: &str) -> Value {
     let (kind, data) = match source {
         "" | "-" => ("NONE".to_owned(), "-"),
         other => match other.split_once(" from ") {
@@ -81,9 +81,9 @@ mod tests {
 
     #[test]
     fn sources_and_numbers_have_the_form_of_zfs() {
-        let inherited = property("lz4".into(), "inherited from tank/a").to_string();
+        let inherited = property(&"lz4".into(), "inherited from tank/a").to_string();
         assert_eq!(inherited, r#"{"value":"lz4","source":{"type":"INHERITED","data":"tank/a"}}"#);
-        let none = property("1K".into(), "-").to_string();
+        let none = property(&"1K".into(), "-").to_string();
         assert_eq!(none, r#"{"value":"1K","source":{"type":"NONE","data":"-"}}"#);
         let style = |integers, exact| NumberStyle { integers, exact }.space(2048).to_string();
         assert_eq!(

@@ -136,7 +136,9 @@ impl Failure {
     pub(crate) fn with_subject(self, subject: impl FnOnce() -> String) -> Self {
         match self {
             Self::Daemon(::daemon::Error::Reported { message, status })
-                if !message.starts_with("cannot ") && !message.starts_with("pool '") =>
+                if !["cannot ", "invalid vdev ", "pool '"]
+                    .iter()
+                    .any(|word| message.starts_with(word)) =>
             {
                 let message = format!("{}: {message}", subject());
                 Self::Daemon(::daemon::Error::Reported { message, status })

@@ -34,6 +34,7 @@ fn print_message(word: &str, colour: &str, what: &dyn Display) {
     if IS_PLAIN.load(Ordering::Relaxed) {
         let _ = match word {
             "error" => writeln!(err, "{what}"),
+            "warning" => writeln!(err, "Warning: {what}"),
             _ => writeln!(err, "{word}: {what}"),
         };
         return;

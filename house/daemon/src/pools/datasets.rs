@@ -241,14 +241,15 @@ impl Pools {
 
 /// A warning for blocks of a volume that waste space on the vdevs of its pool.
 fn wasteful_block_warning(block_size: u64, least: u64) -> Vec<String> {
+    let least = least.max(DEFAULT_VOLUME_BLOCK);
     if block_size >= least {
         return Vec::new();
     }
     // the largest power of two that is not above it, and the default at least
     let better = (1_u64 << least.ilog2()).max(DEFAULT_VOLUME_BLOCK);
     vec![format!(
-        "volblocksize ({block_size}) is less than the default minimum block size ({least}). To reduce wasted space \
-         a volblocksize of {better} is recommended."
+        "volblocksize ({block_size}) is less than the default minimum block size ({least}).\nTo reduce wasted \
+         space a volblocksize of {better} is recommended."
     )]
 }
 

@@ -597,6 +597,7 @@ fn push_vdev(rows: &mut Vec<(usize, String, String)>, depth: usize, vdev: &Vdev)
         VdevState::Missing | VdevState::Truncated => "UNAVAIL",
         VdevState::Removed => "REMOVED",
     };
-    rows.push((depth, vdev.name.clone(), state.to_owned()));
+    let name = vdev.found.as_ref().or(vdev.path.as_ref()).unwrap_or(&vdev.name);
+    rows.push((depth, name.clone(), state.to_owned()));
     vdev.children.iter().for_each(|child| push_vdev(rows, depth + 1, child));
 }

@@ -41,12 +41,13 @@ pub(super) fn dataset_facts<'a>(
         facts.insert("snapshot_name".to_owned(), json!(snapshot));
     }
     let values = properties.into_iter().map(|each| {
-        let text = match style.is_exact() {
-            true => each.value.clone(),
-            false => format_value(&each.name, &each.value),
+        let text = if style.is_exact() {
+            each.value.clone()
+        } else {
+            format_value(&each.name, &each.value)
         };
         let text = if text.is_empty() { "-".to_owned() } else { text };
-        (each.name.clone(), property(style.value(text), &each.source))
+        (each.name.clone(), property(&style.value(text), &each.source))
     });
     facts.insert("properties".to_owned(), Value::Object(values.collect()));
     (name.clone(), Value::Object(facts))

@@ -174,7 +174,7 @@ fn format_field(owner: &OwnerUsage, field: &str, parsable: bool) -> String {
     match (field, number(owner, field)) {
         ("type", _) => owner.kind.clone(),
         ("name", _) => owner.name.clone(),
-        ("quota" | "objquota", None | Some(0)) => "none".to_owned(),
+        ("quota" | "objquota", None | Some(0)) => if parsable { "0" } else { "none" }.to_owned(),
         (_, None) => "-".to_owned(),
         ("used" | "quota", Some(bytes)) if !parsable => human_space(bytes),
         (_, Some(number)) => number.to_string(),

@@ -237,7 +237,7 @@ fn pool_facts(
             Some(it) => (format_property(it, style.is_exact()), it.source.as_str()),
             None => (format_cell(pool, column, style.is_exact()), cell_source(pool, column)),
         };
-        (column.clone(), json::property(style.value(text), source))
+        (column.clone(), json::property(&style.value(text), source))
     });
     let mut facts = pool_head(&pool.status, style);
     facts.insert("properties".to_owned(), Value::Object(properties.collect()));
@@ -255,7 +255,7 @@ fn vdev_facts(vdev: &VdevStatus, depth: usize, columns: &[String], style: Number
     let shown = columns.iter().filter(|column| !matches!(column.as_str(), "name" | "altroot"));
     let properties = shown.map(|column| {
         let text = vdev_cell(vdev, depth, column, style.is_exact());
-        (column.clone(), json::property(style.value(text), "-"))
+        (column.clone(), json::property(&style.value(text), "-"))
     });
     facts.insert("properties".to_owned(), Value::Object(properties.collect()));
     let children = vdev.children.iter();

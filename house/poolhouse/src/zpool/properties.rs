@@ -137,7 +137,7 @@ impl GetArgs {
         let pools = reports.iter().zip(rows).map(|(report, row)| {
             let properties = row.properties.iter().map(|property| {
                 let value = style.value(property.value.clone());
-                (property.name.clone(), json::property(value, &property.source))
+                (property.name.clone(), json::property(&value, &property.source))
             });
             let mut facts = pool_head(&report.status, style);
             facts.shift_insert(1, "type".to_owned(), "POOL".into());

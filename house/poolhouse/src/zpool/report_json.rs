@@ -67,7 +67,7 @@ pub(super) fn pool_status(
     if !pool.is_unavailable() {
         facts.insert(
             "vdevs".to_owned(),
-            json!({ &pool.name: root_facts(pool, of_class(None), style) }),
+            json!({ &pool.name: root_facts(pool, &of_class(None), style) }),
         );
     }
     for (key, class) in [("dedup", "dedup"), ("special", "special"), ("logs", "log")] {
@@ -114,7 +114,7 @@ fn expand_stats(expansion: &ExpansionStatus, style: NumberStyle) -> Value {
     })
 }
 
-fn root_facts(pool: &PoolStatus, vdevs: Map<String, Value>, style: NumberStyle) -> Value {
+fn root_facts(pool: &PoolStatus, vdevs: &Map<String, Value>, style: NumberStyle) -> Value {
     json!({
         "name": pool.name,
         "vdev_type": "root",

@@ -88,9 +88,12 @@ fn print_pools(
     if asking.json {
         let style = NumberStyle { integers: args.json.integers, exact: args.parsable };
         let is_shown = |vdev: &VdevStatus| !args.unhealthy_vdevs_only || !is_well(vdev);
-        let key = |pool: &PoolReport| match args.json_pool_key_guid {
-            true => pool.status.guid.to_string(),
-            false => pool.status.name.clone(),
+        let key = |pool: &PoolReport| {
+            if args.json_pool_key_guid {
+                pool.status.guid.to_string()
+            } else {
+                pool.status.name.clone()
+            }
         };
         let pools = found.iter().map(|pool| (key(pool), pool_status(pool, style, &is_shown)));
         json::print("zpool status", "pools", pools.collect())?;

@@ -42,7 +42,8 @@ fn skeleton(line: &str) -> String {
     let mut words = Vec::new();
     let mut in_date = 0;
     for word in line.split_whitespace() {
-        let is_number = word.trim_end_matches(['K', 'M', 'G', 'B', '%', 'x', ',', 's', 'u', 'm', 'n', '/'])
+        let is_number = word
+            .trim_end_matches(['K', 'M', 'G', 'B', '%', 'x', ',', 's', 'u', 'm', 'n', '/'])
             .chars()
             .all(|letter| letter.is_ascii_digit() || ".:".contains(letter));
         if DAYS.contains(&word) {
@@ -73,7 +74,9 @@ fn json_skeleton(line: &str) -> String {
     fn blank(value: &mut serde_json::Value) {
         match value {
             serde_json::Value::Object(facts) => facts.values_mut().for_each(blank),
-            serde_json::Value::String(text) if text.starts_with(|first: char| first.is_ascii_digit()) => {
+            serde_json::Value::String(text)
+                if text.starts_with(|first: char| first.is_ascii_digit()) =>
+            {
                 "#".clone_into(text);
             }
             _ => {}

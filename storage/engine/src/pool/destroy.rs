@@ -138,8 +138,7 @@ fn check_all(
         for (name, id) in siblings.iter().zip(&ids) {
             used.check_id_not_held(*id, name).map_err(failed)?;
             if !later && write::is_held(change, *id).map_err(failed)? {
-                let why = "it is held";
-                return Err(failed(dsl::Error::Busy { name: name.clone(), why }));
+                return Err(failed(dsl::Error::Held { name: name.clone() }));
             }
         }
         found.extend(ids);

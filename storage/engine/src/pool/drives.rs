@@ -24,7 +24,7 @@ impl Pool {
         let path = new.unwrap_or(Path::new(&there));
         if let Some((spare, device)) = self.find_available_spare(path) {
             let done = self.attach_spare(found.guid, &spare, &device);
-            done.map_err(|error| self.drive_error(old, &error))?;
+            done.map_err(|error| self.drive_error(&error))?;
             self.record_drive_event("spare", &found);
             return Ok(());
         }
@@ -55,7 +55,7 @@ impl Pool {
     pub fn detach_drive(&self, drive: &str) -> Result<()> {
         let found = self.find_drive(drive)?;
         let done = self.0.spa.detach(found.guid);
-        done.map_err(|error| self.drive_error(drive, &error))?;
+        done.map_err(|error| self.drive_error(&error))?;
         self.record_drive_event("detach", &found);
         Ok(())
     }
@@ -144,7 +144,7 @@ impl Pool {
     /// The same with a drive that is open already.
     pub fn reopen_drive(&self, guid: u64, device: &Drive) -> Result<()> {
         let done = self.0.spa.reattach_device(Guid::new(guid), Arc::clone(device));
-        done.map_err(|error| self.drive_error(device.name(), &error))?;
+        done.map_err(|error| self.drive_error(&error))?;
         self.record_online(device.name());
         Ok(())
     }
@@ -170,7 +170,7 @@ impl Pool {
     ) -> Result<()> {
         let new = NewChild { spec: describe_drive((&path.to_owned(), &device)), device };
         let done = self.0.spa.attach_child(old.guid, new, stay);
-        done.map_err(|error| self.drive_error(name, &error))?;
+        done.map_err(|error| self.drive_error(&error))?;
         self.record_drive_event(
             if stay == AttachMode::Replace { "replace" } else { "attach" },
             old,
@@ -253,9 +253,9 @@ impl Pool {
             .or_else(|error| self.find_auxiliary_drive(wanted).map(|named| named.guid).ok_or(error))
     }
 
-    pub(super) fn drive_error(&self, drive: &str, error: &spa::Error) -> Error {
+    pub(super) fn drive_error(&self, error: &spa::Error) -> Error {
         match error {
-            spa::Error::DeviceChange(error) => Error::Usage { what: format!("'{drive}': {error}") },
+            spa::Error::DeviceChange(error) => Error::Usage { what: error.to_string() },
             other => self.explain_error(other),
         }
     }

@@ -88,7 +88,7 @@ impl Pool {
             spa::Error::Expand(why) => {
                 Error::Usage { what: format!("cannot attach a device to {raidz}: {why}") }
             }
-            other => self.drive_error(raidz, &other),
+            other => self.drive_error(&other),
         })?;
         self.0.reflow_control.changed.notify_all();
         Ok(())

@@ -178,7 +178,9 @@ impl Args {
                     ("cache", status.caches.iter().collect()),
                 ] {
                     rows.extend((!vdevs.is_empty()).then(|| Rates::class(head)));
-                    vdevs.into_iter().for_each(|vdev| self.add_rows(vdev, 1, &of, &mut rows));
+                    for vdev in vdevs {
+                        self.add_rows(vdev, 1, &of, &mut rows);
+                    }
                 }
             }
         }
