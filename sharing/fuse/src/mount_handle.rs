@@ -109,6 +109,9 @@ impl MountHandle {
 
     /// Changes what may be done in it, whoever is in it; gives whether it could be: only root may.
     pub fn set_options(&self, options: &MountOptions) -> bool {
+        if let Some(snapshots) = &self.snapshots {
+            snapshots.set_no_exec(options.no_exec);
+        }
         self.is_on_top() && remount(&self.dir, options).is_ok()
     }
 

@@ -24,6 +24,7 @@ use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
@@ -35,6 +36,7 @@ use rustix::io::Errno;
 use vfs::{DoorId, PoolFileSystem};
 
 use super::FileSystemServer;
+use crate::mount::MountOptions;
 use crate::mount_handle::{MountHandle, unmount_dead};
 
 /// Snapshots of one file system that are mounted at a time. The oldest that is idle makes room for another.
@@ -56,6 +58,8 @@ pub(crate) struct SnapshotMounts {
     /// The device number of that mount.
     device: u64,
     options: KernelMountOptions,
+    /// Programs in snapshots cannot be run (exec=off).
+    no_exec: AtomicBool,
     state: Mutex<State>,
     /// A snapshot was mounted, or could not be.
     mount_ended: Condvar,
@@ -107,8 +111,26 @@ impl SnapshotMounts {
             no_atime: true,
             ..options.clone()
         };
+        let no_exec = AtomicBool::new(options.no_exec);
         let (state, mount_ended) = (Mutex::default(), Condvar::new());
-        Some(Arc::new(Self { fs: fs.clone(), dir, device, options, state, mount_ended }))
+        Some(Arc::new(Self { fs: fs.clone(), dir, device, options, no_exec, state, mount_ended }))
+    }
+
+    /// Sets whether programs in snapshots cannot be run (exec=off), also in those that are mounted.
+    pub(crate) fn set_no_exec(&self, no_exec: bool) {
+        self.no_exec.store(no_exec, Relaxed);
+        let options = MountOptions {
+            read_only: true,
+            no_exec,
+            no_setuid: true,
+            no_devices: true,
+            no_atime: true,
+            ..MountOptions::default()
+        };
+        self.state.lock().retain(|mount| {
+            mount.handle.set_options(&options);
+            true
+        });
     }
 
     /// Mounts the snapshot with the root `root` unless it is mounted. Returns whether the kernel is to walk the path
@@ -170,7 +192,8 @@ impl SnapshotMounts {
         let below = Path::new(".zfs/snapshot").join(name);
         let target = self.open_mountpoint(&below)?;
         let source = format!("{}@{name}", self.fs.dataset());
-        let options = KernelMountOptions { source, ..self.options.clone() };
+        let no_exec = self.no_exec.load(Relaxed);
+        let options = KernelMountOptions { source, no_exec, ..self.options.clone() };
         let server = FileSystemServer::for_snapshot(self.fs.clone(), DoorId::new_unique(), root);
         let target_path = format!("/proc/self/fd/{}", target.as_raw_fd());
         let device = Arc::new(fusedev::mount(Path::new(&target_path), &options)?);

@@ -6,6 +6,7 @@ use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
+use fuse::MountOptions;
 use rustix::process::geteuid;
 
 use crate::client::Client;
@@ -113,7 +114,29 @@ fn destroyed_snapshots_are_unmounted() {
     place.export_and_verify();
 }
 
+#[test]
+fn mounted_snapshots_follow_the_exec_property() {
+    let Some(place) = create_pool("snapshots-exec") else { return };
+    let snapshot = place.mountpoint().join(".zfs/snapshot/one");
+    assert_eq!(run(&place, "cat", &[".zfs/snapshot/one/dir/letter"]), "one");
+    assert!(!mount_options(&snapshot).unwrap().contains("noexec"));
+    let (mount, _) = place.mount.as_ref().unwrap();
+    assert!(mount.set_options(&MountOptions { no_exec: true, ..MountOptions::default() }));
+    let options = mount_options(&snapshot).unwrap();
+    for option in ["ro", "noexec", "nosuid", "nodev"] {
+        assert!(options.split(',').any(|known| known == option), "{option} is not in {options}");
+    }
+    place.export_and_verify();
+}
+
 fn is_mounted(dir: &Path) -> bool {
+    mount_options(dir).is_some()
+}
+
+/// The options of what is mounted on a directory.
+fn mount_options(dir: &Path) -> Option<String> {
     let mounts = fs::read_to_string("/proc/self/mounts").unwrap();
-    mounts.lines().any(|line| line.split(' ').nth(1) == dir.to_str())
+    let mut entries = mounts.lines().map(|line| line.split(' ').collect::<Vec<_>>());
+    let entry = entries.find(|entry| Some(entry[1]) == dir.to_str())?;
+    Some(entry[3].to_owned())
 }
