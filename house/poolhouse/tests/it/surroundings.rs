@@ -1,9 +1,12 @@
 //! The daemon where the system lacks something: locked memory, a folder for temporary files, open files, /dev/fuse.
 
 use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
 
 use crate::command::path_arg;
 use crate::test_nas::{TestNas, cannot_mount};
+
+const START_TIMEOUT: Duration = Duration::from_mins(1);
 
 /// A daemon that a shell starts after some lines. It ends with its [`TestNas`].
 struct LimitedDaemon {
@@ -21,12 +24,14 @@ impl LimitedDaemon {
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
         let mut daemon = Self { child: command.spawn().unwrap(), nas };
         let socket = daemon.nas.state_dir().join("socket");
+        let last = Instant::now() + START_TIMEOUT;
         while !socket.exists() {
+            assert!(Instant::now() < last, "{}", daemon.nas.read_log());
             if daemon.child.try_wait().unwrap().is_some() {
                 eprintln!("not tested: `{lines}` cannot be done here");
                 return None;
             }
-            std::thread::yield_now();
+            std::thread::sleep(Duration::from_millis(20));
         }
         Some(daemon)
     }
@@ -62,9 +67,8 @@ fn failed_mounts_name_the_limit_of_open_files() {
     let Some(daemon) = LimitedDaemon::start("nofile", "ulimit -n 48") else { return };
     let nas = &daemon.nas;
     nas.create_pool("tank", 1);
-    let failed = (0..48).map(|number| nas.run(&format!("zfs create tank/n{number}")));
-    let failed =
-        failed.into_iter().find(|run| run.status != 0).expect("48 mounts fit into 48 files");
+    let mut runs = (0..48).map(|number| nas.run(&format!("zfs create tank/n{number}")));
+    let failed = runs.find(|run| run.status != 0).expect("48 mounts take more than 48 files");
     assert!(failed.stderr.contains("the limit of open files is reached"), "{}", failed.stderr);
     // what has no room stays unmounted, and the pool can be used and exported
     nas.run_ok("zfs snapshot -r tank@s");
@@ -73,10 +77,12 @@ fn failed_mounts_name_the_limit_of_open_files() {
 
 #[test]
 fn pools_work_without_the_fuse_device() {
-    let lines = "unshare -m true && exec unshare -m sh -c 'mount --bind /dev/null /dev/fuse && exec \"$0\" \"$@\"' \"$0\" serve --state \"$1\"";
     if cannot_mount() {
         return;
     }
+    // in a mount namespace of its own, which takes root
+    let lines = "unshare -m true && exec unshare -m sh -c \
+        'mount --bind /dev/null /dev/fuse && exec \"$0\" \"$@\"' \"$0\" serve --state \"$1\"";
     let Some(daemon) = LimitedDaemon::start("nofuse", lines) else { return };
     let nas = &daemon.nas;
     let root = nas.altroot();

@@ -222,8 +222,9 @@ impl PoolFileSystem {
     /// The name of the snapshot whose root below `.zfs/snapshot` has this inode number; none: it is another inode.
     pub fn snapshot_by_root(&self, ino: Ino) -> Option<String> {
         match Vnode::from_ino(ino)? {
-            Vnode::File(HEAD, _) => None,
-            Vnode::File(place, object) => self.0.snapshots.name_by_root(place, object),
+            Vnode::File(place, object) if place != HEAD => {
+                self.0.snapshots.name_by_root(place, object)
+            }
             _ => None,
         }
     }
