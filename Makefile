@@ -92,6 +92,8 @@ bench: setup
 	cargo run --quiet --locked --release -p simd --example bench
 	@if [ -x tools/bench.sh ]; then tools/bench.sh; fi
 	@tools/bench-write.sh
+	@bench/commands.sh
+	@bench/many.sh
 
 # Every fuzz target for a while (cargo-fuzz; RUSTC_BOOTSTRAP lets the stable toolchain do it).
 fuzz:

@@ -49,6 +49,7 @@ pub fn serve(
     state_dir.create_dirs()?;
     let _lock = state_dir.lock()?;
     allow_many_files();
+    environment::configure_huge_pages(memory);
     let log = Arc::new(Log::open(state_dir, mode == Mode::Foreground)?);
     let (version, pid) = (env!("CARGO_PKG_VERSION"), std::process::id());
     log.write_line(&format!("poolhouse {version} starts as process {pid}"));

@@ -7,6 +7,9 @@
 //! `unsafe` because the call into the C library is declared here.
 #![deny(unsafe_code)]
 
+mod counting;
+
+pub use counting::CountingAllocator;
 pub use mimalloc::MiMalloc as Allocator;
 
 #[allow(unsafe_code, reason = "declares one function of the C library")]

@@ -10,7 +10,7 @@ use fusedev::{KernelMountOptions, MAX_REQUEST_BYTES, Notifier, RequestHandler};
 use rustix::io::Errno;
 use vfs::{DatasetTree, DoorId, PoolFileSystem};
 
-use crate::filesystem::{FileSystemServer, RollbackHandle};
+use crate::filesystem::{FileSystemServer, RollbackHandle, SnapshotMounts};
 use crate::mount_handle::{MountHandle, unmount_dead};
 use crate::tree_server::TreeServer;
 use crate::volume_files::VolumeFiles;
@@ -131,7 +131,7 @@ pub fn mount_filesystem(
     let sync_waits = how.sends_syncfs && fusedev::forwards_sync();
     let server = Arc::new(FileSystemServer::new(files.clone(), door, sync_waits));
     let started = start_session(&|| Arc::clone(&server), dir, &how, !options.no_io_uring);
-    let (mounted, notices) = started.map_err(|why| Error::Mount {
+    let (mut mounted, notices) = started.map_err(|why| Error::Mount {
         dir: shown(),
         why: why.to_string().trim().to_owned(),
         hint: if is_inside_fuse_mount(dir) && !options.allow_other {
@@ -142,6 +142,10 @@ pub fn mount_filesystem(
         },
     })?;
     folders.keep();
+    if let Some(snapshots) = SnapshotMounts::new(files, dir, &how) {
+        server.set_snapshot_mounts(Arc::clone(&snapshots));
+        mounted.set_snapshots(snapshots);
+    }
     Ok((mounted, RollbackHandle::new(server, notices)))
 }
 

@@ -10,6 +10,7 @@ use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::time::Duration;
 
@@ -18,6 +19,7 @@ use rustix::fs::{AtFlags, CWD, Mode, OFlags, StatxFlags};
 use rustix::io::Errno;
 use rustix::mount::{MountFlags, UnmountFlags};
 
+use crate::filesystem::SnapshotMounts;
 use crate::mount::{MountOptions, remount};
 
 /// Where the kernel shows the connections of what is mounted, a folder for each.
@@ -63,6 +65,8 @@ pub struct MountHandle {
     abort_path: Option<PathBuf>,
     session_end: Receiver<io::Result<()>>,
     has_ended: bool,
+    /// Snapshots that are mounted below it.
+    snapshots: Option<Arc<SnapshotMounts>>,
 }
 
 impl MountHandle {
@@ -74,7 +78,11 @@ impl MountHandle {
         let abort_path = number
             .map(|number| Path::new(FUSE_CONNECTIONS_PATH).join(number.to_string()).join("abort"));
         let dir = std::path::absolute(dir).unwrap_or_else(|_| dir.to_owned());
-        Self { dir, device_id, abort_path, session_end, has_ended: false }
+        Self { dir, device_id, abort_path, session_end, has_ended: false, snapshots: None }
+    }
+
+    pub(crate) fn set_snapshots(&mut self, snapshots: Arc<SnapshotMounts>) {
+        self.snapshots = Some(snapshots);
     }
 
     /// Waits until it is unmounted, by whomever, but not longer than `time`; none: not yet.
@@ -101,6 +109,9 @@ impl MountHandle {
 
     /// Changes what may be done in it, whoever is in it; gives whether it could be: only root may.
     pub fn set_options(&self, options: &MountOptions) -> bool {
+        if let Some(snapshots) = &self.snapshots {
+            snapshots.set_no_exec(options.no_exec);
+        }
         self.is_on_top() && remount(&self.dir, options).is_ok()
     }
 
@@ -127,8 +138,29 @@ impl MountHandle {
             if tried > 0 {
                 std::thread::sleep(UNMOUNT_RETRY_DELAY);
             }
+            if let Some(snapshots) = &self.snapshots {
+                snapshots.unmount_idle();
+            }
             unmount_dir(&self.dir, UnmountFlags::empty())
         });
+        if is_done {
+            let _ = self.wait_for_unmount(DRAIN_TIMEOUT);
+        }
+        is_done
+    }
+
+    /// Unmounts it unless it is in use now; returns whether it is unmounted.
+    pub(crate) fn unmount_now(&mut self) -> bool {
+        self.unmount_with(UnmountFlags::empty())
+    }
+
+    /// Unmounts it if no program used it since the last call; returns whether it is unmounted.
+    pub(crate) fn expire(&mut self) -> bool {
+        self.unmount_with(UnmountFlags::EXPIRE)
+    }
+
+    fn unmount_with(&mut self, flags: UnmountFlags) -> bool {
+        let is_done = self.is_on_top() && unmount_dir(&self.dir, flags);
         if is_done {
             let _ = self.wait_for_unmount(DRAIN_TIMEOUT);
         }
@@ -139,6 +171,9 @@ impl MountHandle {
     pub fn unmount(&mut self) -> bool {
         if self.try_unmount() {
             return true;
+        }
+        if let Some(snapshots) = &self.snapshots {
+            snapshots.unmount_all();
         }
         if self.is_on_top() {
             sync_filesystem(&self.dir);

@@ -112,9 +112,11 @@ fn hole_pointer(request: &WriteRequest<'_>) -> Blkptr {
 
 fn embedded_pointer(
     request: &WriteRequest<'_>,
-    payload: Vec<u8>,
+    mut payload: Vec<u8>,
     compression: Compression,
 ) -> Blkptr {
+    // open datasets keep many of these, and the compressor left room for a sector
+    payload.shrink_to_fit();
     Blkptr::Embedded(Box::new(Embedded {
         payload,
         lsize: lsize(request),

@@ -15,6 +15,7 @@
 mod accounting;
 mod acl;
 mod attributes;
+mod chunked_table;
 mod create;
 mod dir;
 mod error;

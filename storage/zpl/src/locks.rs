@@ -12,19 +12,21 @@
 use parking_lot::{Mutex, MutexGuard, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use units::ObjectId;
 
+use crate::chunked_table::ChunkedTable;
+
 const STRIPES: usize = 1024;
 
 /// The locks of a file system.
 #[derive(Debug)]
 pub(crate) struct FileLocks {
-    stripes: Box<[RwLock<()>]>,
+    stripes: ChunkedTable<RwLock<()>>,
     tree: Mutex<()>,
     unlinked: Mutex<()>,
 }
 
 impl Default for FileLocks {
     fn default() -> Self {
-        let stripes = std::iter::repeat_with(RwLock::default).take(STRIPES).collect();
+        let stripes = ChunkedTable::new(STRIPES);
         Self { stripes, tree: Mutex::default(), unlinked: Mutex::default() }
     }
 }

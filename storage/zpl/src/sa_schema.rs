@@ -12,9 +12,10 @@ use units::ObjectId;
 use zap::Zap;
 
 use crate::Result;
+use crate::chunked_table::ChunkedTable;
 
 /// Numbers of layouts have ten bits.
-const MAX_LAYOUTS: usize = 1024;
+const MAX_LAYOUTS: u16 = 1024;
 /// Layouts 0 and 1 are of the format, and in no table.
 const FIRST_LAYOUT: u16 = 2;
 /// The layout of a legacy znode; it is in no table.
@@ -25,7 +26,7 @@ type LayoutSlot = OnceLock<Box<std::result::Result<Layout, ondisk::Error>>>;
 /// The layouts of a dataset by their number. One that cannot be understood is kept as its error.
 #[derive(Debug)]
 pub(crate) struct SaSchema {
-    layouts: Box<[LayoutSlot]>,
+    layouts: ChunkedTable<LayoutSlot>,
     znode_layout: Layout,
     registry: Registry,
     /// The version of the file system.
@@ -56,7 +57,7 @@ impl SaSchema {
     }
 
     fn new(version: u64, registry: Registry, tables: SaObjects) -> Self {
-        let layouts = std::iter::repeat_with(LayoutSlot::new).take(MAX_LAYOUTS).collect();
+        let layouts = ChunkedTable::new(usize::from(MAX_LAYOUTS));
         let znode: Vec<u16> = ZNODE_ATTRIBUTES.collect();
         let znode = Registry::standard().layout(&znode).unwrap_or_default();
         let schema =
@@ -127,24 +128,25 @@ impl SaSchema {
         &self.registry
     }
 
+    /// The layout of a number, or why it cannot be used; none if the dataset has no such layout.
+    fn layout(&self, number: u16) -> Option<&std::result::Result<Layout, ondisk::Error>> {
+        self.layouts.get_allocated(usize::from(number))?.get().map(|layout| &**layout)
+    }
+
     /// The number of the layout that has just these attributes.
     pub(crate) fn find_layout(&self, values: &[Value]) -> Option<u16> {
-        let is = |slot: &LayoutSlot| match slot.get().map(|layout| &**layout) {
-            Some(Ok(layout)) => {
-                layout.has_numbers(values.iter().map(|value| value.registration.number))
-            }
-            _ => false,
+        let is_match = |layout: &std::result::Result<Layout, ondisk::Error>| match layout {
+            Ok(layout) => layout.has_numbers(values.iter().map(|value| value.registration.number)),
+            Err(_) => false,
         };
-        let numbered = self.layouts.iter().enumerate().skip(usize::from(FIRST_LAYOUT));
-        let mut used = numbered.take_while(|(_, slot)| slot.get().is_some());
-        used.find(|(_, slot)| is(slot)).and_then(|(number, _)| u16::try_from(number).ok())
+        let numbers = FIRST_LAYOUT..MAX_LAYOUTS;
+        let mut used = numbers.map_while(|number| Some((number, self.layout(number)?)));
+        used.find(|(_, layout)| is_match(layout)).map(|(number, _)| number)
     }
 
     /// The first number that no layout has.
     pub(crate) fn free_layout_number(&self) -> Option<u16> {
-        let mut numbered = self.layouts.iter().enumerate().skip(usize::from(FIRST_LAYOUT));
-        let free = numbered.find(|(_, slot)| slot.get().is_none())?;
-        u16::try_from(free.0).ok()
+        (FIRST_LAYOUT..MAX_LAYOUTS).find(|number| self.layout(*number).is_none())
     }
 
     /// The attributes in a bonus buffer or a spill block.
@@ -153,8 +155,7 @@ impl SaSchema {
         bytes: &'a [u8],
     ) -> ondisk::Result<Attributes<'a>> {
         let header = Header::parse(bytes)?;
-        match self.layouts.get(usize::from(header.layout)).and_then(OnceLock::get).map(|one| &**one)
-        {
+        match self.layout(header.layout) {
             Some(Ok(layout)) => Ok(Attributes::new(bytes, header, layout)),
             Some(Err(why)) => Err(why.clone()),
             None => Err(ondisk::Error::Unknown {

@@ -310,8 +310,11 @@ impl Pools {
             let how = ImportOptions {
                 force,
                 destroyed,
+                new_name,
+                read_only: import.read_only,
                 rewind,
                 rewind_probe: Arc::clone(probe),
+                imported_pools: self.imported_names(),
                 ..ImportOptions::default()
             };
             let to = engine::pool::preview_rewind(&import.paths, wanted, &how, &self.environment);

@@ -38,6 +38,7 @@ mod shares;
 mod smb;
 mod status;
 mod streams;
+mod surroundings;
 mod syncing;
 mod test_nas;
 mod ups;

@@ -42,6 +42,9 @@ fn a_write_protected_drive_is_imported_to_be_read_only() {
     let err = nas.run_failing(&format!("zpool import -d {} tank", device.0), 1);
     assert!(err.contains(&format!("'{}' is write-protected", device.0)), "{err}");
     assert!(err.contains("readonly=on"), "{err}");
+    let err = nas.run_failing(&format!("zpool import -F -n -d {} tank", device.0), 1);
+    assert!(err.contains("is write-protected"), "{err}");
+    nas.run_ok(&format!("zpool import -F -n -o readonly=on -d {} tank", device.0));
     assert_eq!(nas.run_ok("zpool list -H -o name"), "");
     nas.run_failing(&format!("zpool create -f other {}", device.0), 1);
     nas.run_ok(&format!("zpool import -o readonly=on -d {} tank", device.0));

@@ -14,13 +14,14 @@ mod read_requests;
 mod request_waiter;
 mod restored_dirs;
 mod rollback;
+mod snapshot_mounts;
 mod write_requests;
 
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use fusedev::{CacheTimeouts, Notifier, OpenReply, Reply, RequestContext};
+use fusedev::{CacheTimeouts, Notifier, OpenReply, Reply, Request, RequestContext};
 use parking_lot::{Mutex, RwLock};
 use posix::access::OpenMode;
 use posix::{Attributes, FileType, Ino};
@@ -36,10 +37,15 @@ use known_inodes::KnownInodes;
 use request_waiter::Caller;
 use restored_dirs::RestoredDirs;
 pub use rollback::{RollbackHandle, RollbackOutcome};
+pub(crate) use snapshot_mounts::SnapshotMounts;
 
 /// Answers the kernel.
 pub(crate) struct FileSystemServer {
     fs: PoolFileSystem,
+    /// The root of a snapshot that is mounted by itself; none: the file system is mounted.
+    snapshot_root: Option<Ino>,
+    /// The snapshots that are mounted below the file system, if this process may mount them.
+    snapshots: OnceLock<Arc<SnapshotMounts>>,
     /// Closed while the file system becomes another: who answers holds it open.
     rollback_gate: RwLock<()>,
     /// How long the kernel may keep what a name names.
@@ -100,6 +106,8 @@ impl FileSystemServer {
         let (known, can_expire_names) = (KnownInodes::default(), AtomicBool::new(false));
         Self {
             fs,
+            snapshot_root: None,
+            snapshots: OnceLock::new(),
             rollback_gate,
             entry_timeout,
             open_files,
@@ -119,6 +127,36 @@ impl FileSystemServer {
         }
     }
 
+    /// Answers for a snapshot that is mounted by itself. `root` is the inode of its root in the file system.
+    fn for_snapshot(fs: PoolFileSystem, door: DoorId, root: Ino) -> Arc<Self> {
+        let server = Self { snapshot_root: Some(root), ..Self::new(fs, door, false) };
+        // nothing in a snapshot loses its name
+        drop(server.unlinked_keeper.lock().take());
+        let server = Arc::new(server);
+        server.start_locks();
+        server
+    }
+
+    /// Mounts snapshots below the file system from now on.
+    pub(crate) fn set_snapshot_mounts(&self, snapshots: Arc<SnapshotMounts>) {
+        // the server is new
+        let _ = self.snapshots.set(snapshots);
+    }
+
+    /// The inode of the topmost directory.
+    fn root_ino(&self) -> Ino {
+        self.snapshot_root.unwrap_or_else(|| self.fs.root_ino())
+    }
+
+    /// Whether the request had the server mount a snapshot, so that the kernel is to walk its path again.
+    fn mounts_snapshot(&self, request: &RequestContext<'_>, ask: &Request<'_>) -> bool {
+        let is_access = matches!(ask, Request::Getattr | Request::Statx | Request::Opendir { .. });
+        let Some(snapshots) = self.snapshots.get().filter(|_| is_access) else { return false };
+        let root = Ino::new(request.nodeid);
+        let name = self.fs.snapshot_by_root(root);
+        name.is_some_and(|name| snapshots.mount_on_access(request, root, &name))
+    }
+
     /// The caller of a request about a name or an inode.
     fn caller<'a>(&self, request: &'a RequestContext<'a>) -> Caller<'a> {
         if self.checks_access {
@@ -135,13 +173,16 @@ impl FileSystemServer {
 
     /// The kernel calls the root 1, whatever its number is.
     fn to_ino(&self, node: u64) -> Ino {
-        if node == ROOT_NODEID { self.fs.root_ino() } else { Ino::new(node) }
+        if node == ROOT_NODEID { self.root_ino() } else { Ino::new(node) }
     }
 
     /// How long the kernel may keep attributes. Whoever writes takes set-id bits away here, and the
     /// kernel would start a program by those that it keeps.
     fn attr_timeout(&self, of: &Attributes) -> Duration {
-        if of.kind == FileType::File && of.mode & SETID_BITS != 0 {
+        if self.snapshots.get().is_some() && self.fs.snapshot_by_root(of.ino).is_some() {
+            // the kernel asks again, and the snapshot is mounted
+            Duration::ZERO
+        } else if of.kind == FileType::File && of.mode & SETID_BITS != 0 {
             Duration::ZERO
         } else if self.fs.now().seconds.saturating_sub(of.ctime.seconds) > SPACE_SETTLE_SECONDS {
             LONG_TIMEOUT
@@ -190,7 +231,7 @@ impl FileSystemServer {
     ) -> Result<Reply, Error> {
         let ino = if name == b".." { self.fs.parent_ino(ino)? } else { ino };
         let mut found = self.fs.attributes(context, ino)?;
-        if ino == self.fs.root_ino() {
+        if ino == self.root_ino() {
             // as the mount has made it known
             (found.ino, found.generation) = (Ino::new(ROOT_NODEID), 0);
         }
@@ -199,7 +240,7 @@ impl FileSystemServer {
 
     /// Whether the kernel is to keep that there is no such name.
     fn can_cache_negative(&self, dir: Ino, name: &[u8]) -> bool {
-        let comes_and_goes = dir == self.fs.root_ino() && name == b".zfs";
+        let comes_and_goes = dir == self.root_ino() && name == b".zfs";
         PoolFileSystem::is_stored_dir(dir) && !comes_and_goes && !self.entry_timeout.is_zero()
     }
 

@@ -59,6 +59,9 @@ impl RequestHandler for FileSystemServer {
             // it may wait for long, and a rollback must not wait for it
             return self.set_lock(asker, self.to_ino(asker.nodeid), &lock, waits);
         }
+        if self.mounts_snapshot(asker, &ask) {
+            return Err(Errno::STALE);
+        }
         let _open = self.rollback_gate.read();
         match self.dispatch(asker, ask, out) {
             // the kernel may have had its number from a name that is another's by now: told so, it
@@ -82,6 +85,9 @@ impl RequestHandler for FileSystemServer {
     fn destroy(&self) {
         self.end_invalidation();
         self.end_locks();
+        if let Some(snapshots) = self.snapshots.get() {
+            snapshots.unmount_all();
+        }
         // while the pool is still there to free them
         drop(self.unlinked_keeper.lock().take());
     }

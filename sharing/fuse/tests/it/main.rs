@@ -18,6 +18,7 @@ mod mounted_fixture;
 mod mounted_pool;
 mod names;
 mod rollback;
+mod snapshot_mounts;
 mod suspension;
 mod syncing;
 mod volumes;

@@ -12,12 +12,16 @@ use std::time::{Duration, Instant};
 
 use engine::pool::{NewDataset, NewPool, NewVdev, Pool, VdevLayout, VdevRole};
 use fuse::{MountHandle, MountOptions};
+use heap::CountingAllocator;
 use posix::Time;
 use sim::{DiskArray, Fault};
 use vfs::PoolFileSystem;
 
 use crate::mounted_fixture::can_mount;
 use crate::mounted_pool::environment;
+
+#[global_allocator]
+static ALLOCATOR: CountingAllocator = CountingAllocator;
 
 /// Names the test that a process is to do.
 const CHILD_VARIABLE: &str = "POOLHOUSE_TEST_CHILD";
@@ -262,5 +266,75 @@ fn a_pool_within_a_mount_of_its_process_goes_on() {
             inner.export();
             outer.export();
         }
+    });
+}
+
+/// Bytes that are allocated for good: the least within some time, as threads that become idle free their buffers. Ends
+/// as soon as there are at most `limit`.
+fn settled_bytes(limit: usize) -> usize {
+    let mut least = usize::MAX;
+    for _ in 0..100 {
+        engine::pool::free_buffers();
+        least = least.min(CountingAllocator::allocated());
+        if least <= limit {
+            break;
+        }
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    least
+}
+
+/// File systems of the memory test, which are mounted and have a file each, in two parts.
+const FIRST: std::ops::Range<u64> = 0..20;
+const MORE: std::ops::Range<u64> = 20..70;
+/// Snapshots that the test takes of each.
+const SNAPSHOTS: u64 = 10;
+/// The most bytes that a mounted file system may take in the server.
+const MAX_MOUNT_BYTES: usize = 40 << 10;
+/// The most bytes that a snapshot may take.
+const MAX_SNAPSHOT_BYTES: usize = 512;
+
+fn mount_and_write(pool: &mut MountedPool, dir: &Path, numbers: std::ops::Range<u64>) {
+    for number in numbers {
+        let (name, dir) = (format!("many/n{number}"), dir.join(format!("n{number}")));
+        let properties = Vec::new();
+        pool.pool.create_filesystem(&NewDataset { name: name.clone(), properties }).unwrap();
+        pool.mount(&name, &dir, true);
+        fs::write(dir.join("file"), b"letter").unwrap();
+    }
+    pool.pool.sync().unwrap();
+}
+
+#[test]
+fn datasets_and_snapshots_take_little_memory() {
+    run_in_child("datasets_and_snapshots_take_little_memory", |dir| {
+        let drive = dir.join("drive");
+        File::create(&drive).unwrap().set_len(1 << 30).unwrap();
+        // so small that it is full before anything is measured
+        let cache = engine::pool::MemoryBudget::with_bytes(256 << 10);
+        let environment = engine::pool::Environment { cache, ..environment() };
+        let created = engine::pool::create(&new_pool("many", &drive), &environment).unwrap();
+        let mut pool = MountedPool::run(created);
+        mount_and_write(&mut pool, dir, FIRST);
+        let mounts = usize::try_from(MORE.end - MORE.start).unwrap();
+        let snapshots = mounts * usize::try_from(SNAPSHOTS).unwrap();
+        let before = settled_bytes(0);
+        mount_and_write(&mut pool, dir, MORE);
+        let mounted = settled_bytes(before + mounts * MAX_MOUNT_BYTES);
+        let each_mount = mounted.saturating_sub(before) / mounts;
+        assert!(each_mount <= MAX_MOUNT_BYTES, "{each_mount} bytes a mount");
+        let mounted = settled_bytes(0);
+        for number in 0..SNAPSHOTS {
+            let names: Vec<_> = MORE.map(|each| format!("many/n{each}@s{number}")).collect();
+            pool.pool.create_snapshots(&names).unwrap();
+        }
+        pool.pool.sync().unwrap();
+        let with_snapshots = settled_bytes(mounted + snapshots * MAX_SNAPSHOT_BYTES);
+        let each_snapshot = with_snapshots.saturating_sub(mounted) / snapshots;
+        assert!(each_snapshot <= MAX_SNAPSHOT_BYTES, "{each_snapshot} bytes a snapshot");
+        println!("a mount takes {each_mount} bytes, a snapshot {each_snapshot}");
+        pool.export();
+        let exported = settled_bytes(before / 2);
+        assert!(exported <= before / 2, "{exported} bytes after the export, {before} before");
     });
 }

@@ -219,6 +219,16 @@ impl PoolFileSystem {
         matches!(Self::vnode(number), Ok(Vnode::File(..)))
     }
 
+    /// The name of the snapshot whose root below `.zfs/snapshot` has this inode number; none: it is another inode.
+    pub fn snapshot_by_root(&self, ino: Ino) -> Option<String> {
+        match Vnode::from_ino(ino)? {
+            Vnode::File(place, object) if place != HEAD => {
+                self.0.snapshots.name_by_root(place, object)
+            }
+            _ => None,
+        }
+    }
+
     fn vnode(number: Ino) -> Result<Vnode> {
         Vnode::from_ino(number).ok_or(Error::NotFound)
     }

@@ -53,6 +53,15 @@ impl SnapshotTable {
         known.map(|known| known.snapshot.guid).ok_or(Error::NotFound)
     }
 
+    /// The name of the snapshot of a place that is shown by its name, if `object` is its root.
+    pub(super) fn name_by_root(&self, place: DatasetIndex, object: u64) -> Option<String> {
+        let at = usize::try_from(place.0).ok()?.checked_sub(FIRST_INDEX)?;
+        let all = self.0.read();
+        let known = all.get(at).filter(|known| known.view == SnapshotView::ByName)?;
+        let root = known.files.as_ref()?.root_object();
+        (root == object).then(|| known.snapshot.name.clone())
+    }
+
     /// Its files.
     pub(super) fn files(
         &self,

@@ -351,8 +351,10 @@ pub fn preview_rewind(
     options: &ImportOptions,
     world: &Environment,
 ) -> Result<Option<RewindTarget>> {
+    options.new_name.as_deref().map_or(Ok(()), check_pool_name)?;
     let PoolDrives { guid: pool, members, .. } = find_pool_drives(paths, wanted, options, world)?;
-    let devices = open_devices(&members, true)?;
+    // as the import would open them: it refuses a write-protected drive
+    let devices = open_devices(&members, options.read_only)?;
     let search = crate::search_devices(&devices);
     let candidate = search.find_candidate(&pool.to_string())?;
     let chosen = open_with_rewind(
@@ -360,7 +362,10 @@ pub fn preview_rewind(
         (options.rewind, &options.rewind_probe),
         (&world.cache, world.workers),
     )?;
-    check_vdevs_present(candidate, &chosen.pool)?;
+    let name = check_importable(candidate, &chosen.pool, options)?;
+    if !options.read_only {
+        open_active(chosen.pool, name, world)?;
+    }
     Ok(chosen.target)
 }
 
@@ -445,34 +450,19 @@ fn import_opened(
         (&world.cache, world.workers),
     )?;
     let OpenedState { mut pool, target: rewound } = chosen;
-    check_vdevs_present(candidate, &pool)?;
-    if !options.read_only {
-        check_vdevs_in_service(candidate, &pool)?;
-    }
-    if let Some(name) = &options.new_name {
-        pool_name::check_names_fit(&pool, name)?;
-    }
+    let name = check_importable(candidate, &pool, options)?;
     match &options.new_name {
         Some(name) if options.temporary => pool.set_temporary_name(name),
         Some(name) => pool.rename(name),
         None => (),
     }
-    let name = pool.name().to_owned();
-    // nothing was written to it as yet
-    if options
-        .imported_pools
-        .iter()
-        .any(|(other, guid)| *other == name && *guid != candidate.guid.get())
-    {
-        return Err(Error::NameTaken { pool: name });
-    }
-    let failed = |error: spa::Error| Error::NotWritable { pool: name, why: error.to_string() };
     if options.read_only {
+        let failed = |error: spa::Error| Error::NotWritable { pool: name, why: error.to_string() };
         let active = ActivePool::new_read_only(pool, world.to_spa()).map_err(failed)?;
         let held = Pool::with_rewind(rewound, active, world.clone(), options.loaded_keys.clone());
         return load_keys(held, options);
     }
-    let active = ActivePool::new(pool, world.to_spa()).map_err(failed)?;
+    let active = open_active(pool, name, world)?;
     // who exports a pool has all written that was promised
     let exported = candidate.config().is_some_and(|label| label.pool.state == PoolState::Exported);
     if options.allow_missing_logs || exported {
@@ -486,6 +476,33 @@ fn import_opened(
     held.remove_interrupted_receives()?;
     held.update_device_paths();
     Ok(held)
+}
+
+/// Checks what an import needs of an opened pool before anything is written to it. Returns the pool's name from then on.
+fn check_importable(
+    candidate: &Candidate,
+    pool: &spa::Pool,
+    options: &ImportOptions,
+) -> Result<String> {
+    check_vdevs_present(candidate, pool)?;
+    if !options.read_only {
+        check_vdevs_in_service(candidate, pool)?;
+    }
+    if let Some(name) = &options.new_name {
+        pool_name::check_names_fit(pool, name)?;
+    }
+    let name = options.new_name.as_deref().unwrap_or(pool.name());
+    let is_other = |(known, guid): &(String, u64)| known == name && *guid != candidate.guid.get();
+    if options.imported_pools.iter().any(is_other) {
+        return Err(Error::NameTaken { pool: name.to_owned() });
+    }
+    Ok(name.to_owned())
+}
+
+/// A pool that can be written. Nothing is written to it yet.
+fn open_active(pool: spa::Pool, name: String, world: &Environment) -> Result<ActivePool> {
+    let failed = |error: spa::Error| Error::NotWritable { pool: name, why: error.to_string() };
+    ActivePool::new(pool, world.to_spa()).map_err(failed)
 }
 
 /// Loads the keys that were given.

@@ -79,3 +79,30 @@ fn nothing_is_destroyed_if_the_plan_cannot_be() {
     assert!(snapshots(&held, "tank/a").is_empty());
     assert_clean(&held, drive);
 }
+
+/// The work of destroying that many snapshots of one file system: blocks that are read, from memory or from the drive,
+/// and txgs.
+fn work_to_destroy(count: usize) -> (u64, u64) {
+    let (pool, drive) = pool();
+    make(&pool, "tank/a");
+    for number in 0..count {
+        pool.create_snapshots(&[format!("tank/a@{number}")]).unwrap();
+    }
+    let read_blocks = || {
+        let counts = pool.cache_counts();
+        counts.memory_hits + counts.memory_misses
+    };
+    let (blocks, txg) = (read_blocks(), pool.txg());
+    pool.destroy_all(&snapshots(&pool, "tank/a"), false).unwrap();
+    let work = (read_blocks() - blocks, pool.txg() - txg);
+    assert_clean(&pool, drive);
+    work
+}
+
+#[test]
+fn destroying_snapshots_takes_work_in_proportion() {
+    let ((blocks, txgs), (more_blocks, more_txgs)) = (work_to_destroy(75), work_to_destroy(MANY));
+    println!("75: {blocks} blocks, {txgs} txgs; {MANY}: {more_blocks} blocks, {more_txgs} txgs");
+    assert!(more_blocks < 6 * blocks, "75 take {blocks} blocks, {MANY} take {more_blocks}");
+    assert!(more_txgs <= 4 * txgs, "75 take {txgs} txgs, {MANY} take {more_txgs}");
+}

@@ -5,6 +5,7 @@ mod auxiliary;
 mod backup;
 mod block_cloning;
 mod checkpoint;
+mod clock;
 mod concurrency;
 mod dataset_properties;
 mod destroying;
