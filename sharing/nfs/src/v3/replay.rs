@@ -1,8 +1,8 @@
-//! The cache of answers to requests of NFSv3 that must not be carried out twice.
+//! The cache of answers to requests of NFSv3 and NFSv4.0 that must not be carried out twice.
 //!
 //! A client that gets no answer sends the same request again, over a new connection if the old one broke. A REMOVE
-//! that was carried out must then be answered as the first time, and not with "no such file". NFSv4 has slots for
-//! this.
+//! that was carried out must then be answered as the first time, and not with "no such file". NFSv4.1 has slots
+//! for this.
 
 use std::collections::{HashMap, VecDeque};
 use std::net::{IpAddr, SocketAddr};

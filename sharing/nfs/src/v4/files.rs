@@ -31,7 +31,7 @@ impl Compound<'_> {
 
     pub(super) fn verify(&mut self, is_equal: bool, wanted: &Bitmap, values: &[u8]) -> Result<()> {
         let node = self.current.as_ref().ok_or(Status::NOFILEHANDLE)?;
-        if wanted.has(attr::RDATTR_ERROR) || wanted.has(attr::TIME_ACCESS_SET) {
+        if attr::WITHOUT_VALUE.iter().any(|attribute| wanted.has(*attribute)) {
             return Err(Status::INVAL);
         }
         let mut own = Writer::default();
@@ -93,12 +93,27 @@ impl Compound<'_> {
     ) -> Result<T> {
         let state = self.resolve_state(state)?;
         if state.is_special() {
+            let opened = self.request.open_by_handle(file, access == ACCESS_WRITE);
+            // another client denies the access
+            let locked =
+                |status| if status == Status::SHARE_DENIED { Status::LOCKED } else { status };
+            return work(&*opened.map_err(locked)?);
+        }
+        let client = self.request.client;
+        if let Some(delegated) = self.state.delegated_access(client, &state, &file.handle)? {
+            if delegated & access == 0 {
+                return Err(Status::OPENMODE);
+            }
             let open = self.request.open_by_handle(file, access == ACCESS_WRITE)?;
             return work(&open);
         }
         let target = self.state.open_target(self.request.client, &state, &file.handle)?;
         if target.access & access == 0 {
             return Err(Status::OPENMODE);
+        }
+        if target.uid != file.admission.credentials.uid {
+            // the state is known to another user than the one who opened the file
+            self.request.check_access(file, access == ACCESS_WRITE)?;
         }
         let open = target.file.read();
         work(&open)

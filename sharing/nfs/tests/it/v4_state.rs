@@ -46,7 +46,7 @@ fn lying_clients_are_refused() {
     assert_eq!(client.send_bare(&create_session(77, 1)).status, Status::STALE_CLIENTID);
     let known = client.client_id;
     assert_eq!(client.send_bare(&create_session(known, 9)).status, Status::SEQ_MISORDERED);
-    let old = Results::new(client.rpc.call(COMPOUND, &root.compound(0))).status;
+    let old = Results::new(client.rpc.call(COMPOUND, &root.compound(3))).status;
     assert_eq!(old, Status::MINOR_VERS_MISMATCH);
     let session = std::mem::replace(&mut client.session, [9; 16]);
     let arguments = client.in_slot(&root, 1);
