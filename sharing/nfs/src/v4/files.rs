@@ -14,6 +14,8 @@ use crate::wire::v4::{Bitmap, SetAttributes, StateId, attr};
 use crate::wire::xdr::Writer;
 
 /// The access that OPEN asks for.
+/// The bits of ACCESS that minor versions 0 and 1 have.
+const ACCESS_BITS: u32 = 0x3f;
 pub(super) const ACCESS_READ: u32 = 1;
 pub(super) const ACCESS_WRITE: u32 = 2;
 /// Bytes of a result of READ beside its data.
@@ -77,7 +79,9 @@ impl Compound<'_> {
     }
 
     pub(super) fn access(&mut self, wanted: u32) -> Result<()> {
-        let (supported, granted) = self.request.access(self.current()?, wanted)?;
+        // the bits of extended attributes came with minor version 2
+        let known = if self.minor_version < 2 { ACCESS_BITS } else { u32::MAX };
+        let (supported, granted) = self.request.access(self.current()?, wanted & known)?;
         self.writer.u32(supported);
         self.writer.u32(granted);
         Ok(())

@@ -83,10 +83,13 @@ impl Compound<'_> {
     pub(super) fn lookup(&mut self, name: &[u8]) -> Result<()> {
         let dir = self.current_dir()?;
         check_name(name)?;
-        if let Node::File(file) = dir
-            && name.len() > SHORT_NAME
-            && name.len() > file.export.filesystem.limits().max_name_len
-        {
+        let is_too_long = match dir {
+            Node::File(file) if name.len() > SHORT_NAME => {
+                name.len() > file.export.filesystem.limits().max_name_len
+            }
+            _ => name.len() > SHORT_NAME,
+        };
+        if is_too_long {
             return Err(Status::NAMETOOLONG);
         }
         let node = self.request.lookup(dir, name)?;

@@ -217,7 +217,7 @@ impl Compound<'_> {
         let client = self.request.client;
         loop {
             let shared = (share.access, share.deny);
-            self.state.check_shares((client, owner), &node.handle, shared)?;
+            self.state.check_shares(client, &node.handle, shared)?;
             if let Some(target) = self.state.find_open(client, owner, &node.handle) {
                 let all = share.union(target.access, target.deny);
                 let context = Context { deny: all.denied(), ..self.request.context(node) };

@@ -82,19 +82,19 @@ impl StateTable {
         Ok(())
     }
 
-    /// Checks that no other owner of the same client denies an open, or has the file open in a way that it denies. The
-    /// file system checks the opens of other clients.
+    /// Checks that no open of the same client, be it of the same owner, denies an open, or is one that it denies. The file
+    /// system checks the opens of other clients.
     pub(crate) fn check_shares(
         &self,
-        (client, owner): (u64, &[u8]),
+        client: u64,
         file: &FileHandle,
         (access, deny): (u32, u32),
     ) -> Result<()> {
         let tables = self.lock();
         let opens = tables.by_file.get(file).into_iter().flatten();
         let opens = opens.filter_map(|number| tables.opens.get(number));
-        let mut others = opens.filter(|open| open.client == client && open.owner != owner);
-        let is_denied = others.any(|it| it.deny & access != 0 || it.access & deny != 0);
+        let mut own = opens.filter(|open| open.client == client);
+        let is_denied = own.any(|it| it.deny & access != 0 || it.access & deny != 0);
         if is_denied { Err(Status::SHARE_DENIED) } else { Ok(()) }
     }
 
