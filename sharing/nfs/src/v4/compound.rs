@@ -288,6 +288,7 @@ impl Compound<'_> {
                 Ok(())
             }
             Operation::FreeState { state } => self.free_state(&state),
+            Operation::ReadPlus { state, offset, count } => self.read_plus(&state, offset, count),
             Operation::Seek { state, offset, what } => self.seek(&state, offset, what),
             Operation::Allocate { state, range } => self.allocate(&state, range),
             Operation::Deallocate { state, range } => self.deallocate(&state, range),

@@ -19,7 +19,7 @@ const ACCESS_BITS: u32 = 0x3f;
 pub(super) const ACCESS_READ: u32 = 1;
 pub(super) const ACCESS_WRITE: u32 = 2;
 /// Bytes of a result of READ beside its data.
-const READ_OVERHEAD: usize = 64;
+pub(super) const READ_OVERHEAD: usize = 64;
 
 impl Compound<'_> {
     pub(super) fn get_attributes(&mut self, wanted: &Bitmap) -> Result<()> {

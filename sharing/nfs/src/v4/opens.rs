@@ -217,8 +217,11 @@ impl Compound<'_> {
         let client = self.request.client;
         loop {
             let shared = (share.access, share.deny);
-            self.state.check_shares(client, &node.handle, shared)?;
             if let Some(target) = self.state.find_open(client, owner, &node.handle) {
+                // an owner's second open heeds what its first one denies, as those of others do
+                if share.access & target.deny != 0 || share.deny & target.access != 0 {
+                    return Err(Status::SHARE_DENIED);
+                }
                 let all = share.union(target.access, target.deny);
                 let context = Context { deny: all.denied(), ..self.request.context(node) };
                 // a file that the same request has made is open already: its open need not stay

@@ -173,6 +173,15 @@ impl V4Client {
         client
     }
 
+    /// Connects again as a client that is known, or for the first time.
+    pub(crate) fn connect_again(address: SocketAddr, name: &str) -> Self {
+        let mut client = Self::connect_reclaiming(address, name, [1; 8]);
+        match client.reclaim_complete() {
+            Ok(()) | Err(Status::COMPLETE_ALREADY) => client,
+            Err(status) => panic!("{status:?}"),
+        }
+    }
+
     pub(crate) fn reclaim_complete(&mut self) -> Result<(), Status> {
         let done = Operations::default().add(op::RECLAIM_COMPLETE, |w| w.bool(false));
         self.run(&done).skip(op::RECLAIM_COMPLETE)

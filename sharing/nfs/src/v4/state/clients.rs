@@ -41,6 +41,8 @@ pub(super) struct Client {
     /// The time of its last request.
     pub(super) renewed: Instant,
     pub(super) address: SocketAddr,
+    /// Whether it is silent, and keeps its state as long as nobody needs it.
+    pub(super) is_courteous: bool,
     /// Whether it has said that it reclaimed all.
     pub(super) has_reclaimed: bool,
     /// The numbers of its opens, by open owner and file.
@@ -143,9 +145,10 @@ impl StateTable {
             tables.remove_client(number, removed);
         }
         if tables.clients.len() >= self.limits.clients {
-            // clients that never confirmed themselves make room
-            let unconfirmed = tables.clients.iter().filter(|(_, client)| !client.is_confirmed);
-            let oldest = unconfirmed.min_by_key(|(_, client)| client.renewed);
+            // clients that never confirmed themselves make room, and those that were silent for long
+            let dispensable = |client: &Client| !client.is_confirmed || client.is_courteous;
+            let idle = tables.clients.iter().filter(|(_, client)| dispensable(client));
+            let oldest = idle.min_by_key(|(_, client)| client.renewed);
             let number = *oldest.ok_or(Status::DELAY)?.0;
             tables.remove_client(number, removed);
         }
@@ -198,10 +201,13 @@ impl StateTable {
 
     /// The session of a request, whose client is alive by it.
     pub(crate) fn session(&self, id: &SessionId, address: SocketAddr) -> Result<Arc<Session>> {
+        let mut removed = Removed::default();
         let mut tables = self.lock();
         let session = Arc::clone(tables.sessions.get(id).ok_or(Status::BADSESSION)?);
-        tables.client_mut(session.client)?.renew(address);
-        Ok(session)
+        match tables.renew(session.client, address, &mut removed) {
+            Err(Status::EXPIRED) => Err(Status::BADSESSION),
+            renewed => renewed.map(|()| session),
+        }
     }
 
     /// The flags of SEQUENCE, which tell the client what it must see to.
@@ -279,6 +285,7 @@ impl Client {
             sessions: Vec::new(),
             renewed: Instant::now(),
             address,
+            is_courteous: false,
             has_reclaimed: false,
             opens: HashMap::new(),
             locks: HashMap::new(),
@@ -348,7 +355,7 @@ impl Tables {
         }
         // there are no locks without an open
         for open in client.opens.values() {
-            let Some(open) = self.take_open(*open) else { continue };
+            let Some(open) = self.opens.remove(open) else { continue };
             let export = &open.node.export;
             let is_known =
                 |(of, known): &(u64, Arc<_>)| *of == number && Arc::ptr_eq(known, export);

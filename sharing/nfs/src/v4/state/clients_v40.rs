@@ -84,16 +84,17 @@ impl StateTable {
 
     /// The client of a request is alive.
     pub(crate) fn renew_client(&self, number: u64, address: SocketAddr) -> Result<()> {
+        let mut removed = Removed::default();
         let mut tables = self.lock();
         let is_of_this_start = number >> 32 == u64::from(self.boot);
         let unknown = if is_of_this_start { Status::EXPIRED } else { Status::STALE_CLIENTID };
-        tables.confirmed_v40(number).ok_or(unknown)?.renew(address);
-        Ok(())
+        tables.confirmed_v40(number).ok_or(unknown)?;
+        tables.renew(number, address, &mut removed)
     }
 }
 
 impl Tables {
-    fn confirmed_v40(&mut self, number: u64) -> Option<&mut Client> {
-        self.clients.get_mut(&number).filter(|client| client.is_confirmed && client.is_minor0())
+    fn confirmed_v40(&self, number: u64) -> Option<&Client> {
+        self.clients.get(&number).filter(|client| client.is_confirmed && client.is_minor0())
     }
 }

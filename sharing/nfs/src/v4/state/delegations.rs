@@ -273,7 +273,14 @@ fn recall(tables: &Arc<Mutex<Tables>>, number: u64, boot: u32) {
 
 /// Recalls delegations of a client until none is left.
 fn call_client(tables: &Weak<Mutex<Tables>>, client: u64, boot: u32) {
+    let mut removed = Removed::default();
+    let is_gone = |tables: &Mutex<Tables>, removed: &mut Removed| {
+        tables.lock().remove_if_courteous(client, removed)
+    };
     loop {
+        if tables.upgrade().is_none_or(|tables| is_gone(&tables, &mut removed)) {
+            return;
+        }
         let next = tables.upgrade().and_then(|tables| tables.lock().next_recall(client, boot));
         let Some(PendingRecall { state, handle, sessions }) = next else { return };
         let mut results = sessions.iter().map(|it| it.recall(&state, &handle, REPLY_TIME));

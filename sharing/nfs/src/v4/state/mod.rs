@@ -17,6 +17,7 @@
 mod client_list;
 mod clients;
 mod clients_v40;
+mod courtesy;
 mod delegations;
 mod locks;
 mod opens;
@@ -28,7 +29,6 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use parking_lot::{Mutex, MutexGuard};
-use vfs::FileHandle;
 
 use crate::core::Core;
 use crate::export::{ExportTable, ServedExport};
@@ -69,8 +69,6 @@ struct Tables {
     by_owner: HashMap<Vec<u8>, OwnerRecords>,
     sessions: HashMap<SessionId, Arc<Session>>,
     opens: HashMap<u64, OpenState>,
-    /// The numbers of the opens of a file.
-    by_file: HashMap<FileHandle, HashSet<u64>>,
     locks: HashMap<u64, locks::LockState>,
     delegations: HashMap<u64, Delegation>,
     /// The opens that owners of NFSv4.0 have closed by their last request: client and owner.
@@ -129,7 +127,6 @@ impl StateTable {
             by_owner: HashMap::new(),
             sessions: HashMap::new(),
             opens: HashMap::new(),
-            by_file: HashMap::new(),
             locks: HashMap::new(),
             delegations: HashMap::new(),
             closed: HashMap::new(),
@@ -207,26 +204,6 @@ impl StateTable {
         for client in clients {
             tables.remove_client(client, &mut removed);
         }
-        drop(tables);
-    }
-
-    /// Frees the state of clients that were silent for longer than the lease.
-    pub(crate) fn expire_silent_clients(&self) {
-        let mut tables = self.lock();
-        let now = Instant::now();
-        let lease = self.limits.lease;
-        let is_silent = |client: &Client| now.saturating_duration_since(client.renewed) > lease;
-        let silent: Vec<u64> = tables
-            .clients
-            .iter()
-            .filter(|(_, client)| is_silent(client) && !tables.is_busy(client))
-            .map(|(number, _)| *number)
-            .collect();
-        let mut removed = Removed::default();
-        for client in silent {
-            tables.remove_client(client, &mut removed);
-        }
-        tables.forget_idle_owners(lease);
         drop(tables);
     }
 

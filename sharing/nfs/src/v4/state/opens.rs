@@ -82,22 +82,6 @@ impl StateTable {
         Ok(())
     }
 
-    /// Checks that no open of the same client, be it of the same owner, denies an open, or is one that it denies. The file
-    /// system checks the opens of other clients.
-    pub(crate) fn check_shares(
-        &self,
-        client: u64,
-        file: &FileHandle,
-        (access, deny): (u32, u32),
-    ) -> Result<()> {
-        let tables = self.lock();
-        let opens = tables.by_file.get(file).into_iter().flatten();
-        let opens = opens.filter_map(|number| tables.opens.get(number));
-        let mut own = opens.filter(|open| open.client == client);
-        let is_denied = own.any(|it| it.deny & access != 0 || it.access & deny != 0);
-        if is_denied { Err(Status::SHARE_DENIED) } else { Ok(()) }
-    }
-
     /// The open that an owner has of a file, if any.
     pub(crate) fn find_open(
         &self,
@@ -137,7 +121,6 @@ impl StateTable {
             seqid,
             locks,
         };
-        tables.by_file.entry(open.node.handle).or_default().insert(number);
         tables.opens.insert(number, open);
         tables.client_mut(client)?.opens.insert(key, number);
         Ok(Some(self.state_id(number, seqid)))
@@ -296,21 +279,9 @@ impl Tables {
         Ok(open.seqid)
     }
 
-    /// Takes an open out of the tables of opens.
-    pub(super) fn take_open(&mut self, number: u64) -> Option<OpenState> {
-        let open = self.opens.remove(&number)?;
-        if let Some(numbers) = self.by_file.get_mut(&open.node.handle) {
-            numbers.remove(&number);
-            if numbers.is_empty() {
-                self.by_file.remove(&open.node.handle);
-            }
-        }
-        Some(open)
-    }
-
     /// Removes an open with the locks below it.
     pub(super) fn remove_open(&mut self, number: u64, removed: &mut Removed) {
-        let Some(open) = self.take_open(number) else { return };
+        let Some(open) = self.opens.remove(&number) else { return };
         for lock in &open.locks {
             self.remove_lock(*lock);
         }

@@ -223,17 +223,17 @@ impl StateTable {
         id: &StateId,
         address: std::net::SocketAddr,
     ) -> Result<u64> {
+        let mut removed = super::Removed::default();
         let mut tables = self.lock();
         let number = self.number_v40(id)?;
         let of_lock = tables.locks.get(&number).map(|lock| lock.client);
         let of_open = tables.opens.get(&number).filter(|open| open.is_confirmed);
         let client = of_lock.or_else(|| of_open.map(|open| open.client));
         let client = client.ok_or_else(|| tables.missing(number))?;
-        let record = tables.client_mut(client)?;
-        if !record.is_minor0() {
+        if !tables.client(client)?.is_minor0() {
             return Err(Status::BAD_STATEID);
         }
-        record.renew(address);
+        tables.renew(client, address, &mut removed)?;
         // no request of NFSv4.0 leaves the number of a state out
         if id.seqid == 0 { Err(Status::OLD_STATEID) } else { Ok(client) }
     }

@@ -61,6 +61,7 @@ pub mod op {
     pub const COPY: u32 = 60;
     pub const DEALLOCATE: u32 = 62;
     pub const IO_ADVISE: u32 = 63;
+    pub const READ_PLUS: u32 = 68;
     pub const SEEK: u32 = 69;
     pub const CLONE: u32 = 71;
     pub const GETXATTR: u32 = 72;
@@ -322,6 +323,11 @@ pub enum Operation<'a> {
     },
     IoAdvise {
         state: StateId,
+    },
+    ReadPlus {
+        state: StateId,
+        offset: u64,
+        count: u32,
     },
     Seek {
         state: StateId,

@@ -191,6 +191,9 @@ impl<'a> Operation<'a> {
                 r.list(MAX_ADVICE, Reader::u32)?;
                 Self::IoAdvise { state }
             }
+            op::READ_PLUS => {
+                Self::ReadPlus { state: StateId::parse(r)?, offset: r.u64()?, count: r.u32()? }
+            }
             op::SEEK => Self::Seek { state: StateId::parse(r)?, offset: r.u64()?, what: r.u32()? },
             op::GETXATTR => Self::GetXattr { name: name(r)? },
             op::SETXATTR => {
