@@ -152,7 +152,9 @@ impl Credentials {
         body.u32(*uid);
         body.u32(*gid);
         body.count(groups.len());
-        groups.iter().for_each(|group| body.u32(*group));
+        for group in groups {
+            body.u32(*group);
+        }
         writer.u32(AUTH_SYS);
         writer.opaque(body.as_bytes());
     }

@@ -1,7 +1,7 @@
 //! Clients: EXCHANGE_ID, CREATE_SESSION, and their end (RFC 5661, sections 18.35 to 18.37, 18.50, 18.51). Those of NFSv4.0
 //! make themselves known by other operations: see `clients_v40`.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::HashMap;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Instant;
@@ -9,7 +9,7 @@ use std::time::Instant;
 use vfs::FileHandle;
 
 use super::clients_v40::Confirmation;
-use super::delegations::Delegation;
+use super::delegations::{Delegation, RecallQueue};
 use super::owners::{OpenOwnerEntry, SeqOwner};
 use super::{NewSession, Removed, Session, StateTable, Tables};
 use crate::export::Caller;
@@ -54,9 +54,7 @@ pub(super) struct Client {
     /// The numbers of its delegations, by file.
     pub(super) delegations: HashMap<FileHandle, u64>,
     /// The delegations that it must return.
-    pub(super) recalls: VecDeque<u64>,
-    /// Whether a thread recalls them.
-    pub(super) is_recalling: bool,
+    pub(super) recalls: RecallQueue,
     /// The open owners of a client of NFSv4.0.
     pub(super) open_owners: HashMap<Vec<u8>, OpenOwnerEntry>,
     /// The lock owners of a client of NFSv4.0: those in `lock_owners`, and those that are about to lock.
@@ -291,8 +289,7 @@ impl Client {
             locks: HashMap::new(),
             lock_owners: HashMap::new(),
             delegations: HashMap::new(),
-            recalls: VecDeque::new(),
-            is_recalling: false,
+            recalls: RecallQueue::default(),
             open_owners: HashMap::new(),
             lock_sequences: HashMap::new(),
         }

@@ -10,6 +10,7 @@
 //! revokes it from a client that does not answer. A thread for each client that has something to return calls the
 //! client; it ends when nothing is left to recall.
 
+use std::collections::VecDeque;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
@@ -46,6 +47,14 @@ enum Phase {
     Held,
     Recalled,
     Revoked,
+}
+
+/// The delegations that a client must return.
+#[derive(Default)]
+pub(super) struct RecallQueue {
+    numbers: VecDeque<u64>,
+    /// Whether a thread calls the client.
+    has_thread: bool,
 }
 
 /// A delegation that a client asks for.
@@ -99,10 +108,8 @@ impl StateTable {
             tables.delegations.insert(number, delegation);
             number
         };
-        let rights = match is_write {
-            true => LeaseRights::READ.union(LeaseRights::WRITE),
-            false => LeaseRights::READ,
-        };
+        let read = LeaseRights::READ;
+        let rights = if is_write { read.union(LeaseRights::WRITE) } else { read };
         let callback = self.lease_callback(number);
         let fs = &node.export.filesystem;
         let lease = fs.grant_lease(context, node.ino, rights, callback);
@@ -231,7 +238,7 @@ impl Tables {
     /// The delegation that a client's thread recalls next; none: the thread ends.
     fn next_recall(&mut self, client: u64, boot: u32) -> Option<PendingRecall> {
         let record = self.clients.get_mut(&client)?;
-        while let Some(number) = record.recalls.pop_front() {
+        while let Some(number) = record.recalls.numbers.pop_front() {
             let Some(delegation) = self.delegations.get(&number) else { continue };
             if delegation.phase != Phase::Recalled {
                 continue;
@@ -243,7 +250,7 @@ impl Tables {
                 sessions: sessions.cloned().collect(),
             });
         }
-        record.is_recalling = false;
+        record.recalls.has_thread = false;
         None
     }
 }
@@ -258,16 +265,16 @@ fn recall(tables: &Arc<Mutex<Tables>>, number: u64, boot: u32) {
     delegation.phase = Phase::Recalled;
     let client = delegation.client;
     let Some(record) = locked.clients.get_mut(&client) else { return };
-    record.recalls.push_back(number);
-    if record.is_recalling {
+    record.recalls.numbers.push_back(number);
+    if record.recalls.has_thread {
         return;
     }
-    record.is_recalling = true;
+    record.recalls.has_thread = true;
     let weak = Arc::downgrade(tables);
     let thread = std::thread::Builder::new().name("nfs-recall".to_owned());
     if thread.spawn(move || call_client(&weak, client, boot)).is_err() {
         // the lease is revoked in time
-        record.is_recalling = false;
+        record.recalls.has_thread = false;
     }
 }
 
@@ -293,7 +300,7 @@ fn call_client(tables: &Weak<Mutex<Tables>>, client: u64, boot: u32) {
             && let Some(record) = tables.lock().clients.get_mut(&client)
         {
             let [.., a, b, c, d, e, f, g, h] = state.other;
-            record.recalls.push_back(u64::from_be_bytes([a, b, c, d, e, f, g, h]));
+            record.recalls.numbers.push_back(u64::from_be_bytes([a, b, c, d, e, f, g, h]));
         }
     }
 }

@@ -20,6 +20,7 @@ use std::time::{Duration, Instant};
 
 use parking_lot::{Mutex, MutexGuard};
 
+use super::locks::LockState;
 use super::{StateTable, Tables};
 use crate::request::Result;
 use crate::wire::status::Status;
@@ -244,7 +245,7 @@ impl StateTable {
         let states = tables.client(client)?.locks.iter();
         let numbers = states.filter(|((owner, _), _)| owner == name).map(|(_, number)| *number);
         let numbers: Vec<u64> = numbers.collect();
-        let has_lock = |number: &u64| tables.locks.get(number).is_some_and(|lock| lock.holds_any());
+        let has_lock = |number: &u64| tables.locks.get(number).is_some_and(LockState::holds_any);
         if numbers.iter().any(has_lock) {
             return Err(Status::LOCKS_HELD);
         }
