@@ -316,7 +316,8 @@ impl Client {
 }
 
 impl Tables {
-    /// A client creates its first session, or confirms itself: it takes the place of its predecessor, and its name goes to the list.
+    /// A client creates its first session, or confirms itself: it takes the place of its predecessor, and its name goes to
+    /// the list.
     pub(super) fn confirm(&mut self, number: u64, removed: &mut Removed) -> Result<()> {
         let client = self.client(number)?;
         if client.is_confirmed {
