@@ -40,6 +40,8 @@ command -v nbdkit >/dev/null 2>&1 || wanted+=(nbdkit)
 command -v qemu-img >/dev/null 2>&1 || wanted+=(qemu-utils)
 # a simulated UPS; where systemd runs, the package would start a server
 [[ -d /run/systemd/system || -x /lib/nut/dummy-ups ]] || wanted+=(nut-server)
+# pynfs
+python3 -c "import ply" 2>/dev/null || wanted+=(python3-ply)
 command -v nfs-cat >/dev/null 2>&1 || wanted+=(libnfs-utils)
 command -v iscsi-test-cu >/dev/null 2>&1 || wanted+=(libiscsi-bin)
 # QEMU's iSCSI initiator

@@ -85,6 +85,9 @@ impl Call for GetShares {
 pub struct ShareStatus {
     /// The shares by protocol, then by dataset.
     pub shares: Vec<ShareState>,
+    /// Sentences on what slows clients down, and what would help.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub notes: Vec<String>,
 }
 
 /// One share.

@@ -187,7 +187,7 @@ impl Share {
     }
 
     fn list(&self) -> CommandResult {
-        let ShareStatus { shares } = self.daemon.request(&GetShares {})?;
+        let ShareStatus { shares, .. } = self.daemon.request(&GetShares {})?;
         if self.daemon.json {
             print::json(&shares)?;
             return Ok(Outcome::Complete);
@@ -303,6 +303,9 @@ fn print_status(status: &ShareStatus, out: &mut dyn Write) -> io::Result<()> {
         }
         print_clients(&share.clients, out)?;
     }
+    for note in &status.notes {
+        writeln!(out, "\n{}", escape_control(note))?;
+    }
     Ok(())
 }
 
@@ -367,12 +370,14 @@ mod tests {
             ..served.clone()
         };
         let mut out = Vec::new();
-        print_status(&ShareStatus { shares: vec![served, closed] }, &mut out).unwrap();
+        let notes = vec!["NFS clients wait for the drives".to_owned()];
+        print_status(&ShareStatus { shares: vec![served, closed], notes }, &mut out).unwrap();
         let out = String::from_utf8(out).unwrap();
         for part in ["share: NBD disk", "[::1]:10809", "10.0.0.7:999", "1M", "problem: NBD listens"]
         {
             assert!(out.contains(part), "{out}");
         }
+        assert!(out.ends_with("\nNFS clients wait for the drives\n"), "{out}");
         assert!(out.contains("address: not served") && out.contains("clients: none"), "{out}");
     }
 }

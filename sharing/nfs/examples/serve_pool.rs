@@ -1,7 +1,8 @@
 //! Serves the file systems of a pool in memory over NFS, for clients to try.
 //!
 //! ```text
-//! cargo run -p nfs --example serve_pool -- 127.0.0.1:12049
+//! cargo run -p nfs --example serve_pool -- 127.0.0.1:12049        a lease of 15 s
+//! cargo run -p nfs --example serve_pool -- 127.0.0.1:12049 45     a lease of 45 s
 //! mount -t nfs -o vers=4.2,port=12049 127.0.0.1:/tank /mnt
 //! mount -t nfs -o vers=3,nolock,proto=tcp,port=12049,mountproto=tcp,mountport=12049 127.0.0.1:/tank /mnt
 //! ```
@@ -11,7 +12,7 @@
 
 use std::io::{BufRead, Write};
 use std::net::SocketAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -61,9 +62,8 @@ fn create_pool(drive: &Arc<dyn device::Device>) -> Pool {
     pool
 }
 
-fn serve(pool: &Pool, listen: SocketAddr, clients: &std::path::Path) -> Server {
+fn serve(pool: &Pool, (listen, lease): (SocketAddr, Duration), clients: &Path) -> Server {
     let secret = Secret::new([7; 32]);
-    let lease = Duration::from_secs(15);
     let client_list = Some(clients.to_owned());
     let options =
         ServerOptions { listen: vec![listen], lease, client_list, ..ServerOptions::new(secret) };
@@ -86,6 +86,8 @@ fn say(text: &str) {
 fn main() {
     let listen = std::env::args().nth(1).unwrap_or_else(|| "127.0.0.1:12049".to_owned());
     let listen: SocketAddr = listen.parse().expect("ADDRESS:PORT");
+    let lease = std::env::args().nth(2).map_or(15, |lease| lease.parse().expect("seconds"));
+    let listen = (listen, Duration::from_secs(lease));
     let clients = std::env::temp_dir().join(format!("nfs-clients-{}", std::process::id()));
     let drive: Arc<dyn device::Device> =
         Arc::new(device::MemoryDevice::zeroed("drive", DRIVE_BYTES));

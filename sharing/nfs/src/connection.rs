@@ -1,5 +1,6 @@
-//! One connection: threads that take turns at reading requests.
+//! One connection: threads that take turns at reading requests, and calls of the server to the client.
 
+use std::collections::HashMap;
 use std::io;
 use std::net::{Shutdown, SocketAddr, TcpStream};
 use std::sync::Arc;
@@ -7,7 +8,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering:
 use std::thread::Scope;
 use std::time::{Duration, Instant};
 
-use parking_lot::Mutex;
+use parking_lot::{Condvar, Mutex};
 use tcp::{ConnectionShare, Reserved};
 use vfs::Waiter;
 
@@ -16,8 +17,8 @@ use crate::request::ExportUsage;
 use crate::server::Shared;
 use crate::socket::{self, Incoming, MARK_LEN};
 use crate::status::{ConnectionStatus, Counters, SharedCounters};
-use crate::wire::rpc::LAST_FRAGMENT;
-use crate::wire::xdr::Writer;
+use crate::wire::rpc::{LAST_FRAGMENT, reply_xid};
+use crate::wire::xdr::{Placeholder, Writer};
 
 /// Bytes of a buffer that a thread keeps between requests.
 const KEPT_BUFFER_BYTES: usize = 64 << 10;
@@ -35,6 +36,19 @@ pub(crate) struct Connection {
     in_flight: AtomicU64,
     counters: SharedCounters,
     usage: ExportUsage,
+    /// Locked by the thread that sends an answer or a call.
+    outgoing: Mutex<()>,
+    callbacks: Callbacks,
+}
+
+/// Calls of the server to the client.
+#[derive(Default)]
+struct Callbacks {
+    /// By number of the call its reply; none: the client has not replied yet.
+    replies: Mutex<HashMap<u32, Option<Vec<u8>>>>,
+    /// Wakes the threads that wait for a reply.
+    changed: Condvar,
+    next_xid: AtomicU32,
 }
 
 impl Connection {
@@ -48,7 +62,59 @@ impl Connection {
             in_flight: AtomicU64::new(0),
             counters: SharedCounters::default(),
             usage: ExportUsage::default(),
+            outgoing: Mutex::default(),
+            callbacks: Callbacks::default(),
         }
+    }
+
+    /// Whether the client can be called.
+    pub(crate) fn is_open(&self) -> bool {
+        !self.is_ended.load(SeqCst)
+    }
+
+    /// Calls the client, and waits for its reply. `write` writes the call with its number. None: there is no reply in
+    /// `time`.
+    pub(crate) fn call(
+        &self,
+        time: Duration,
+        write: impl FnOnce(&mut Writer, u32),
+    ) -> Option<Vec<u8>> {
+        let deadline = Instant::now() + time;
+        let Callbacks { replies, changed, next_xid } = &self.callbacks;
+        let xid = next_xid.fetch_add(1, SeqCst);
+        let mut writer = Writer::default();
+        let mark = writer.placeholder();
+        write(&mut writer, xid);
+        replies.lock().insert(xid, None);
+        let sent = self.send(&mut writer, mark, time);
+        let mut replies = replies.lock();
+        while sent.is_ok()
+            && self.is_open()
+            && replies.get(&xid).is_some_and(Option::is_none)
+            && !changed.wait_until(&mut replies, deadline).timed_out()
+        {}
+        replies.remove(&xid).flatten()
+    }
+
+    /// Takes a reply to a call. A reply that nobody waits for is dropped.
+    fn take_reply(&self, xid: u32, message: &[u8]) {
+        if let Some(reply) = self.callbacks.replies.lock().get_mut(&xid) {
+            *reply = Some(message.to_vec());
+        }
+        self.callbacks.changed.notify_all();
+    }
+
+    /// Sends a record, whose mark is set here.
+    fn send(
+        &self,
+        record: &mut Writer,
+        mark: Placeholder,
+        stall_timeout: Duration,
+    ) -> io::Result<()> {
+        let length = u32::try_from(record.len() - MARK_LEN).expect("a limit of 16 MiB");
+        record.set(mark, LAST_FRAGMENT | length);
+        let _turn = self.outgoing.lock();
+        socket::send(&self.stream, record.as_bytes(), stall_timeout)
     }
 
     /// Ends the connection after the requests that were read are answered. Does not wait.
@@ -56,12 +122,14 @@ impl Connection {
         self.is_ended.store(true, SeqCst);
         // fails if the client has closed the connection already
         let _ = self.stream.shutdown(Shutdown::Read);
+        self.callbacks.changed.notify_all();
     }
 
     /// Ends the connection at once. Does not wait.
     pub(crate) fn abort(&self) {
         self.is_ended.store(true, SeqCst);
         let _ = self.stream.shutdown(Shutdown::Both);
+        self.callbacks.changed.notify_all();
     }
 
     pub(crate) fn status(&self) -> ConnectionStatus {
@@ -88,7 +156,7 @@ impl Waiter for Connection {
 }
 
 /// Serves a client until its connection ends.
-pub(crate) fn serve(shared: &Shared, connection: &Connection) {
+pub(crate) fn serve(shared: &Shared, connection: &Arc<Connection>) {
     let options = &shared.core.options;
     if tcp::configure(&connection.stream, options.stall_timeout).is_ok() {
         let stream = Arc::clone(&connection.stream);
@@ -97,7 +165,6 @@ pub(crate) fn serve(shared: &Shared, connection: &Connection) {
             shared,
             connection,
             incoming: Mutex::new(incoming),
-            outgoing: Mutex::default(),
             share: ConnectionShare::default(),
             threads: AtomicUsize::new(1),
             idle_threads: AtomicUsize::new(0),
@@ -110,11 +177,9 @@ pub(crate) fn serve(shared: &Shared, connection: &Connection) {
 /// The service of one connection.
 struct Service<'a> {
     shared: &'a Shared,
-    connection: &'a Connection,
+    connection: &'a Arc<Connection>,
     /// Locked by the thread that reads a request.
     incoming: Mutex<Incoming>,
-    /// Locked by the thread that sends an answer.
-    outgoing: Mutex<()>,
     share: ConnectionShare,
     threads: AtomicUsize,
     /// Threads that read a request, or wait for their turn.
@@ -144,23 +209,24 @@ impl Service<'_> {
 
     /// Carries out a request and sends the answer. `buffer` is empty; it is returned with the answer in it.
     fn answer(&self, record: &[u8], buffer: Vec<u8>) -> (io::Result<()>, Vec<u8>) {
+        let connection = self.connection;
+        if let Some(xid) = reply_xid(record) {
+            connection.take_reply(xid, record);
+            return (Ok(()), buffer);
+        }
         let mut writer = Writer::from_bytes(buffer);
         let mark = writer.placeholder();
         let mut counters = Counters::default();
-        let connection = self.connection;
         let (address, usage) = (connection.address, &connection.usage);
-        let origin = Origin { address, waiter: connection, usage };
+        let origin = Origin { address, connection, usage };
         let answer = dispatch::execute(self.shared, &origin, record, &mut writer, &mut counters);
         connection.counters.add(&counters);
         self.shared.core.totals.add(&counters);
         let sent = match answer {
             Answer::Send { version } => {
                 connection.version.store(version, SeqCst);
-                let length = u32::try_from(writer.len() - MARK_LEN).expect("a limit of 16 MiB");
-                writer.set(mark, LAST_FRAGMENT | length);
-                let _turn = self.outgoing.lock();
                 let stall_timeout = self.shared.core.options.stall_timeout;
-                socket::send(&connection.stream, writer.as_bytes(), stall_timeout)
+                connection.send(&mut writer, mark, stall_timeout)
             }
             Answer::None => Ok(()),
             Answer::Close => Err(io::Error::other("the client does not speak ONC RPC")),

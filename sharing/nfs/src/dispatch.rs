@@ -3,8 +3,7 @@
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use vfs::Waiter;
-
+use crate::connection::Connection;
 use crate::export::Caller;
 use crate::request::{ExportUsage, Request};
 use crate::server::Shared;
@@ -29,7 +28,7 @@ pub(crate) enum Answer {
 /// Where a record came from.
 pub(crate) struct Origin<'a> {
     pub(crate) address: SocketAddr,
-    pub(crate) waiter: &'a dyn Waiter,
+    pub(crate) connection: &'a Arc<Connection>,
     pub(crate) usage: &'a ExportUsage,
 }
 
@@ -47,8 +46,8 @@ pub(crate) fn execute(
     let caller = Caller { address: origin.address, credentials: call.credentials.clone() };
     let table = Arc::clone(&shared.core.table.read());
     let (core, caller) = (&shared.core, &caller);
-    let Origin { waiter, usage, .. } = *origin;
-    let request = Request { core, caller, table, client: 0, waiter, usage };
+    let Origin { connection, usage, .. } = *origin;
+    let request = Request { core, caller, table, client: 0, connection, usage };
     let result = if let Some(error) = error {
         Err(error)
     } else {
@@ -78,6 +77,11 @@ fn run(
         (PROGRAM_NFS, wire_v3::VERSION) => run_v3(shared, &request, call, writer, counters),
         (PROGRAM_NFS, wire_v4::VERSION) => match call.procedure {
             0 => Ok(true),
+            1 if v4::is_non_idempotent(call.arguments) => {
+                run_once(shared, request.caller.address, call, writer, |writer| {
+                    v4::execute(&shared.v4, request, call.arguments, writer, counters)
+                })
+            }
             1 => v4::execute(&shared.v4, request, call.arguments, writer, counters).map(|()| true),
             _ => Err(CallError::NoProcedure),
         },
@@ -113,13 +117,27 @@ fn run_v3(
         v3::execute(request, &procedure, writer, counters);
         return Ok(true);
     }
-    let key = ReplayKey::new(request.caller.address, call.xid, call.arguments);
+    run_once(shared, request.caller.address, call, writer, |writer| {
+        v3::execute(request, &procedure, writer, counters);
+        Ok(())
+    })
+}
+
+/// Carries out a request, or sends the answer to the same request from before. Returns whether there is an answer.
+fn run_once(
+    shared: &Shared,
+    client: SocketAddr,
+    call: &Call<'_>,
+    writer: &mut Writer,
+    work: impl FnOnce(&mut Writer) -> Result<(), CallError>,
+) -> Result<bool, CallError> {
+    let key = ReplayKey::new(client, call.xid, call.arguments);
     match shared.replays.begin(key) {
         Turn::Answered(answer) => writer.append(&answer),
         Turn::InProgress => return Ok(false),
         Turn::New => {
             let start = writer.len();
-            v3::execute(request, &procedure, writer, counters);
+            work(writer)?;
             let answer = writer.as_bytes().get(start..).expect("a writer that has grown");
             shared.replays.finish(key, answer);
         }

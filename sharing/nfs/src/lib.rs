@@ -1,11 +1,11 @@
-//! File systems for the network: an NFS server (v3, v4.1, v4.2) without the kernel's.
+//! File systems for the network: an NFS server (v3, v4.0 to v4.2) without the kernel's.
 //!
 //! ```text
 //! server          listeners, the table of exports, the table of connections; start, reload, stop, status
 //!  └ connection   one client: threads that take turns at reading requests
 //!    └ dispatch   the record of a call to the record of its answer
 //!      ├ v3       the procedures of NFSv3 and MOUNT; the cache of answers to repeated requests
-//!      ├ v4       COMPOUND, its operations, and the state of clients: sessions, opens, locks
+//!      ├ v4       COMPOUND, its operations, and the state of clients: sessions, opens, locks, delegations
 //!      ├ request  what all versions do with files: handles, names, attributes, content
 //!      │ └ export    which file system a path or a handle is in, and what its client may do
 //!      └ wire     bytes to messages and back

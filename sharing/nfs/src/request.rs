@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 use posix::acl::nfs4::mask;
@@ -9,6 +10,7 @@ use posix::{Attributes, FileFlags, FileType, Ino, SetAttributes, WriteOffset};
 use vfs::{BootVerifier, Context, FileHandle, FileOffset, OpenFile, Stability, Waiter, Written};
 
 use crate::attributes::NodeAttributes;
+use crate::connection::Connection;
 use crate::core::Core;
 use crate::export::{Caller, ExportTable, PathNode, parent, pseudo_id};
 use crate::node::{FileNode, Node, parse_pseudo_handle, pseudo_handle};
@@ -25,8 +27,8 @@ pub(crate) struct Request<'a> {
     pub(crate) table: Arc<ExportTable>,
     /// The NFSv4 client; 0 for NFSv3.
     pub(crate) client: u64,
-    /// Tells when the client has gone.
-    pub(crate) waiter: &'a dyn Waiter,
+    /// Tells when the client has gone, and carries calls to it.
+    pub(crate) connection: &'a Arc<Connection>,
     /// The exports that the connection uses.
     pub(crate) usage: &'a ExportUsage,
 }
@@ -76,6 +78,8 @@ const ACCESS_MASKS: [(u32, u32, u32); 9] = [
     (access::XATTR_LIST, mask::READ_NAMED_ATTRIBUTES, mask::READ_NAMED_ATTRIBUTES),
 ];
 
+/// The time that a request waits for another client that returns a delegation, before its client is told to ask again.
+const RECALL_WAIT: Duration = Duration::from_secs(1);
 /// The file system of pseudo directories.
 const PSEUDO_FSID: u64 = 0x7073_6575_646f;
 
@@ -83,7 +87,9 @@ impl Request<'_> {
     /// The circumstances of a call into the file system of a file.
     pub(crate) fn context<'b>(&'b self, node: &'b FileNode) -> Context<'b> {
         let context = Context::new(&node.admission.credentials, node.export.door);
-        Context { client: self.client, waiter: Some(self.waiter), ..context }
+        let waiter: &dyn Waiter = &**self.connection;
+        let recall_deadline = Some(Instant::now() + RECALL_WAIT);
+        Context { client: self.client, waiter: Some(waiter), recall_deadline, ..context }
     }
 
     /// The top of the pseudo file system.
@@ -246,15 +252,19 @@ impl Request<'_> {
             FileType::Directory => return Err(Status::ISDIR),
             _ => return Err(Status::INVAL),
         }
-        let fs = &node.export.filesystem;
         if attributes.stat.uid != node.admission.credentials.uid {
-            let wanted = if writes { mask::WRITE_DATA } else { mask::READ_DATA | mask::EXECUTE };
-            let granted = fs.access(&self.context(node), node.ino, wanted)?;
-            if granted == 0 {
-                return Err(Status::ACCESS);
-            }
+            self.check_access(node, writes)?;
         }
         Ok(self.core.opens.open(self, node, writes)?)
+    }
+
+    /// Checks that the caller may read or write the content of a file. A caller that may execute a program may read it.
+    pub(crate) fn check_access(&self, node: &FileNode, writes: bool) -> Result<()> {
+        let wanted = if writes { mask::WRITE_DATA } else { mask::READ_DATA | mask::EXECUTE };
+        match node.export.filesystem.access(&self.context(node), node.ino, wanted)? {
+            0 => Err(Status::ACCESS),
+            _ => Ok(()),
+        }
     }
 
     /// Reads from an open file. Returns the number of bytes, and whether the file ends there.

@@ -16,8 +16,8 @@ use tcp::allowance;
 
 use crate::wire::rpc::LAST_FRAGMENT;
 
-/// Fragments of a record: clients send one.
-const MAX_FRAGMENTS: usize = 64;
+/// Fragments of a record. Most clients send one; some send fragments of a few KiB.
+const MAX_FRAGMENTS: usize = 1024;
 /// Bytes of a record mark.
 pub(crate) const MARK_LEN: usize = 4;
 

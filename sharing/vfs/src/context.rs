@@ -71,6 +71,9 @@ pub struct Context<'a> {
     pub deny: Access,
     /// When the door stops waiting for the response; none: never.
     pub deadline: Option<Instant>,
+    /// When the request stops waiting for another client that gives a lease back, with [`crate::Error::RecallPending`];
+    /// none: when the lease is revoked, or at `deadline`.
+    pub recall_deadline: Option<Instant>,
     /// How the request waits for a suspended pool; none: the pool's error is the response.
     pub waiter: Option<&'a dyn Waiter>,
     /// Who checks permissions.
@@ -82,8 +85,18 @@ impl<'a> Context<'a> {
     pub const fn new(credentials: &'a Credentials, door: DoorId) -> Self {
         let checks = AccessChecks::Enforced;
         let (client, lease_key, deny) = (0, 0, Access::NONE);
-        let (deadline, waiter) = (None, None);
-        Self { credentials, door, client, lease_key, deny, deadline, waiter, checks }
+        let (deadline, recall_deadline, waiter) = (None, None, None);
+        Self {
+            credentials,
+            door,
+            client,
+            lease_key,
+            deny,
+            deadline,
+            recall_deadline,
+            waiter,
+            checks,
+        }
     }
 
     /// The client of the request.

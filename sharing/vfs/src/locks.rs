@@ -12,6 +12,9 @@
 //!
 //! Waiting requests are granted in the order of their arrival, as far as they do not conflict with held locks.
 //! A request that does not conflict never waits for an earlier one that does, as in Linux.
+//!
+//! A client that was not heard of for longer than its lease keeps its locks by courtesy: the first request that conflicts
+//! with one of them frees all of them.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::ops::Range;
@@ -98,6 +101,8 @@ struct Tables {
     files: HashMap<Ino, FileLocks>,
     next_wait: u64,
     independent: Independent,
+    /// The clients that have locks by courtesy, and whether these gave way already.
+    courteous: HashMap<ClientId, bool>,
 }
 
 /// Pairs of doors whose locks do not conflict.
@@ -136,15 +141,17 @@ impl LockTable {
     /// Locks bytes of a file at once, or says which lock is in the way.
     pub fn try_lock(&self, ino: Ino, lock: &ByteLock) -> Result<(), LockError> {
         check_range(lock)?;
-        let ended = {
+        let (conflict, ended) = {
             let mut tables = self.0.lock();
-            if let Some(conflict) = tables.find_conflict(ino, lock) {
-                return Err(LockError::Conflict(conflict));
+            let mut ended = EndedWaits::new();
+            let conflict = tables.find_firm_conflict(ino, lock, &mut ended);
+            if conflict.is_none() {
+                ended.extend(tables.grant(ino, lock));
             }
-            tables.grant(ino, lock)
+            (conflict, ended)
         };
         run_callbacks(ended);
-        Ok(())
+        conflict.map_or(Ok(()), |conflict| Err(LockError::Conflict(conflict)))
     }
 
     /// Locks bytes of a file at once or later. `callback` is called only if the request has to wait.
@@ -155,15 +162,19 @@ impl LockTable {
         callback: WaitCallback,
     ) -> Result<LockState, LockError> {
         check_range(lock)?;
-        let ended = {
+        let (state, ended) = {
             let mut tables = self.0.lock();
-            if tables.find_conflict(ino, lock).is_some() {
-                return tables.queue(ino, lock, callback).map(LockState::Waiting);
-            }
-            tables.grant(ino, lock)
+            let mut ended = EndedWaits::new();
+            let state = if tables.find_firm_conflict(ino, lock, &mut ended).is_some() {
+                tables.queue(ino, lock, callback).map(LockState::Waiting)
+            } else {
+                ended.extend(tables.grant(ino, lock));
+                Ok(LockState::Granted)
+            };
+            (state, ended)
         };
         run_callbacks(ended);
-        Ok(LockState::Granted)
+        state
     }
 
     /// Ends a wait without a call of its callback. False: the wait has ended already.
@@ -197,13 +208,16 @@ impl LockTable {
 
     /// Unlocks everything of a client that is gone, and ends its waits.
     pub fn release_client(&self, client: ClientId) {
+        self.0.lock().courteous.remove(&client);
         self.release_where(|owner| owner.client == client);
     }
 
     /// Unlocks everything of a door that is closed, and ends its waits.
     pub fn release_door(&self, door: DoorId) {
         self.release_where(|owner| owner.client.door == door);
-        self.0.lock().independent.0.retain(|(one, other)| *one != door && *other != door);
+        let mut tables = self.0.lock();
+        tables.independent.0.retain(|(one, other)| *one != door && *other != door);
+        tables.courteous.retain(|client, _| client.door != door);
     }
 
     /// From now on locks of these two doors do not conflict with each other: the byte locks and the flock locks of
@@ -214,7 +228,36 @@ impl LockTable {
 
     /// A lock of another owner that a request would conflict with.
     pub fn find_conflict(&self, ino: Ino, lock: &ByteLock) -> Option<ByteLock> {
-        self.0.lock().find_conflict(ino, lock)
+        let mut ended = EndedWaits::new();
+        let conflict = self.0.lock().find_firm_conflict(ino, lock, &mut ended);
+        run_callbacks(ended);
+        conflict
+    }
+
+    /// A client was not heard of for longer than its lease: from now on its locks give way to those of others. They give
+    /// way at once if others wait in one of its files.
+    pub fn begin_courtesy(&self, client: ClientId) {
+        let mut ended = EndedWaits::new();
+        let mut tables = self.0.lock();
+        tables.courteous.entry(client).or_insert(false);
+        let is_waited_for = |file: &FileLocks| {
+            !file.waiting.is_empty() && file.held.keys().any(|owner| owner.client == client)
+        };
+        if tables.files.values().any(is_waited_for) {
+            tables.give_way(client, &mut ended);
+        }
+        drop(tables);
+        run_callbacks(ended);
+    }
+
+    /// Whether the locks that a client has by courtesy gave way.
+    pub fn has_given_way(&self, client: ClientId) -> bool {
+        self.0.lock().courteous.get(&client).is_some_and(|gave_way| *gave_way)
+    }
+
+    /// A client is heard of again. Returns whether it has all its locks still.
+    pub fn end_courtesy(&self, client: ClientId) -> bool {
+        self.0.lock().courteous.remove(&client) != Some(true)
     }
 
     /// All locks that are held in a file, by owner and first byte.
@@ -279,6 +322,37 @@ fn run_callbacks(ended: EndedWaits) {
 impl Tables {
     fn find_conflict(&self, ino: Ino, lock: &ByteLock) -> Option<ByteLock> {
         self.files.get(&ino)?.conflicts(lock, &self.independent).next()
+    }
+
+    /// A lock that a request conflicts with, after the locks of courteous clients gave way.
+    fn find_firm_conflict(
+        &mut self,
+        ino: Ino,
+        lock: &ByteLock,
+        ended: &mut EndedWaits,
+    ) -> Option<ByteLock> {
+        loop {
+            let conflict = self.find_conflict(ino, lock)?;
+            if !self.give_way(conflict.owner.client, ended) {
+                return Some(conflict);
+            }
+        }
+    }
+
+    /// Frees the locks of a courteous client. False: the client is none.
+    fn give_way(&mut self, client: ClientId, ended: &mut EndedWaits) -> bool {
+        let Some(gave_way) = self.courteous.get_mut(&client) else { return false };
+        *gave_way = true;
+        let Self { files, independent, .. } = self;
+        for file in files.values_mut() {
+            let before = file.held.len();
+            file.held.retain(|owner, _| owner.client != client);
+            if file.held.len() < before {
+                ended.extend(file.grant_waiting(independent));
+            }
+        }
+        files.retain(|_, file| !file.held.is_empty() || !file.waiting.is_empty());
+        true
     }
 
     /// Gives an owner a lock that conflicts with none. A lock that became shared may let others in.

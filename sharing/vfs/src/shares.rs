@@ -4,6 +4,9 @@
 //! wants what an existing one denies, or denies what an existing one has. Opens of one client do not except each
 //! other: both protocols compare every pair.
 //!
+//! The opens of a client that was not heard of for longer than its lease stay by courtesy: the first open that conflicts with
+//! one of them removes all of them.
+//!
 //! Leases depend on the same table: a client gets the right to cache writes only while nobody else has the file
 //! open.
 
@@ -71,6 +74,8 @@ pub struct OpenTable(Mutex<Opens>);
 struct Opens {
     files: HashMap<Ino, Vec<(OpenId, ShareMode)>>,
     next: u64,
+    /// The clients that have opens by courtesy, and whether these gave way already.
+    courteous: HashMap<ClientId, bool>,
 }
 
 impl ShareMode {
@@ -112,10 +117,24 @@ impl OpenTable {
 
     /// Removes all opens of clients that are gone.
     pub fn release_where(&self, is_gone: impl Fn(ClientId) -> bool) {
-        self.0.lock().files.retain(|_, opens| {
-            opens.retain(|(_, mode)| !is_gone(mode.holder.client));
-            !opens.is_empty()
-        });
+        let mut opens = self.0.lock();
+        opens.remove_where(&is_gone);
+        opens.courteous.retain(|client, _| !is_gone(*client));
+    }
+
+    /// A client was not heard of for longer than its lease: from now on its opens give way to those of others.
+    pub fn begin_courtesy(&self, client: ClientId) {
+        self.0.lock().courteous.entry(client).or_insert(false);
+    }
+
+    /// Whether the opens that a client has by courtesy gave way.
+    pub fn has_given_way(&self, client: ClientId) -> bool {
+        self.0.lock().courteous.get(&client).is_some_and(|gave_way| *gave_way)
+    }
+
+    /// A client is heard of again. Returns whether it has all its opens still.
+    pub fn end_courtesy(&self, client: ClientId) -> bool {
+        self.0.lock().courteous.remove(&client) != Some(true)
     }
 
     /// What all but one holder do with a file they have open.
@@ -135,13 +154,32 @@ impl OpenTable {
 }
 
 impl Opens {
-    fn check(&self, ino: Ino, mode: &ShareMode, own: Option<OpenId>) -> Result<(), ShareConflict> {
-        let others = self.files.get(&ino).into_iter().flatten();
-        let mut others = others.filter(|(id, _)| Some(*id) != own);
-        match others.find(|(_, other)| mode.conflicts_with(other)) {
-            Some((_, other)) => Err(ShareConflict { other: *other }),
-            None => Ok(()),
+    /// Checks an open against all others, of which those of courteous clients give way.
+    fn check(
+        &mut self,
+        ino: Ino,
+        mode: &ShareMode,
+        own: Option<OpenId>,
+    ) -> Result<(), ShareConflict> {
+        loop {
+            let others = self.files.get(&ino).into_iter().flatten();
+            let mut others = others.filter(|(id, _)| Some(*id) != own);
+            let conflict = others.find(|(_, other)| mode.conflicts_with(other));
+            let Some((_, other)) = conflict.copied() else { return Ok(()) };
+            let client = other.holder.client;
+            let Some(gave_way) = self.courteous.get_mut(&client) else {
+                return Err(ShareConflict { other });
+            };
+            *gave_way = true;
+            self.remove_where(&|holder| holder == client);
         }
+    }
+
+    fn remove_where(&mut self, is_gone: &dyn Fn(ClientId) -> bool) {
+        self.files.retain(|_, opens| {
+            opens.retain(|(_, mode)| !is_gone(mode.holder.client));
+            !opens.is_empty()
+        });
     }
 }
 
@@ -157,6 +195,24 @@ mod tests {
         let client = ClientId { door: DoorId::DAEMON, client };
         let holder = LeaseHolder { client, key: 0 };
         ShareMode { holder, access: Access(access), deny: Access(deny) }
+    }
+
+    #[test]
+    fn courteous_opens_give_way_once() {
+        let table = OpenTable::default();
+        let file = Ino::new(7);
+        let silent = ClientId { door: DoorId::DAEMON, client: 1 };
+        table.open(file, mode((1, 1, 2))).unwrap();
+        table.begin_courtesy(silent);
+        table.open(file, mode((2, 1, 0))).unwrap();
+        assert!(!table.has_given_way(silent));
+        assert!(table.end_courtesy(silent));
+        table.open(file, mode((2, 2, 0))).unwrap_err();
+        table.begin_courtesy(silent);
+        table.open(file, mode((2, 2, 0))).unwrap();
+        assert!(table.has_given_way(silent));
+        assert!(!table.end_courtesy(silent));
+        assert!(table.end_courtesy(silent));
     }
 
     proptest! {

@@ -6,9 +6,9 @@ use iscsi::wire::text::Text;
 use nbd::wire::handshake::{ClientFlags, OptionHeader};
 use nbd::wire::option::ClientOption;
 use nbd::wire::request::Request;
-use nfs::wire::rpc::Call;
+use nfs::wire::rpc::{Call, reply_xid};
 use nfs::wire::v3::Procedure;
-use nfs::wire::v4::{Compound, Operation};
+use nfs::wire::v4::{Compound, Operation, RecallAnswer};
 use nfs::wire::{mount, xdr};
 
 /// Options and requests of NBD.
@@ -47,10 +47,13 @@ pub fn iscsi(data: &[u8]) {
 /// Bytes of data that a request of NFS may have here.
 const MAX_NFS_DATA: usize = 1 << 20;
 
-/// Calls of ONC RPC, MOUNT, NFSv3, and the operations of NFSv4.
+/// Calls of ONC RPC, MOUNT, NFSv3, the operations of NFSv4, and what clients reply to calls of the server.
 pub fn nfs(data: &[u8]) {
     if let Ok((call, _)) = Call::parse(data) {
         nfs_arguments(call.arguments);
+    }
+    if reply_xid(data).is_some() {
+        let _ = RecallAnswer::parse(data);
     }
     nfs_arguments(data);
 }

@@ -300,7 +300,8 @@ impl ShareServer for IscsiService {
             };
             Some((session.target?, shown))
         });
-        ServerReport { listening: status.listening, problem: None, clients: clients.collect() }
+        let clients = clients.collect();
+        ServerReport { listening: status.listening, clients, ..ServerReport::default() }
     }
 }
 

@@ -214,7 +214,8 @@ impl ShareServer for NbdService {
             };
             Some((client.export?, shown))
         });
-        ServerReport { listening: status.listening, problem: None, clients: clients.collect() }
+        let clients = clients.collect();
+        ServerReport { listening: status.listening, clients, ..ServerReport::default() }
     }
 }
 

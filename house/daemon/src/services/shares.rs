@@ -467,7 +467,8 @@ fn status(state: &State, reports: &[(Protocol, ServerReport)]) -> ShareStatus {
     shares.extend(state.resolved.problems.iter().map(problem_state));
     shares
         .sort_by(|one, other| (one.protocol, &one.dataset).cmp(&(other.protocol, &other.dataset)));
-    ShareStatus { shares }
+    let notes = reports.iter().filter_map(|(_, report)| report.note.clone()).collect();
+    ShareStatus { shares, notes }
 }
 
 fn share_state<O>(

@@ -262,6 +262,7 @@ impl ShareServer for SmbService {
             listening: server.addresses(),
             problem: server.problem(),
             clients: status.connections.iter().map(client).collect(),
+            note: None,
         }
     }
 

@@ -168,6 +168,8 @@ pub(crate) struct ServerReport {
     pub(crate) problem: Option<String>,
     /// The clients, each with the name of its share.
     pub(crate) clients: Vec<(String, ShareClient)>,
+    /// A sentence: what slows clients down, and what would help.
+    pub(crate) note: Option<String>,
 }
 
 /// Refuses values of the properties sharenfs and sharesmb with options that are not known.

@@ -1,8 +1,8 @@
-//! The cache of answers to requests of NFSv3 that must not be carried out twice.
+//! The cache of answers to requests of NFSv3 and NFSv4.0 that must not be carried out twice.
 //!
 //! A client that gets no answer sends the same request again, over a new connection if the old one broke. A REMOVE
-//! that was carried out must then be answered as the first time, and not with "no such file". NFSv4 has slots for
-//! this.
+//! that was carried out must then be answered as the first time, and not with "no such file". NFSv4.1 has slots
+//! for this.
 
 use std::collections::{HashMap, VecDeque};
 use std::net::{IpAddr, SocketAddr};
@@ -11,6 +11,8 @@ use parking_lot::Mutex;
 
 /// Answers that the cache holds: each has a few hundred bytes.
 const CAPACITY: usize = 2048;
+/// Bytes of the largest answer that the cache holds. A request of NFSv4.0 may read data and change names at once.
+const MAX_ANSWER: usize = 8 << 10;
 
 /// What tells one request from all others of late: the client, its number, and a hash of the arguments.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -69,9 +71,14 @@ impl ReplayCache {
         Turn::New
     }
 
-    /// Ends a request with its answer.
+    /// Ends a request with its answer. A repetition of one with a large answer is carried out again.
     pub(crate) fn finish(&self, key: ReplayKey, answer: &[u8]) {
         let mut answers = self.0.lock();
+        if answer.len() > MAX_ANSWER {
+            answers.by_key.remove(&key);
+            answers.order.retain(|known| *known != key);
+            return;
+        }
         // it may have been pushed out meanwhile
         if let Some(row) = answers.by_key.get_mut(&key) {
             *row = Some(answer.to_vec());
@@ -102,6 +109,10 @@ mod tests {
         for other in others {
             assert_eq!(cache.begin(other), Turn::New);
         }
+        let large = ReplayKey::new(address, 3, b"read and remove");
+        assert_eq!(cache.begin(large), Turn::New);
+        cache.finish(large, &[0; MAX_ANSWER + 1]);
+        assert_eq!(cache.begin(large), Turn::New);
         for xid in 100..100 + u32::try_from(CAPACITY).unwrap() {
             cache.begin(ReplayKey::new(address, xid, b""));
         }

@@ -100,7 +100,11 @@ struct Subject<'a> {
 
 /// The attributes that a minor version has.
 fn supported(minor_version: u32) -> Bitmap {
-    if minor_version < 2 { SUPPORTED } else { SUPPORTED.union(&SUPPORTED_V42) }
+    match minor_version {
+        0 => SUPPORTED.without(&Bitmap::of(&[attr::SUPPATTR_EXCLCREAT])),
+        1 => SUPPORTED,
+        _ => SUPPORTED.union(&SUPPORTED_V42),
+    }
 }
 
 impl Wanted {
@@ -324,6 +328,9 @@ pub(super) fn to_acl(entries: &[AclEntry]) -> Result<Vec<Ace>> {
 fn parse_id(name: &[u8]) -> Result<u32> {
     let digits = name.split(|byte| *byte == b'@').next().unwrap_or_default();
     let text = std::str::from_utf8(digits).map_err(|_| Status::BADOWNER)?;
+    if name.is_empty() {
+        return Err(Status::INVAL);
+    }
     if text.is_empty() || !text.bytes().all(|byte| byte.is_ascii_digit()) {
         return Err(Status::BADOWNER);
     }

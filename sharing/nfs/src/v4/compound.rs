@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use super::opens::OpenRequest;
 use super::state::{Session, StateTable};
 use crate::node::Node;
 use crate::request::{Request, Result};
@@ -55,6 +56,8 @@ const WITHOUT_SESSION: [u32; 5] = [
     op::BIND_CONN_TO_SESSION,
     op::DESTROY_CLIENTID,
 ];
+/// Operations of a COMPOUND of NFSv4.0. Sessions have a limit of their own.
+const MAX_OPERATIONS_V40: usize = 256;
 /// Bytes of the largest answer that is kept for a repetition, without the header of RPC.
 pub(super) const MAX_KEPT_ANSWER: usize = 8 << 10;
 
@@ -129,9 +132,20 @@ impl Compound<'_> {
         let status = self.writer.placeholder();
         let body = self.writer.len();
         let result = self.check_position(index, number).and_then(|()| {
-            let next = self.dispatch(operation?)?;
+            let operation = operation?;
+            let next = if self.minor_version == 0 {
+                self.dispatch_v40(operation)?
+            } else {
+                self.dispatch(operation)?
+            };
             self.check_response_size()?;
             Ok(next)
+        });
+        let result = result.map_err(|failed| match failed {
+            // a status of later versions
+            Status::WRONG_TYPE if self.minor_version == 0 && number == op::OPEN => Status::SYMLINK,
+            Status::WRONG_TYPE if self.minor_version == 0 => Status::INVAL,
+            failed => failed,
         });
         if let Err(failed) = result {
             // a lock that is denied tells the one in the way
@@ -142,6 +156,11 @@ impl Compound<'_> {
                 // no attribute was set
                 self.writer.count(0);
             }
+            if number == op::SETCLIENTID && failed == Status::CLID_INUSE {
+                // the network and address of the other client, which is no business of this one
+                self.writer.count(0);
+                self.writer.count(0);
+            }
             self.writer.set(status, failed.number());
         }
         result
@@ -149,6 +168,10 @@ impl Compound<'_> {
 
     fn check_position(&self, index: usize, number: u32) -> Result<()> {
         match (index, number) {
+            (index, _) if self.minor_version == 0 && index >= MAX_OPERATIONS_V40 => {
+                Err(Status::RESOURCE)
+            }
+            _ if self.minor_version == 0 => Ok(()),
             (0, op::SEQUENCE | op::ILLEGAL) => Ok(()),
             (_, op::SEQUENCE) => Err(Status::SEQUENCE_POS),
             (0, number) if !WITHOUT_SESSION.contains(&number) => Err(Status::OP_NOT_IN_SESSION),
@@ -174,7 +197,11 @@ impl Compound<'_> {
     /// Bytes that the result may still have.
     pub(super) fn room(&self) -> usize {
         let limits = self.slot.as_ref().map(|held| &held.session.fore_channel);
-        let most = limits.map_or(MAX_KEPT_ANSWER, |limits| {
+        let without_session = match self.minor_version {
+            0 => self.request.core.options.max_record_bytes(),
+            _ => MAX_KEPT_ANSWER,
+        };
+        let most = limits.map_or(without_session, |limits| {
             usize::try_from(limits.max_response_size).expect("a 64-bit system")
         });
         // the header of the operation may have taken the last of it
@@ -189,7 +216,7 @@ impl Compound<'_> {
         held.session.finish(held.slot, is_kept.then(|| answer.to_vec()));
     }
 
-    fn dispatch(&mut self, operation: Operation<'_>) -> Result<Next> {
+    pub(super) fn dispatch(&mut self, operation: Operation<'_>) -> Result<Next> {
         match operation {
             Operation::Sequence(sequence) => return self.sequence(&sequence),
             Operation::Unsupported => Err(Status::NOTSUPP),
@@ -231,22 +258,25 @@ impl Compound<'_> {
 
     fn dispatch_state(&mut self, operation: Operation<'_>) -> Result<()> {
         match operation {
-            Operation::Open { access, deny, owner, create, claim } => {
-                self.open((access, deny), owner.id, create, claim)
+            Operation::Open { access, deny, owner, create, claim, .. } => {
+                let (owner, needs_confirm) = (owner.id, false);
+                self.open(OpenRequest { access, deny, owner, create, claim, needs_confirm })
             }
-            Operation::OpenDowngrade { state, access, deny } => {
+            Operation::OpenDowngrade { state, access, deny, .. } => {
                 self.downgrade(&state, (access, deny))
             }
-            Operation::Close { state } => self.close(&state),
+            Operation::Close { state, .. } => self.close(&state),
             Operation::Lock { kind, is_reclaim, range, locker } => {
                 self.lock((kind, is_reclaim), range, &locker)
             }
             Operation::TestLock { kind, range, owner } => self.test_lock(kind, range, owner.id),
-            Operation::Unlock { state, range } => self.unlock(&state, range),
+            Operation::Unlock { state, range, .. } => self.unlock(&state, range),
             Operation::ExchangeId(request) => self.exchange_id(&request),
             Operation::CreateSession(request) => self.create_session(&request),
             Operation::DestroySession { session } => self.destroy_session(&session),
             Operation::DestroyClient { client_id } => self.state.destroy_client(client_id),
+            Operation::ReturnDelegation { state } => self.return_delegation(&state),
+            Operation::ControlBackChannel(target) => self.control_back_channel(target),
             Operation::BindConnection { session, direction } => {
                 self.bind_connection(&session, direction)
             }
@@ -258,6 +288,7 @@ impl Compound<'_> {
                 Ok(())
             }
             Operation::FreeState { state } => self.free_state(&state),
+            Operation::ReadPlus { state, offset, count } => self.read_plus(&state, offset, count),
             Operation::Seek { state, offset, what } => self.seek(&state, offset, what),
             Operation::Allocate { state, range } => self.allocate(&state, range),
             Operation::Deallocate { state, range } => self.deallocate(&state, range),
@@ -290,7 +321,7 @@ impl Compound<'_> {
 
     /// The state that a request means, which may be that of an earlier operation.
     pub(super) fn resolve_state(&self, state: &StateId) -> Result<StateId> {
-        if *state == StateId::CURRENT {
+        if *state == StateId::CURRENT && self.minor_version > 0 {
             self.current_state.ok_or(Status::BAD_STATEID)
         } else {
             Ok(*state)

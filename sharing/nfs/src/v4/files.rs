@@ -14,10 +14,12 @@ use crate::wire::v4::{Bitmap, SetAttributes, StateId, attr};
 use crate::wire::xdr::Writer;
 
 /// The access that OPEN asks for.
+/// The bits of ACCESS that minor versions 0 and 1 have.
+const ACCESS_BITS: u32 = 0x3f;
 pub(super) const ACCESS_READ: u32 = 1;
 pub(super) const ACCESS_WRITE: u32 = 2;
 /// Bytes of a result of READ beside its data.
-const READ_OVERHEAD: usize = 64;
+pub(super) const READ_OVERHEAD: usize = 64;
 
 impl Compound<'_> {
     pub(super) fn get_attributes(&mut self, wanted: &Bitmap) -> Result<()> {
@@ -31,7 +33,7 @@ impl Compound<'_> {
 
     pub(super) fn verify(&mut self, is_equal: bool, wanted: &Bitmap, values: &[u8]) -> Result<()> {
         let node = self.current.as_ref().ok_or(Status::NOFILEHANDLE)?;
-        if wanted.has(attr::RDATTR_ERROR) || wanted.has(attr::TIME_ACCESS_SET) {
+        if attr::WITHOUT_VALUE.iter().any(|attribute| wanted.has(*attribute)) {
             return Err(Status::INVAL);
         }
         let mut own = Writer::default();
@@ -77,7 +79,9 @@ impl Compound<'_> {
     }
 
     pub(super) fn access(&mut self, wanted: u32) -> Result<()> {
-        let (supported, granted) = self.request.access(self.current()?, wanted)?;
+        // the bits of extended attributes came with minor version 2
+        let known = if self.minor_version < 2 { ACCESS_BITS } else { u32::MAX };
+        let (supported, granted) = self.request.access(self.current()?, wanted & known)?;
         self.writer.u32(supported);
         self.writer.u32(granted);
         Ok(())
@@ -93,12 +97,27 @@ impl Compound<'_> {
     ) -> Result<T> {
         let state = self.resolve_state(state)?;
         if state.is_special() {
+            let opened = self.request.open_by_handle(file, access == ACCESS_WRITE);
+            // another client denies the access
+            let locked =
+                |status| if status == Status::SHARE_DENIED { Status::LOCKED } else { status };
+            return work(&*opened.map_err(locked)?);
+        }
+        let client = self.request.client;
+        if let Some(delegated) = self.state.delegated_access(client, &state, &file.handle)? {
+            if delegated & access == 0 {
+                return Err(Status::OPENMODE);
+            }
             let open = self.request.open_by_handle(file, access == ACCESS_WRITE)?;
             return work(&open);
         }
         let target = self.state.open_target(self.request.client, &state, &file.handle)?;
         if target.access & access == 0 {
             return Err(Status::OPENMODE);
+        }
+        if target.uid != file.admission.credentials.uid {
+            // the state is known to another user than the one who opened the file
+            self.request.check_access(file, access == ACCESS_WRITE)?;
         }
         let open = target.file.read();
         work(&open)

@@ -17,8 +17,10 @@ const AUTH_SYS: u32 = 1;
 const DIRECTORY: u32 = 2;
 /// Cookies below this have meanings of their own.
 const FIRST_COOKIE: u64 = 3;
-/// Bytes of a result of READDIR beside its entries: status, verifier, the end of the list.
-const LIST_OVERHEAD: usize = 4 + 8 + 8;
+/// Bytes of a result of READDIR beside its entries: verifier, the end of the list.
+const LIST_OVERHEAD: usize = 8 + 8;
+/// Bytes of a name that no file system finds too long.
+const SHORT_NAME: usize = 255;
 const DEFAULT_MODE: u32 = 0o755;
 
 /// Checks a name that a client sends.
@@ -81,6 +83,15 @@ impl Compound<'_> {
     pub(super) fn lookup(&mut self, name: &[u8]) -> Result<()> {
         let dir = self.current_dir()?;
         check_name(name)?;
+        let is_too_long = match dir {
+            Node::File(file) if name.len() > SHORT_NAME => {
+                name.len() > file.export.filesystem.limits().max_name_len
+            }
+            _ => name.len() > SHORT_NAME,
+        };
+        if is_too_long {
+            return Err(Status::NAMETOOLONG);
+        }
         let node = self.request.lookup(dir, name)?;
         self.set_current(node);
         Ok(())
@@ -103,7 +114,7 @@ impl Compound<'_> {
         self.security_info_no_name(false)
     }
 
-    /// Writes the flavors that a client may use. The current file is none after this.
+    /// Writes the flavors that a client may use. The current file is none after this, but in NFSv4.0.
     pub(super) fn security_info_no_name(&mut self, is_of_parent: bool) -> Result<()> {
         if is_of_parent {
             self.lookup_parent()?;
@@ -111,7 +122,9 @@ impl Compound<'_> {
         self.current()?;
         self.writer.count(1);
         self.writer.u32(AUTH_SYS);
-        (self.current, self.current_state) = (None, None);
+        if self.minor_version > 0 {
+            (self.current, self.current_state) = (None, None);
+        }
         Ok(())
     }
 

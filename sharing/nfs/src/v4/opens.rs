@@ -8,6 +8,7 @@ use vfs::{Access, Context, CreateMode, LockKind, OpenFile};
 
 use super::attributes::to_set_attributes;
 use super::compound::Compound;
+use super::delegations::OpenDelegation;
 use super::files::{ACCESS_READ, ACCESS_WRITE};
 use super::names::check_name;
 use super::state::{LockRequest, LockResult, NewOpen};
@@ -20,12 +21,25 @@ use crate::wire::v4::{Bitmap, Locker, OpenClaim, OpenCreate, SetAttributes, Stat
 const SHARE_BITS: u32 = 3;
 /// The bits that a client may set.
 const KNOWN_ACCESS_BITS: u32 = SHARE_BITS | 0x3_ff00;
+/// The result of OPEN: the client must confirm its owner by OPEN_CONFIRM.
+const CONFIRM: u32 = 2;
 /// The result of OPEN: locks are as in POSIX.
 const LOCK_TYPE_POSIX: u32 = 4;
 /// Kinds of locks: 1 read, 2 write; with 2 added the client would wait.
 const READ_LOCK: u32 = 1;
 const WRITE_LOCK: u32 = 2;
 const DEFAULT_MODE: u32 = 0o644;
+
+/// The arguments of OPEN.
+pub(super) struct OpenRequest<'a> {
+    pub(super) access: u32,
+    pub(super) deny: u32,
+    pub(super) owner: &'a [u8],
+    pub(super) create: OpenCreate,
+    pub(super) claim: OpenClaim<'a>,
+    /// The owner is unknown, and confirms the open by OPEN_CONFIRM (NFSv4.0).
+    pub(super) needs_confirm: bool,
+}
 
 /// A file that OPEN has found or made.
 struct Opening {
@@ -36,6 +50,8 @@ struct Opening {
     dir: Option<(Node, u64)>,
     /// The attributes that were set.
     set: Bitmap,
+    /// Whether the file exists and loses its content, once it is known that nobody denies that.
+    truncates: bool,
 }
 
 /// The access of an OPEN, and the access that it denies to others.
@@ -46,9 +62,10 @@ struct Share {
 }
 
 impl Share {
-    fn new(access: u32, deny: u32) -> Result<Self> {
+    fn new(access: u32, deny: u32, minor_version: u32) -> Result<Self> {
         let share = Self { access: access & SHARE_BITS, deny };
-        let is_known = access & !KNOWN_ACCESS_BITS == 0 && deny & !SHARE_BITS == 0;
+        let known = if minor_version == 0 { SHARE_BITS } else { KNOWN_ACCESS_BITS };
+        let is_known = access & !known == 0 && deny & !SHARE_BITS == 0;
         if is_known && share.access != 0 { Ok(share) } else { Err(Status::INVAL) }
     }
 
@@ -69,29 +86,30 @@ impl Share {
 }
 
 impl Compound<'_> {
-    pub(super) fn open(
-        &mut self,
-        (access, deny): (u32, u32),
-        owner: &[u8],
-        create: OpenCreate,
-        claim: OpenClaim<'_>,
-    ) -> Result<()> {
-        let share = Share::new(access, deny)?;
-        let is_reclaim = claim == OpenClaim::Reclaim;
+    pub(super) fn open(&mut self, request: OpenRequest<'_>) -> Result<()> {
+        let OpenRequest { access, deny, owner, create, claim, needs_confirm } = request;
+        let share = Share::new(access, deny, self.minor_version)?;
+        let is_reclaim = matches!(claim, OpenClaim::Reclaim(_));
         self.state.check_open(self.request.client, is_reclaim)?;
-        let opening = match claim {
+        let mut opening = match claim {
             OpenClaim::Name(name) => self.find_to_open(name, create, share)?,
-            OpenClaim::Reclaim | OpenClaim::Current if create == OpenCreate::No => Opening {
-                node: self.current()?.file()?.clone(),
-                file: None,
-                dir: None,
-                set: Bitmap::EMPTY,
-            },
-            OpenClaim::Reclaim | OpenClaim::Current => return Err(Status::INVAL),
-            OpenClaim::Delegation => return Err(Status::BAD_STATEID),
+            OpenClaim::Delegated(state, name) => {
+                let opening = self.find_to_open(name, OpenCreate::No, share)?;
+                self.check_delegation(&state, &opening.node)?;
+                opening
+            }
+            OpenClaim::PreviousDelegation => return Err(Status::NOTSUPP),
+            _ if create != OpenCreate::No => return Err(Status::INVAL),
+            OpenClaim::Reclaim(_) | OpenClaim::Current | OpenClaim::DelegatedCurrent(_) => {
+                let node = self.current()?.file()?.clone();
+                if let OpenClaim::DelegatedCurrent(state) = &claim {
+                    self.check_delegation(state, &node)?;
+                }
+                Opening { node, file: None, dir: None, set: Bitmap::EMPTY, truncates: false }
+            }
         };
-        let Opening { node, file, dir, set } = opening;
-        let state = self.enter(owner, &node, share, file)?;
+        let state = self.enter((owner, needs_confirm), share, &mut opening)?;
+        let Opening { node, dir, set, .. } = opening;
         state.write(self.writer);
         if let Some((dir, before)) = dir {
             self.write_change(before, &dir)?;
@@ -100,13 +118,23 @@ impl Compound<'_> {
             self.writer.u64(0);
             self.writer.u64(0);
         }
-        self.writer.u32(LOCK_TYPE_POSIX);
+        self.writer.u32(LOCK_TYPE_POSIX | if needs_confirm { CONFIRM } else { 0 });
         set.write(self.writer);
-        // no delegation
-        self.writer.u32(0);
+        let delegation = match claim {
+            OpenClaim::Reclaim(kind) => self.reclaim_delegation(&node, kind)?,
+            OpenClaim::Name(_) | OpenClaim::Current => self.delegate(&node, access)?,
+            _ => OpenDelegation::None,
+        };
+        self.write_delegation(delegation);
         self.set_current(Node::File(node));
         self.set_current_state(state);
         Ok(())
+    }
+
+    /// Checks that the client has a delegation of a file.
+    fn check_delegation(&self, state: &StateId, node: &FileNode) -> Result<()> {
+        let access = self.state.delegated_access(self.request.client, state, &node.handle)?;
+        access.map(drop).ok_or(Status::BAD_STATEID)
     }
 
     /// The file of a name, made if the request says so.
@@ -129,23 +157,17 @@ impl Compound<'_> {
                     if set.size == Some(0) {
                         found.writable()?;
                     }
-                    self.truncate_if_asked(&node, &set)?;
-                    let set = set.set.intersection(&Bitmap::of(&[attr::SIZE]));
-                    return Ok(Opening { node, file: None, dir: Some((dir, before)), set });
+                    let truncates = set.size == Some(0);
+                    let (set, dir) = (size_only(&set), Some((dir, before)));
+                    return Ok(Opening { node, file: None, dir, set, truncates });
                 }
                 Err(Status::NOENT) if mode.is_some() => {}
                 Err(status) => return Err(status),
             }
         }
         let mode = mode.ok_or(Status::NOENT)?;
-        let (node, file, set) = self.create_to_open((dir.writable()?, name), &set, mode, share)?;
-        Ok(Opening { node, file, dir: Some((dir, before)), set })
-    }
-
-    /// An open of a file that exists sets no attribute but the size 0.
-    fn truncate_if_asked(&self, node: &FileNode, set: &SetAttributes) -> Result<()> {
-        let size = posix::SetAttributes { size: Some(0), ..Default::default() };
-        if set.size == Some(0) { self.request.set_attributes(node, &size) } else { Ok(()) }
+        let opening = self.create_to_open((dir.writable()?, name), &set, mode, share)?;
+        Ok(Opening { dir: Some((dir, before)), ..opening })
     }
 
     fn create_to_open(
@@ -154,7 +176,7 @@ impl Compound<'_> {
         set: &SetAttributes,
         mode: CreateMode,
         share: Share,
-    ) -> Result<(FileNode, Option<OpenFile>, Bitmap)> {
+    ) -> Result<Opening> {
         let later = to_set_attributes(set)?;
         let umask = set.umask.unwrap_or(0);
         let new =
@@ -164,38 +186,42 @@ impl Compound<'_> {
         if opened.attributes.kind != FileType::File {
             return Err(Status::EXIST);
         }
-        let mut done = set.set;
+        // another client may have been faster
+        let truncates = !opened.is_new && set.size == Some(0);
+        let mut done = if opened.is_new { set.set } else { size_only(set) };
         if opened.is_new {
             let later = posix::SetAttributes { mode: None, ..later };
             self.request.finish_create(dir, &node, &later)?;
             self.set_acl(&node, set)?;
-        } else {
-            // another client was faster
-            self.truncate_if_asked(&node, set)?;
-            done = done.intersection(&Bitmap::of(&[attr::SIZE]));
         }
         if matches!(mode, CreateMode::Verified(_)) {
             // the client sets the times, which hold the verifier
             done = done.union(&Bitmap::of(&[attr::TIME_ACCESS, attr::TIME_MODIFY]));
         }
-        Ok((node, Some(opened.file), done))
+        Ok(Opening { node, file: Some(opened.file), dir: None, set: done, truncates })
     }
 
     /// Enters the open of an owner: a new one, or one more of a file that the owner has open.
     fn enter(
         &self,
-        owner: &[u8],
-        node: &FileNode,
+        (owner, needs_confirm): (&[u8], bool),
         share: Share,
-        mut file: Option<OpenFile>,
+        opening: &mut Opening,
     ) -> Result<StateId> {
+        let Opening { node, file, truncates, .. } = opening;
+        let node = &*node;
         if share.access & ACCESS_WRITE != 0 && !node.admission.is_writable {
             return Err(Status::ROFS);
         }
         self.regular(&Node::File(node.clone()))?;
         let client = self.request.client;
         loop {
+            let shared = (share.access, share.deny);
             if let Some(target) = self.state.find_open(client, owner, &node.handle) {
+                // an owner's second open heeds what its first one denies, as those of others do
+                if share.access & target.deny != 0 || share.deny & target.access != 0 {
+                    return Err(Status::SHARE_DENIED);
+                }
                 let all = share.union(target.access, target.deny);
                 let context = Context { deny: all.denied(), ..self.request.context(node) };
                 // a file that the same request has made is open already: its open need not stay
@@ -203,19 +229,29 @@ impl Compound<'_> {
                 let mut open = target.file.write();
                 node.export.filesystem.change_open(&context, &mut open, all.mode())?;
                 drop(open);
-                let share = (share.access, share.deny);
-                return self.state.enter_widened(client, owner, &node.handle, share);
+                self.truncate_if(*truncates, node)?;
+                return self.state.enter_widened(client, owner, &node.handle, shared);
             }
             let opened = match file.take() {
                 Some(file) => file,
                 None => self.open_file(node, share)?,
             };
+            self.truncate_if(std::mem::take(truncates), node)?;
             let Share { access, deny } = share;
-            let new = NewOpen { client, owner, node: node.clone(), file: opened, access, deny };
+            let (node, is_confirmed) = (node.clone(), !needs_confirm);
+            let uid = node.admission.credentials.uid;
+            let new =
+                NewOpen { client, owner, uid, node, file: opened, access, deny, is_confirmed };
             if let Some(state) = self.state.enter_open(new)? {
                 return Ok(state);
             }
         }
+    }
+
+    /// An open of a file that exists sets no attribute but the size 0.
+    fn truncate_if(&self, truncates: bool, node: &FileNode) -> Result<()> {
+        let size = posix::SetAttributes { size: Some(0), ..Default::default() };
+        if truncates { self.request.set_attributes(node, &size) } else { Ok(()) }
     }
 
     /// Opens a file. A caller that may execute a program may read it.
@@ -233,7 +269,7 @@ impl Compound<'_> {
 
     pub(super) fn downgrade(&mut self, state: &StateId, share: (u32, u32)) -> Result<()> {
         let state = self.resolve_state(state)?;
-        let share = Share::new(share.0, share.1)?;
+        let share = Share::new(share.0, share.1, self.minor_version)?;
         let (client, narrow) = (self.request.client, (share.access, share.deny));
         let (node, target) = self.state.check_downgrade(client, &state, narrow)?;
         let context = Context { deny: share.denied(), ..self.request.context(&node) };
@@ -264,14 +300,14 @@ impl Compound<'_> {
     ) -> Result<()> {
         let node = self.current()?.clone();
         let node = self.regular(&node)?;
-        let (range, kind) = (to_range(range)?, to_kind(kind)?);
+        let (range, kind) = (to_range(range)?, to_kind_of_lock(kind)?);
         let locker = match locker {
             Locker::New(new) => {
                 let mut new = *new;
                 new.open = self.resolve_state(&new.open)?;
                 Locker::New(new)
             }
-            Locker::Existing(state) => Locker::Existing(self.resolve_state(state)?),
+            Locker::Existing(state, seqid) => Locker::Existing(self.resolve_state(state)?, *seqid),
         };
         let client = self.request.client;
         let request = LockRequest { client, node, range, kind, is_reclaim };
@@ -286,7 +322,7 @@ impl Compound<'_> {
     pub(super) fn test_lock(&mut self, kind: u32, range: (u64, u64), owner: &[u8]) -> Result<()> {
         let node = self.current()?.clone();
         let node = self.regular(&node)?;
-        let (range, kind) = (to_range(range)?, to_kind(kind)?);
+        let (range, kind) = (to_range(range)?, to_kind_of_lock(kind)?);
         let (client, is_reclaim) = (self.request.client, false);
         let request = LockRequest { client, node, range, kind, is_reclaim };
         let result = self.state.test_lock(&request, owner)?;
@@ -319,6 +355,11 @@ impl Compound<'_> {
     }
 }
 
+/// What an open of a file that exists sets of the attributes of a new one.
+fn size_only(set: &SetAttributes) -> Bitmap {
+    set.set.intersection(&Bitmap::of(&[attr::SIZE]))
+}
+
 /// The bytes of a lock; a length of all ones means the end of the file, wherever that is.
 fn to_range((offset, length): (u64, u64)) -> Result<Range<u64>> {
     match length {
@@ -328,7 +369,8 @@ fn to_range((offset, length): (u64, u64)) -> Result<Range<u64>> {
     }
 }
 
-fn to_kind(kind: u32) -> Result<LockKind> {
+/// The kind of a lock. A client that would wait asks again.
+pub(super) fn to_kind_of_lock(kind: u32) -> Result<LockKind> {
     match kind {
         READ_LOCK | 3 => Ok(LockKind::Shared),
         WRITE_LOCK | 4 => Ok(LockKind::Exclusive),

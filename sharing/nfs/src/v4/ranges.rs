@@ -3,16 +3,20 @@
 use vfs::{AllocateMode, FileOffset, OpenFile, Stability};
 
 use super::compound::Compound;
-use super::files::{ACCESS_READ, ACCESS_WRITE};
+use super::files::{ACCESS_READ, ACCESS_WRITE, READ_OVERHEAD};
 use crate::node::FileNode;
 use crate::request::Result;
 use crate::v3::files::to_stable_how;
 use crate::wire::status::Status;
 use crate::wire::v4::StateId;
+use crate::wire::xdr::Writer;
 
 /// SEEK: the next data, or the next hole.
 const SEEK_DATA: u32 = 0;
 const SEEK_HOLE: u32 = 1;
+/// READ_PLUS: the kinds of a part of a file.
+const DATA: u32 = 0;
+const HOLE: u32 = 1;
 /// Bytes that one COPY copies at most, so that no slot is busy for long. The client asks for the rest.
 const MAX_COPY: u64 = 64 << 20;
 
@@ -36,6 +40,62 @@ impl Compound<'_> {
         self.writer.bool(found.is_none_or(|found| found >= size));
         self.writer.u64(found.unwrap_or(size));
         Ok(())
+    }
+
+    /// READ_PLUS: the data at an offset, or the hole there. The client asks for what comes behind it.
+    pub(super) fn read_plus(&mut self, state: &StateId, offset: u64, count: u32) -> Result<()> {
+        let node = self.current()?.clone();
+        let file = self.regular(&node)?;
+        let room = self.room().checked_sub(READ_OVERHEAD).ok_or(Status::REP_TOO_BIG)?;
+        let most = usize::try_from(count).expect("a 64-bit system");
+        let most = most.min(self.request.core.options.max_io_bytes).min(room);
+        let mut writer = std::mem::take(self.writer);
+        let read = self.with_file(state, file, ACCESS_READ, |open| {
+            self.write_part(&mut writer, file, FileOffset { file: open, offset }, (count, most))
+        });
+        *self.writer = writer;
+        self.counters.read_bytes += u64::try_from(read?).expect("a buffer in memory");
+        Ok(())
+    }
+
+    /// Writes a hole of at most `count` bytes, or at most `most` bytes of data. Returns the number of bytes that were read.
+    fn write_part(
+        &self,
+        writer: &mut Writer,
+        file: &FileNode,
+        from: FileOffset<'_, OpenFile>,
+        (count, most): (u32, usize),
+    ) -> Result<usize> {
+        let (fs, context) = (&file.export.filesystem, self.request.context(file));
+        let (open, offset, size) = (from.file, from.offset, from.file.size()?);
+        let end = offset.checked_add(count.into()).map_or(size, |end| end.min(size));
+        let (is_end, parts) = (writer.placeholder(), writer.placeholder());
+        if offset >= end {
+            writer.set(is_end, u32::from(offset >= size));
+            return Ok(0);
+        }
+        writer.set(parts, 1);
+        let data = fs.seek_data(&context, open, offset)?.unwrap_or(size);
+        if data > offset {
+            let hole_end = data.min(end);
+            writer.u32(HOLE);
+            writer.u64(offset);
+            writer.u64(hole_end - offset);
+            writer.set(is_end, u32::from(hole_end >= size));
+            return Ok(0);
+        }
+        let end = fs.seek_hole(&context, open, offset)?.min(end);
+        let length = usize::try_from(end - offset).expect("a 64-bit system").min(most);
+        writer.u32(DATA);
+        writer.u64(offset);
+        let mut is_last = false;
+        let read = writer.opaque_with(length, |buffer| {
+            let (count, at_end) = self.request.read(file, from, buffer)?;
+            is_last = at_end;
+            Ok::<_, Status>(count)
+        })?;
+        writer.set(is_end, u32::from(is_last));
+        Ok(read)
     }
 
     pub(super) fn allocate(&mut self, state: &StateId, range: (u64, u64)) -> Result<()> {

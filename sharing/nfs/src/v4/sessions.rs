@@ -1,7 +1,9 @@
 //! Operations of clients and sessions.
 
+use std::sync::Arc;
+
 use super::compound::{Compound, HeldSlot, MAX_KEPT_ANSWER, Next};
-use super::state::{Exchanged, SlotAnswer};
+use super::state::{Exchanged, NewSession, SlotAnswer};
 use crate::request::Result;
 use crate::wire::status::Status;
 use crate::wire::v4::{ChannelAttributes, CreateSession, ExchangeId, Sequence, SessionId, StateId};
@@ -17,9 +19,11 @@ const KNOWN_FLAGS: u32 = UPDATE_CONFIRMED | 0x7_0000 | 0x103;
 const KNOWN_FLAGS_V42: u32 = 0x4;
 /// The flags of CREATE_SESSION that a client may set.
 const KNOWN_SESSION_FLAGS: u32 = 0x7;
+/// CREATE_SESSION: the connection carries callbacks as well.
+const CONNECTION_BACK_CHANNEL: u32 = 2;
 /// BIND_CONN_TO_SESSION: the connection carries requests.
 const FORE: u32 = 1;
-/// BIND_CONN_TO_SESSION: the client wants callbacks only.
+/// BIND_CONN_TO_SESSION: the connection carries callbacks; with `FORE`, both.
 const BACK: u32 = 2;
 /// Bytes of the least request and response of a session.
 const MIN_MESSAGE: u32 = 128;
@@ -61,7 +65,7 @@ impl Compound<'_> {
         if wanted.max_request_size < MIN_MESSAGE || wanted.max_response_size < MIN_MESSAGE {
             return Err(Status::TOOSMALL);
         }
-        // there are no callbacks, and limits of 0 say that the client wants none
+        // limits of 0 say that the client wants no callbacks
         let back = request.back_channel.max_request_size;
         if (1..MIN_MESSAGE).contains(&back) {
             return Err(Status::TOOSMALL);
@@ -83,11 +87,15 @@ impl Compound<'_> {
             max_operations: wanted.max_operations.min(MAX_OPERATIONS),
             max_requests: wanted.max_requests.min(to_u32(options.max_slots)),
         };
-        let session = self.state.create_session(self.request.caller, request, limits)?;
+        let has_callbacks = request.flags & CONNECTION_BACK_CHANNEL != 0 && back > 0;
+        let connection = has_callbacks.then(|| Arc::downgrade(self.request.connection));
+        let (target, minor_version) = (request.callback.clone(), self.minor_version);
+        let new = NewSession { fore_channel: limits, minor_version, target, connection };
+        let session = self.state.create_session(self.request.caller, request, new)?;
         self.writer.fixed(&session.id);
         self.writer.u32(request.sequence);
-        // answers do not outlast the server, and there are no callbacks
-        self.writer.u32(0);
+        // answers do not outlast the server
+        self.writer.u32(if has_callbacks { CONNECTION_BACK_CHANNEL } else { 0 });
         session.fore_channel.write(self.writer);
         let back = ChannelAttributes { header_pad_size: 0, ..request.back_channel };
         back.write(self.writer);
@@ -120,8 +128,7 @@ impl Compound<'_> {
             self.writer.u32(number);
         }
         self.writer.u32(session.highest_slot());
-        // nothing to tell about the state of the client
-        self.writer.u32(0);
+        self.writer.u32(self.state.sequence_flags(&session));
         let (slot, is_cached) = (request.slot, request.is_cached);
         self.slot = Some(HeldSlot { session, slot, is_cached });
         Ok(Next::Continue)
@@ -138,11 +145,12 @@ impl Compound<'_> {
 
     pub(super) fn bind_connection(&mut self, session: &SessionId, direction: u32) -> Result<()> {
         let session = self.state.session(session, self.request.caller.address)?;
-        if direction == BACK {
-            return Err(Status::INVAL);
+        if direction & BACK != 0 {
+            session.bind_back_channel(self.request.connection);
         }
+        // 7: the client would like both, and prefers callbacks
         self.writer.fixed(&session.id);
-        self.writer.u32(FORE);
+        self.writer.u32(direction & (FORE | BACK));
         // RDMA
         self.writer.bool(false);
         Ok(())

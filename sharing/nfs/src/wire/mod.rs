@@ -5,7 +5,7 @@
 //! rpc     the header of a call, AUTH_SYS, the header of a reply (RFC 5531)
 //! mount   MOUNT v3 (RFC 1813, appendix I)
 //! v3      NFSv3 (RFC 1813)
-//! v4      NFSv4.1 and NFSv4.2 (RFC 5661, RFC 7862, RFC 8276)
+//! v4      NFSv4.0 to NFSv4.2 (RFC 7530, RFC 5661, RFC 7862, RFC 8276)
 //! status  the result of a procedure, whose numbers v3 and v4 share
 //! ```
 //!

@@ -138,6 +138,63 @@ impl Credentials {
     }
 }
 
+impl Credentials {
+    /// Writes the flavor and the body. A flavor that the server does not take is written as AUTH_NONE.
+    fn write(&self, writer: &mut Writer) {
+        let Self::System { uid, gid, groups } = self else {
+            writer.u32(AUTH_NONE);
+            return writer.count(0);
+        };
+        let mut body = Writer::default();
+        // stamp and machine name
+        body.u32(0);
+        body.count(0);
+        body.u32(*uid);
+        body.u32(*gid);
+        body.count(groups.len());
+        for group in groups {
+            body.u32(*group);
+        }
+        writer.u32(AUTH_SYS);
+        writer.opaque(body.as_bytes());
+    }
+}
+
+/// Writes the header of a call of the server to a client.
+pub fn write_call(
+    writer: &mut Writer,
+    xid: u32,
+    (program, version, procedure): (u32, u32, u32),
+    credentials: &Credentials,
+) {
+    for number in [xid, CALL, RPC_VERSION, program, version, procedure] {
+        writer.u32(number);
+    }
+    credentials.write(writer);
+    // the verifier
+    writer.u32(AUTH_NONE);
+    writer.count(0);
+}
+
+/// The number of the call that a message replies to; none: the message is no reply.
+pub fn reply_xid(message: &[u8]) -> Option<u32> {
+    let mut reader = Reader::new(message);
+    let xid = reader.u32().ok()?;
+    (reader.u32().ok()? == REPLY).then_some(xid)
+}
+
+/// The results in a reply to a call that succeeded; none: the call was refused.
+pub fn parse_reply(message: &[u8]) -> Result<Option<Reader<'_>>> {
+    let mut reader = Reader::new(message);
+    let (_xid, _kind, refused) = (reader.u32()?, reader.u32()?, reader.u32()?);
+    if refused != 0 {
+        return Ok(None);
+    }
+    let (_flavor, _verifier) = (reader.u32()?, reader.opaque(MAX_AUTH)?);
+    let is_success = reader.u32()? == 0;
+    Ok(is_success.then_some(reader))
+}
+
 /// Writes the header of a reply whose results follow.
 pub fn write_accepted(writer: &mut Writer, xid: u32) {
     write_status(writer, xid, 0);

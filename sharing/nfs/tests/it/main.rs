@@ -1,12 +1,15 @@
 //! The server on a pool in memory, and clients over TCP.
 
 mod client;
+mod delegations;
 mod hostile;
 mod lifecycle;
 mod served_pool;
 mod v3;
 mod v3_client;
 mod v4;
+mod v40;
+mod v40_client;
 mod v4_client;
 mod v4_state;
 mod wire;

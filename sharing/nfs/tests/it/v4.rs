@@ -181,6 +181,23 @@ fn holes_clones_and_xattrs_work() {
     };
     assert_eq!(seek(&mut client, 0), (false, 1 << 20));
     assert_eq!(seek(&mut client, 1), (false, 0));
+    let part = |client: &mut V4Client, offset: u64, count| {
+        let operations = Operations::at(&from).add(op::READ_PLUS, |w| {
+            source.write(w);
+            w.u64(offset);
+            w.u32(count);
+        });
+        let mut results = client.run(&operations);
+        results.skip(op::PUTFH).unwrap();
+        results.next(op::READ_PLUS, read_part).unwrap()
+    };
+    let hole = |is_end, offset, length| (is_end, Some(Part::Hole(offset, length)));
+    assert_eq!(part(&mut client, 0, u32::MAX), hole(false, 0, 1 << 20));
+    assert_eq!(part(&mut client, 9, 100), hole(false, 9, 100));
+    let data = |offset, data: &[u8]| (true, Some(Part::Data(offset, data.to_vec())));
+    assert_eq!(part(&mut client, 1 << 20, 4096), data(1 << 20, b"data"));
+    assert_eq!(part(&mut client, (1 << 20) + 2, 4096), data((1 << 20) + 2, b"ta"));
+    assert_eq!(part(&mut client, (1 << 20) + 4, 4096), (true, None));
     let (target, to) = client.open(&root, "target", (BOTH, 0), true).unwrap();
     let operations = Operations::at(&from)
         .add(op::SAVEFH, |_| {})
@@ -210,4 +227,20 @@ fn holes_clones_and_xattrs_work() {
     results.skip(op::PUTFH).unwrap();
     assert_eq!(results.next(op::GETXATTR, |r| r.opaque(9).unwrap().to_vec()), Ok(b"red".to_vec()));
     assert_eq!(client.run(&get(b"size")).status, Status::NOXATTR);
+}
+
+/// A part of a file as READ_PLUS returns it: where it begins, and its length or its bytes.
+#[derive(PartialEq, Eq, Debug)]
+enum Part {
+    Hole(u64, u64),
+    Data(u64, Vec<u8>),
+}
+
+fn read_part(r: &mut Reader<'_>) -> (bool, Option<Part>) {
+    let (is_end, parts) = (r.bool().unwrap(), r.u32().unwrap());
+    let part = (parts == 1).then(|| match (r.u32().unwrap(), r.u64().unwrap()) {
+        (0, offset) => Part::Data(offset, r.opaque(1 << 20).unwrap().to_vec()),
+        (_, offset) => Part::Hole(offset, r.u64().unwrap()),
+    });
+    (is_end, part)
 }

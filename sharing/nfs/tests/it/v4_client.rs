@@ -12,6 +12,8 @@ pub(crate) const COMPOUND: (u32, u32, u32) = (100_003, 4, 1);
 pub(crate) const READ: u32 = 1;
 pub(crate) const WRITE: u32 = 2;
 pub(crate) const BOTH: u32 = 3;
+/// CREATE_SESSION: the connection carries calls of the server.
+const CONNECTION_BACK_CHANNEL: u32 = 2;
 
 /// Operations that are to be sent, printed.
 #[derive(Clone, Default)]
@@ -123,10 +125,14 @@ pub(crate) fn exchange_id(name: &str, verifier: [u8; 8]) -> Operations {
 }
 
 pub(crate) fn create_session(client_id: u64, sequence: u32) -> Operations {
+    create_session_with(client_id, sequence, 0)
+}
+
+fn create_session_with(client_id: u64, sequence: u32, flags: u32) -> Operations {
     Operations::default().add(op::CREATE_SESSION, |w| {
         w.u64(client_id);
         w.u32(sequence);
-        w.u32(0);
+        w.u32(flags);
         write_channel(w);
         write_channel(w);
         w.u32(0x4000_0000);
@@ -138,6 +144,17 @@ pub(crate) fn create_session(client_id: u64, sequence: u32) -> Operations {
 impl V4Client {
     /// Connects, and creates a session. It has not said that it reclaimed all.
     pub(crate) fn connect_reclaiming(address: SocketAddr, name: &str, verifier: [u8; 8]) -> Self {
+        Self::create(address, name, verifier, 0)
+    }
+
+    /// Connects by a connection that carries calls of the server as well.
+    pub(crate) fn connect_with_callbacks(address: SocketAddr, name: &str) -> Self {
+        let mut client = Self::create(address, name, [1; 8], CONNECTION_BACK_CHANNEL);
+        client.reclaim_complete().unwrap();
+        client
+    }
+
+    fn create(address: SocketAddr, name: &str, verifier: [u8; 8], flags: u32) -> Self {
         let rpc = RpcClient::connect(address);
         let (session, sequence, is_cached) = ([0; 16], 0, false);
         let mut client = Self { rpc, client_id: 0, session, sequence, is_cached };
@@ -145,7 +162,7 @@ impl V4Client {
         let (id, sequence) =
             results.next(op::EXCHANGE_ID, |r| (r.u64().unwrap(), r.u32().unwrap())).unwrap();
         client.client_id = id;
-        let mut results = client.send_bare(&create_session(id, sequence));
+        let mut results = client.send_bare(&create_session_with(id, sequence, flags));
         client.session = results.next(op::CREATE_SESSION, |r| r.fixed().unwrap()).unwrap();
         client
     }
@@ -154,6 +171,15 @@ impl V4Client {
         let mut client = Self::connect_reclaiming(address, name, [1; 8]);
         client.reclaim_complete().unwrap();
         client
+    }
+
+    /// Connects again as a client that is known, or for the first time.
+    pub(crate) fn connect_again(address: SocketAddr, name: &str) -> Self {
+        let mut client = Self::connect_reclaiming(address, name, [1; 8]);
+        match client.reclaim_complete() {
+            Ok(()) | Err(Status::COMPLETE_ALREADY) => client,
+            Err(status) => panic!("{status:?}"),
+        }
     }
 
     pub(crate) fn reclaim_complete(&mut self) -> Result<(), Status> {
@@ -335,7 +361,7 @@ impl V4Client {
     }
 }
 
-fn write_open_owner(w: &mut Writer, (access, deny): (u32, u32), owner: &[u8]) {
+pub(crate) fn write_open_owner(w: &mut Writer, (access, deny): (u32, u32), owner: &[u8]) {
     for number in [0, access, deny] {
         w.u32(number);
     }
@@ -344,10 +370,35 @@ fn write_open_owner(w: &mut Writer, (access, deny): (u32, u32), owner: &[u8]) {
 }
 
 fn read_open(r: &mut Reader<'_>) -> StateId {
+    let (state, kind, _) = read_delegated_open(r);
+    assert_eq!(kind, 0, "no delegation");
+    state
+}
+
+/// The state of an open, the kind of the delegation, and its state.
+pub(crate) fn read_delegated_open(r: &mut Reader<'_>) -> (StateId, u32, Option<StateId>) {
     let state = StateId::parse(r).unwrap();
     // the change of the directory, and flags
     r.fixed::<24>().unwrap();
     Bitmap::parse(r).unwrap();
-    assert_eq!(r.u32().unwrap(), 0, "no delegation");
-    state
+    let kind = r.u32().unwrap();
+    let delegation = matches!(kind, 1 | 2).then(|| StateId::parse(r).unwrap());
+    match kind {
+        0 => {}
+        // why there is none
+        3 => {
+            if r.u32().unwrap() == 1 {
+                r.bool().unwrap();
+            }
+        }
+        kind => {
+            assert!(!r.bool().unwrap(), "it is not recalled yet");
+            if kind == 2 {
+                r.fixed::<12>().unwrap();
+            }
+            r.fixed::<12>().unwrap();
+            r.opaque(0).unwrap();
+        }
+    }
+    (state, kind, delegation)
 }

@@ -1,5 +1,6 @@
 //! NFSv4: sessions, slots, locks, leases, and what is reclaimed after a restart.
 
+use std::cell::RefCell;
 use std::time::Duration;
 
 use nfs::ServerOptions;
@@ -46,7 +47,7 @@ fn lying_clients_are_refused() {
     assert_eq!(client.send_bare(&create_session(77, 1)).status, Status::STALE_CLIENTID);
     let known = client.client_id;
     assert_eq!(client.send_bare(&create_session(known, 9)).status, Status::SEQ_MISORDERED);
-    let old = Results::new(client.rpc.call(COMPOUND, &root.compound(0))).status;
+    let old = Results::new(client.rpc.call(COMPOUND, &root.compound(3))).status;
     assert_eq!(old, Status::MINOR_VERS_MISMATCH);
     let session = std::mem::replace(&mut client.session, [9; 16]);
     let arguments = client.in_slot(&root, 1);
@@ -93,21 +94,29 @@ fn locks_and_denials_hold_between_clients() {
 }
 
 #[test]
-fn vanished_clients_lose_their_locks() {
+fn silent_clients_lose_locks_when_others_need_them() {
     let lease = Duration::from_secs(1);
     let served = ServedPool::start_with(ServerOptions { lease, ..options() });
     let mut one = V4Client::connect(served.address(), "one");
     let root = one.handle(&["tank"]).unwrap();
-    let (open, file) = one.open(&root, "file", (BOTH, BOTH), true).unwrap();
-    one.lock((&file, &open), "a", (0, u64::MAX), false).unwrap();
+    let (open, file) = one.open(&root, "file", (BOTH, WRITE), true).unwrap();
+    let lock = one.lock((&file, &open), "a", (0, u64::MAX), false).unwrap();
     let mut two = V4Client::connect(served.address(), "two");
     assert_eq!(two.open(&root, "file", (BOTH, 0), false).map(drop), Err(Status::SHARE_DENIED));
-    drop(one);
-    let clients = || served.server.status().clients;
-    wait_until("the end of a lease", || clients().iter().all(|client| client.name != "one"));
-    let mut two = V4Client::connect(served.address(), "two");
-    let (theirs, _) = two.open(&root, "file", (BOTH, 0), false).unwrap();
-    two.lock((&file, &theirs), "a", (0, u64::MAX), false).unwrap();
+    // longer than the lease, but nobody needs what it has
+    std::thread::sleep(2 * lease + Duration::from_millis(500));
+    assert_eq!(one.write(&file, &open, 0, b"x"), Ok(1));
+    one.unlock(&file, &lock, (0, 1)).unwrap();
+    let mut two = V4Client::connect_again(served.address(), "two");
+    assert_eq!(two.open(&root, "file", (BOTH, 0), false).map(drop), Err(Status::SHARE_DENIED));
+
+    let two = RefCell::new(two);
+    let open = || two.borrow_mut().open(&root, "file", (BOTH, 0), false);
+    wait_until("the end of a lease", || open().is_ok());
+    let (theirs, _) = open().unwrap();
+    two.borrow_mut().lock((&file, &theirs), "a", (0, u64::MAX), false).unwrap();
+    let arguments = one.in_slot(&Operations::root(), one.sequence + 1);
+    assert_eq!(Results::new(one.rpc.call(COMPOUND, &arguments)).status, Status::BADSESSION);
 }
 
 #[test]

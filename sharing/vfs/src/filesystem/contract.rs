@@ -55,12 +55,22 @@ impl FileSystem for PoolFileSystem {
         match name {
             b"." => self.attributes_unchecked(dir),
             b".." => self.attributes_unchecked(self.parent_ino(dir)?),
-            name => self.lookup_unchecked(dir, name),
+            name => {
+                let found = self.lookup_unchecked(dir, name)?;
+                if self.0.doors.leases.is_empty() {
+                    return Ok(found);
+                }
+                // a client that keeps changes in its cache writes them back first
+                drop(self.begin(context, found.ino, LeaseAction::Read)?);
+                self.lookup_unchecked(dir, name)
+            }
         }
     }
 
     fn attributes(&self, context: &Context<'_>, ino: Ino) -> Result<Attributes> {
         self.check_mask(context, ino, mask::READ_ATTRIBUTES)?;
+        // a client that keeps changes in its cache writes them back first
+        drop(self.begin(context, ino, LeaseAction::Read)?);
         self.attributes_or_unlinked(ino)
     }
 

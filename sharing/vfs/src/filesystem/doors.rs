@@ -64,7 +64,8 @@ impl PoolFileSystem {
         action: LeaseAction,
     ) -> Result<Operation<'_>> {
         let (leases, holder) = (&self.0.doors.leases, context.lease_holder());
-        let begin = || leases.begin(ino, holder, action, context.deadline);
+        let deadline = [context.recall_deadline, context.deadline].into_iter().flatten().min();
+        let begin = || leases.begin(ino, holder, action, deadline);
         let waiter = context.waiter.filter(|_| leases.has_conflict(ino, holder, action));
         let Some(waiter) = waiter else { return Ok(begin()?) };
         let mut begun = Err(RecallPending);

@@ -249,3 +249,32 @@ fn callbacks_may_use_the_table() {
     assert_eq!(*seen.lock(), [(WaitEnd::Granted, 1)]);
     assert_eq!(table.find_conflict(Ino::new(1), &all(0)), Some(all(2)));
 }
+
+#[test]
+fn courteous_locks_give_way_as_a_whole() {
+    let table = LockTable::default();
+    let (one, two) = (Ino::new(1), Ino::new(2));
+    let silent = owner(0).client;
+    let exclusive = |number, range| lock(number, range, LockKind::Exclusive);
+    table.try_lock(one, &exclusive(0, 0..5)).unwrap();
+    table.try_lock(two, &exclusive(1, 0..5)).unwrap();
+    table.begin_courtesy(silent);
+    table.try_lock(one, &exclusive(2, 5..9)).unwrap();
+    assert!(table.end_courtesy(silent));
+    assert!(matches!(table.try_lock(one, &exclusive(2, 0..9)), Err(LockError::Conflict(_))));
+
+    table.begin_courtesy(silent);
+    table.try_lock(one, &exclusive(2, 0..9)).unwrap();
+    assert!(table.has_given_way(silent) && table.held_locks(two).is_empty());
+    assert!(!table.end_courtesy(silent));
+
+    // another waits already when the courtesy begins
+    let granted = Arc::new(Mutex::new(None));
+    let result = Arc::clone(&granted);
+    table.try_lock(two, &exclusive(0, 0..5)).unwrap();
+    let callback = Box::new(move |end| *result.lock() = Some(end));
+    table.lock_or_wait(two, &exclusive(3, 0..1), callback).unwrap();
+    table.begin_courtesy(silent);
+    assert_eq!(*granted.lock(), Some(WaitEnd::Granted));
+    assert!(table.has_given_way(silent));
+}

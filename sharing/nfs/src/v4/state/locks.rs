@@ -10,7 +10,7 @@ use posix::Ino;
 use vfs::{ByteLock, FileHandle, LockError, LockKind, LockOwner};
 
 use super::opens::{check_seqid, next_seqid};
-use super::{StateTable, Tables};
+use super::{Removed, StateTable, Tables};
 use crate::export::ServedExport;
 use crate::node::FileNode;
 use crate::request::Result;
@@ -20,7 +20,7 @@ use crate::wire::v4::{Locker, StateId};
 /// The locks of a lock owner in a file.
 pub(super) struct LockState {
     pub(super) client: u64,
-    owner: Vec<u8>,
+    pub(super) owner: Vec<u8>,
     /// The number of the owner in file systems.
     owner_number: u64,
     pub(super) target: LockTarget,
@@ -91,7 +91,7 @@ impl StateTable {
                 check_seqid(&new.open, tables.open_seqid(request.client, open)?)?;
                 self.enter_lock_owner(&mut tables, request, (open, new.owner.id))?
             }
-            Locker::Existing(id) => {
+            Locker::Existing(id, _) => {
                 let number = self.state_number(id)?;
                 check_seqid(id, tables.lock_state(request, number)?.seqid)?;
                 (number, false)
@@ -194,18 +194,21 @@ impl StateTable {
         Ok(self.state_id(number, lock.seqid))
     }
 
-    /// FREE_STATEID: a client frees the state of a lock owner that holds no lock in the file any more.
+    /// FREE_STATEID: a client frees the state of a lock owner that holds no lock in the file any more, or a delegation
+    /// that was revoked.
     pub(crate) fn free_state(&self, client: u64, id: &StateId) -> Result<()> {
+        let mut removed = Removed::default();
         let mut tables = self.lock();
         let number = self.state_number(id)?;
+        if tables.delegations.contains_key(&number) {
+            return tables.free_delegation((client, number), &mut removed);
+        }
         let Some(lock) = tables.locks.get(&number).filter(|lock| lock.client == client) else {
             tables.open(client, number)?;
             return Err(Status::LOCKS_HELD);
         };
         check_seqid(id, lock.seqid)?;
-        let owner = lock.target.owner(client, lock.owner_number);
-        let held = lock.target.export.filesystem.locks().held_locks(lock.target.ino);
-        if held.iter().any(|held| held.owner == owner) {
+        if lock.holds_any() {
             return Err(Status::LOCKS_HELD);
         }
         tables.remove_lock(number);
@@ -221,6 +224,15 @@ impl StateTable {
         let name = owners.find(|(_, (number, _))| *number == owner.owner);
         let owner = name.map_or_else(Vec::new, |(name, _)| name.clone());
         LockResult::Denied { range, kind, client, owner }
+    }
+}
+
+impl LockState {
+    /// Whether the owner has locked bytes of the file.
+    pub(super) fn holds_any(&self) -> bool {
+        let owner = self.target.owner(self.client, self.owner_number);
+        let held = self.target.export.filesystem.locks().held_locks(self.target.ino);
+        held.iter().any(|held| held.owner == owner)
     }
 }
 
@@ -243,6 +255,7 @@ impl Tables {
             *files -= 1;
             if *files == 0 {
                 client.lock_owners.remove(&lock.owner);
+                client.lock_sequences.remove(&lock.owner);
             }
         }
         if let Some(open) = self.opens.get_mut(&lock.open) {

@@ -2,8 +2,9 @@
 //!
 //! ```text
 //! client    a machine: known by its owner string, alive as long as it sends something within the lease
-//!  ├ session  slots, each of which carries out one request at a time, exactly once
+//!  ├ session  slots, each of which carries out one request at a time, exactly once; NFSv4.0 has numbered owners instead
 //!  ├ open     an open file of an open owner: a stateid
+//!  ├ delegation  a lease of a file: a stateid
 //!  └ lock     the locks of a lock owner in a file, below an open: a stateid
 //! ```
 //!
@@ -15,11 +16,15 @@
 
 mod client_list;
 mod clients;
+mod clients_v40;
+mod courtesy;
+mod delegations;
 mod locks;
 mod opens;
+mod owners;
 mod session;
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -34,14 +39,17 @@ use crate::wire::v4::{SessionId, StateId};
 use client_list::ClientList;
 pub(crate) use clients::Exchanged;
 use clients::{Client, OwnerRecords};
+use delegations::Delegation;
+pub(crate) use delegations::DelegationRequest;
 pub(crate) use locks::{LockRequest, LockResult};
 pub(crate) use opens::NewOpen;
 use opens::OpenState;
-pub(crate) use session::{Session, SlotAnswer};
+pub(crate) use owners::{OwnerResult, OwnerTurn, SeqOwner};
+pub(crate) use session::{NewSession, Session, SlotAnswer};
 
 /// The state of all clients.
 pub(crate) struct StateTable {
-    tables: Mutex<Tables>,
+    tables: Arc<Mutex<Tables>>,
     limits: Limits,
     /// Tells identifiers of this start of the server from those of others.
     boot: u32,
@@ -62,6 +70,11 @@ struct Tables {
     sessions: HashMap<SessionId, Arc<Session>>,
     opens: HashMap<u64, OpenState>,
     locks: HashMap<u64, locks::LockState>,
+    delegations: HashMap<u64, Delegation>,
+    /// The opens that owners of NFSv4.0 have closed by their last request: client and owner.
+    closed: HashMap<u64, (u64, Vec<u8>)>,
+    /// The last states that ended with their clients of NFSv4.0, the oldest first.
+    expired: VecDeque<u64>,
     next_number: u64,
     grace: Option<Grace>,
     list: ClientList,
@@ -78,17 +91,28 @@ struct Grace {
 #[derive(Default)]
 pub(crate) struct Removed {
     opens: Vec<OpenState>,
+    delegations: Vec<Delegation>,
     /// Clients that are gone, and the exports that they had locks or open files in.
     clients: Vec<(u64, Arc<ServedExport>)>,
 }
 
 impl Drop for Removed {
     fn drop(&mut self) {
+        self.delegations.drain(..).for_each(|delegation| delegation.release());
         for (client, export) in &self.clients {
             export.filesystem.release_client(export.client_id(*client));
         }
         self.opens.clear();
     }
+}
+
+/// The state ID of a state.
+fn state_id(boot: u32, number: u64, seqid: u32) -> StateId {
+    let mut other = [0; 12];
+    let (first, rest) = other.split_at_mut(4);
+    first.copy_from_slice(&boot.to_be_bytes());
+    rest.copy_from_slice(&number.to_be_bytes());
+    StateId { seqid, other }
 }
 
 impl StateTable {
@@ -104,13 +128,16 @@ impl StateTable {
             sessions: HashMap::new(),
             opens: HashMap::new(),
             locks: HashMap::new(),
+            delegations: HashMap::new(),
+            closed: HashMap::new(),
+            expired: VecDeque::new(),
             next_number: 1,
             grace: Some(grace).filter(|grace| !grace.unfinished.is_empty()),
             list,
         };
         let [_, a, b, c, d, ..] = core.boot_id.to_be_bytes();
         Ok(Self {
-            tables: Mutex::new(tables),
+            tables: Arc::new(Mutex::new(tables)),
             limits: Limits {
                 lease: options.lease,
                 clients: options.max_clients,
@@ -130,11 +157,7 @@ impl StateTable {
 
     /// The state ID of a state of this server.
     fn state_id(&self, number: u64, seqid: u32) -> StateId {
-        let mut other = [0; 12];
-        let (boot, rest) = other.split_at_mut(4);
-        boot.copy_from_slice(&self.boot.to_be_bytes());
-        rest.copy_from_slice(&number.to_be_bytes());
-        StateId { seqid, other }
+        state_id(self.boot, number, seqid)
     }
 
     /// The number of the state that an ID names.
@@ -164,6 +187,11 @@ impl StateTable {
         for number in gone {
             tables.remove_open(number, &mut removed);
         }
+        let delegations = tables.delegations.iter().filter(|(_, it)| is_gone(&it.node.export));
+        let gone: Vec<u64> = delegations.map(|(number, _)| *number).collect();
+        for number in gone {
+            removed.delegations.extend(tables.remove_delegation(number));
+        }
         drop(tables);
     }
 
@@ -174,25 +202,6 @@ impl StateTable {
         let clients: Vec<u64> = tables.clients.keys().copied().collect();
         let mut removed = Removed::default();
         for client in clients {
-            tables.remove_client(client, &mut removed);
-        }
-        drop(tables);
-    }
-
-    /// Frees the state of clients that were silent for longer than the lease.
-    pub(crate) fn expire_silent_clients(&self) {
-        let mut tables = self.lock();
-        let now = Instant::now();
-        let lease = self.limits.lease;
-        let is_silent = |client: &Client| now.saturating_duration_since(client.renewed) > lease;
-        let silent: Vec<u64> = tables
-            .clients
-            .iter()
-            .filter(|(_, client)| is_silent(client) && !tables.is_busy(client))
-            .map(|(number, _)| *number)
-            .collect();
-        let mut removed = Removed::default();
-        for client in silent {
             tables.remove_client(client, &mut removed);
         }
         drop(tables);
@@ -238,7 +247,11 @@ impl Tables {
         let Some(grace) = &self.grace else { return };
         if grace.unfinished.is_empty() || Instant::now() >= grace.ends {
             for owner in std::mem::take(&mut self.grace).into_iter().flat_map(|g| g.unfinished) {
-                self.list.remove(&owner);
+                // a client of NFSv4.0 that came back never says that it has finished
+                let records = self.by_owner.get(&owner);
+                if records.is_none_or(|records| records.confirmed.is_none()) {
+                    self.list.remove(&owner);
+                }
             }
         }
     }
@@ -269,8 +282,8 @@ impl Tables {
             (true, _) if may_reclaim => Ok(()),
             (true, _) => Err(Status::NO_GRACE),
             (false, Some(_)) => Err(Status::GRACE),
-            // it must first say that it has nothing more to reclaim
-            (false, None) if !client.has_reclaimed => Err(Status::GRACE),
+            // a client with sessions must first say that it has nothing more to reclaim
+            (false, None) if !client.has_reclaimed && !client.is_minor0() => Err(Status::GRACE),
             (false, None) => Ok(()),
         }
     }

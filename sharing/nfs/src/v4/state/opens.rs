@@ -14,8 +14,12 @@ use crate::wire::v4::StateId;
 
 /// An open file of an open owner.
 pub(super) struct OpenState {
-    client: u64,
-    owner: Vec<u8>,
+    pub(super) client: u64,
+    pub(super) owner: Vec<u8>,
+    /// The user who opened the file.
+    uid: u32,
+    /// Whether the owner is confirmed, as it always is but in NFSv4.0.
+    pub(super) is_confirmed: bool,
     pub(super) node: FileNode,
     file: Arc<RwLock<OpenFile>>,
     /// The access of the client: 1 read, 2 write.
@@ -33,10 +37,13 @@ pub(super) struct OpenState {
 pub(crate) struct NewOpen<'a> {
     pub(crate) client: u64,
     pub(crate) owner: &'a [u8],
+    pub(crate) uid: u32,
     pub(crate) node: FileNode,
     pub(crate) file: OpenFile,
     pub(crate) access: u32,
     pub(crate) deny: u32,
+    /// Whether the owner is confirmed.
+    pub(crate) is_confirmed: bool,
 }
 
 /// An open file as a stateid names it.
@@ -45,6 +52,8 @@ pub(crate) struct OpenTarget {
     pub(crate) file: Arc<RwLock<OpenFile>>,
     pub(crate) access: u32,
     pub(crate) deny: u32,
+    /// The user who opened the file.
+    pub(crate) uid: u32,
 }
 
 /// The number that follows: 0 has a meaning of its own.
@@ -88,7 +97,7 @@ impl StateTable {
     /// Enters an open file. None: another request of the owner has opened the file meanwhile, and the caller widens
     /// that open. The file of this one is closed then.
     pub(crate) fn enter_open(&self, new: NewOpen<'_>) -> Result<Option<StateId>> {
-        let NewOpen { client, owner, node, file, access, deny } = new;
+        let NewOpen { client, owner, uid, node, file, access, deny, is_confirmed } = new;
         let (owner, handle) = (owner.to_vec(), node.handle);
         let file = Arc::new(RwLock::new(file));
         let mut tables = self.lock();
@@ -99,8 +108,19 @@ impl StateTable {
         let number = tables.next_number();
         let (key, seqid) = ((owner.clone(), handle), 1);
         let (combinations, locks) = (HashSet::from([(access, deny)]), HashSet::new());
-        let open =
-            OpenState { client, owner, node, file, access, deny, combinations, seqid, locks };
+        let open = OpenState {
+            client,
+            owner,
+            uid,
+            is_confirmed,
+            node,
+            file,
+            access,
+            deny,
+            combinations,
+            seqid,
+            locks,
+        };
         tables.opens.insert(number, open);
         tables.client_mut(client)?.opens.insert(key, number);
         Ok(Some(self.state_id(number, seqid)))
@@ -158,6 +178,18 @@ impl StateTable {
         Ok(self.state_id(number, open.seqid))
     }
 
+    /// OPEN_CONFIRM: the owner of an open is confirmed.
+    pub(crate) fn confirm_open(&self, id: &StateId, file: &FileHandle) -> Result<StateId> {
+        let mut tables = self.lock();
+        let number = self.state_number(id)?;
+        let open = tables.opens.get_mut(&number).filter(|open| !open.is_confirmed);
+        let open = open.filter(|open| open.node.handle == *file).ok_or(Status::BAD_STATEID)?;
+        check_seqid(id, open.seqid)?;
+        open.is_confirmed = true;
+        open.seqid = next_seqid(open.seqid);
+        Ok(self.state_id(number, open.seqid))
+    }
+
     /// CLOSE: ends an open with the locks below it.
     pub(crate) fn close(&self, client: u64, id: &StateId, file: &FileHandle) -> Result<()> {
         let mut removed = Removed::default();
@@ -198,8 +230,13 @@ impl StateTable {
             return Status::BAD_STATEID;
         }
         let tables = self.lock();
-        let seqid = self.state_number(id).and_then(|number| tables.seqid(client, number));
-        match seqid.and_then(|current| check_seqid(id, current)) {
+        let tested = self.state_number(id).and_then(|number| {
+            if tables.delegations.contains_key(&number) {
+                return tables.test_delegation(client, number, id);
+            }
+            check_seqid(id, tables.seqid(client, number)?)
+        });
+        match tested {
             Ok(()) => Status::OK,
             Err(status) => status,
         }
@@ -208,7 +245,8 @@ impl StateTable {
 
 impl OpenState {
     fn target(&self) -> OpenTarget {
-        OpenTarget { file: Arc::clone(&self.file), access: self.access, deny: self.deny }
+        let Self { access, deny, uid, .. } = *self;
+        OpenTarget { file: Arc::clone(&self.file), access, deny, uid }
     }
 }
 

@@ -1,10 +1,17 @@
-//! Sessions: slots that carry out each request exactly once (RFC 5661, section 2.10.6).
+//! Sessions: slots that carry out each request exactly once (RFC 5661, section 2.10.6), and the back channel by which the
+//! server calls the client.
+
+use std::sync::{Arc, Weak};
+use std::time::Duration;
 
 use parking_lot::Mutex;
 
+use crate::connection::Connection;
 use crate::request::Result;
 use crate::wire::status::Status;
-use crate::wire::v4::{ChannelAttributes, Sequence, SessionId};
+use crate::wire::v4::{
+    CallbackTarget, ChannelAttributes, Recall, RecallAnswer, Sequence, SessionId, StateId,
+};
 
 /// A session.
 pub(crate) struct Session {
@@ -13,7 +20,27 @@ pub(crate) struct Session {
     pub(crate) client: u64,
     /// The limits of requests.
     pub(crate) fore_channel: ChannelAttributes,
+    minor_version: u32,
     slots: Mutex<Vec<Slot>>,
+    back_channel: Mutex<BackChannel>,
+    /// The number of the next call, which the thread that calls the client has locked.
+    next_call: Mutex<u32>,
+}
+
+/// How a session's client is called.
+struct BackChannel {
+    target: CallbackTarget,
+    /// The connection that the client has bound for calls; none: the client wants no calls.
+    connection: Option<Weak<Connection>>,
+}
+
+/// What a session is made of.
+pub(crate) struct NewSession {
+    pub(crate) fore_channel: ChannelAttributes,
+    pub(crate) minor_version: u32,
+    pub(crate) target: CallbackTarget,
+    /// The connection for calls; none: the client wants no calls.
+    pub(crate) connection: Option<Weak<Connection>>,
 }
 
 /// A slot.
@@ -36,9 +63,54 @@ pub(crate) enum SlotAnswer {
 }
 
 impl Session {
-    pub(crate) fn new(id: SessionId, client: u64, fore_channel: ChannelAttributes) -> Self {
+    pub(crate) fn new(id: SessionId, client: u64, new: NewSession) -> Self {
+        let NewSession { fore_channel, minor_version, target, connection } = new;
         let slots = (0..fore_channel.max_requests).map(|_| Slot::default()).collect();
-        Self { id, client, fore_channel, slots: Mutex::new(slots) }
+        let back_channel = Mutex::new(BackChannel { target, connection });
+        let (slots, next_call) = (Mutex::new(slots), Mutex::new(1));
+        Self { id, client, fore_channel, minor_version, slots, back_channel, next_call }
+    }
+
+    /// Uses a connection for calls.
+    pub(crate) fn bind_back_channel(&self, connection: &Arc<Connection>) {
+        self.back_channel.lock().connection = Some(Arc::downgrade(connection));
+    }
+
+    /// Changes how the client is called.
+    pub(crate) fn set_callback_target(&self, target: CallbackTarget) {
+        self.back_channel.lock().target = target;
+    }
+
+    /// Whether the client can be called.
+    pub(crate) fn has_back_channel(&self) -> bool {
+        let connection = self.back_channel.lock().connection.as_ref().and_then(Weak::upgrade);
+        connection.is_some_and(|connection| connection.is_open())
+    }
+
+    /// Whether the connection for calls is gone, and the client must bind another one.
+    pub(crate) fn lacks_back_channel(&self) -> bool {
+        let is_wanted = self.back_channel.lock().connection.is_some();
+        is_wanted && !self.has_back_channel()
+    }
+
+    /// Calls the client to return a delegation. Returns its answer; none: it cannot be called, or does not answer.
+    pub(crate) fn recall(&self, state: &StateId, handle: &[u8], time: Duration) -> Option<Status> {
+        let (target, connection) = {
+            let back = self.back_channel.lock();
+            (back.target.clone(), back.connection.as_ref()?.upgrade()?)
+        };
+        let mut sequence = self.next_call.lock();
+        let reply = connection.call(time, |writer, xid| {
+            let (minor_version, session) = (self.minor_version, self.id);
+            let recall =
+                Recall { minor_version, session, sequence: *sequence, state: *state, handle };
+            recall.write(writer, xid, &target);
+        })?;
+        let answer = RecallAnswer::parse(&reply).ok()??;
+        if answer.sequence.is_ok() {
+            *sequence = sequence.wrapping_add(1);
+        }
+        answer.recall
     }
 
     /// The highest slot.
@@ -85,11 +157,15 @@ impl Session {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::wire::rpc::Credentials;
 
     #[test]
     fn slots_carry_out_each_request_once() {
         let limits = ChannelAttributes { max_requests: 2, ..ChannelAttributes::default() };
-        let session = Session::new([1; 16], 7, limits);
+        let target = CallbackTarget { program: 0, credentials: Credentials::None };
+        let (minor_version, connection) = (1, None);
+        let new = NewSession { fore_channel: limits, minor_version, target, connection };
+        let session = Session::new([1; 16], 7, new);
         let request = |slot, number| {
             let (session, highest_slot, is_cached) = ([1; 16], 1, true);
             Sequence { session, number, slot, highest_slot, is_cached }

@@ -56,6 +56,8 @@ pub mod attr {
     pub const CHANGE_ATTR_TYPE: u32 = 79;
     pub const MODE_UMASK: u32 = 81;
     pub const XATTR_SUPPORT: u32 = 82;
+    /// Attributes that a client cannot compare: they can only be set, or tell the error of an entry.
+    pub const WITHOUT_VALUE: [u32; 3] = [RDATTR_ERROR, TIME_ACCESS_SET, TIME_MODIFY_SET];
 }
 
 /// A point in time.

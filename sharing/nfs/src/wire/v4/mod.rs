@@ -1,4 +1,4 @@
-//! NFSv4.1 and NFSv4.2 (RFC 5661, RFC 7862, RFC 8276): COMPOUND and the arguments of its operations.
+//! NFSv4.0 to NFSv4.2 (RFC 7530, RFC 5661, RFC 7862, RFC 8276): COMPOUND and the arguments of its operations.
 //!
 //! ```text
 //! COMPOUND arguments   tag, minor version, number of operations, (number, arguments) ...
@@ -11,16 +11,20 @@
 
 mod attributes;
 mod bitmap;
+mod callback;
 mod operation;
 mod parse;
 mod session;
 
 pub use attributes::{AclEntry, SetAttributes, SetTime, Time, attr};
 pub use bitmap::Bitmap;
+pub use callback::{CallbackTarget, Recall, RecallAnswer};
 pub use operation::{
     CreateKind, ExclusiveCreate, Locker, NewState, OpenClaim, OpenCreate, OpenOwner, Operation, op,
 };
-pub use session::{ChannelAttributes, ClientOwner, CreateSession, ExchangeId, Sequence};
+pub use session::{
+    ChannelAttributes, ClientOwner, CreateSession, ExchangeId, Sequence, SetClientId,
+};
 
 use super::xdr::{Reader, Writer};
 use super::{Result, v3::VERIFIER_LEN};
@@ -28,7 +32,7 @@ use super::{Result, v3::VERIFIER_LEN};
 /// The version of the program NFS.
 pub const VERSION: u32 = 4;
 /// The lowest and the highest minor version of the server.
-pub const MINOR_VERSIONS: std::ops::RangeInclusive<u32> = 1..=2;
+pub const MINOR_VERSIONS: std::ops::RangeInclusive<u32> = 0..=2;
 /// Bytes of the longest tag.
 const MAX_TAG: usize = 1024;
 /// Bytes of an owner of opens, of locks, or of a client.

@@ -1,15 +1,20 @@
 //! The operations of a COMPOUND, with their arguments.
 
-use super::{Bitmap, CreateSession, ExchangeId, Sequence, SessionId, SetAttributes, StateId};
+use super::{
+    Bitmap, CallbackTarget, CreateSession, ExchangeId, Sequence, SessionId, SetAttributes,
+    SetClientId, StateId, Verifier,
+};
 use crate::wire::v3::StableHow;
 
-/// The numbers of operations (RFC 5661, section 16.2; RFC 7862; RFC 8276).
+/// The numbers of operations (RFC 7530, section 16; RFC 5661, section 16.2; RFC 7862; RFC 8276).
 #[expect(missing_docs, reason = "the RFCs explain each")]
 pub mod op {
     pub const ACCESS: u32 = 3;
     pub const CLOSE: u32 = 4;
     pub const COMMIT: u32 = 5;
     pub const CREATE: u32 = 6;
+    pub const DELEGPURGE: u32 = 7;
+    pub const DELEGRETURN: u32 = 8;
     pub const GETATTR: u32 = 9;
     pub const GETFH: u32 = 10;
     pub const LINK: u32 = 11;
@@ -20,6 +25,8 @@ pub mod op {
     pub const LOOKUPP: u32 = 16;
     pub const NVERIFY: u32 = 17;
     pub const OPEN: u32 = 18;
+    pub const OPENATTR: u32 = 19;
+    pub const OPEN_CONFIRM: u32 = 20;
     pub const OPEN_DOWNGRADE: u32 = 21;
     pub const PUTFH: u32 = 22;
     pub const PUTPUBFH: u32 = 23;
@@ -29,12 +36,17 @@ pub mod op {
     pub const READLINK: u32 = 27;
     pub const REMOVE: u32 = 28;
     pub const RENAME: u32 = 29;
+    pub const RENEW: u32 = 30;
     pub const RESTOREFH: u32 = 31;
     pub const SAVEFH: u32 = 32;
     pub const SECINFO: u32 = 33;
     pub const SETATTR: u32 = 34;
+    pub const SETCLIENTID: u32 = 35;
+    pub const SETCLIENTID_CONFIRM: u32 = 36;
     pub const VERIFY: u32 = 37;
     pub const WRITE: u32 = 38;
+    pub const RELEASE_LOCKOWNER: u32 = 39;
+    pub const BACKCHANNEL_CTL: u32 = 40;
     pub const BIND_CONN_TO_SESSION: u32 = 41;
     pub const EXCHANGE_ID: u32 = 42;
     pub const CREATE_SESSION: u32 = 43;
@@ -49,6 +61,7 @@ pub mod op {
     pub const COPY: u32 = 60;
     pub const DEALLOCATE: u32 = 62;
     pub const IO_ADVISE: u32 = 63;
+    pub const READ_PLUS: u32 = 68;
     pub const SEEK: u32 = 69;
     pub const CLONE: u32 = 71;
     pub const GETXATTR: u32 = 72;
@@ -59,13 +72,15 @@ pub mod op {
     pub const ILLEGAL: u32 = 10_044;
     /// The lowest number of an operation.
     pub const FIRST: u32 = 3;
-    /// The highest number of an operation of minor version 1, and of 2 with extended attributes.
-    pub const LAST: [u32; 2] = [58, 75];
+    /// The highest number of an operation of each minor version; that of 2 includes extended attributes.
+    pub const LAST: [u32; 3] = [39, 58, 75];
 }
 
 /// The owner of opens or locks.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct OpenOwner<'a> {
+    /// The client, in minor version 0. Later versions know it by the session.
+    pub client_id: u64,
     /// The client's name for the owner.
     pub id: &'a [u8],
 }
@@ -87,7 +102,7 @@ pub enum OpenCreate {
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ExclusiveCreate {
     /// Tells this create from those of others.
-    pub verifier: super::Verifier,
+    pub verifier: Verifier,
     /// The attributes of the new file.
     pub set: SetAttributes,
 }
@@ -97,12 +112,17 @@ pub struct ExclusiveCreate {
 pub enum OpenClaim<'a> {
     /// A name in the current directory.
     Name(&'a [u8]),
-    /// The current file, which was open before the server restarted.
-    Reclaim,
+    /// The current file, which was open before the server restarted, and which delegation the client had: 0 none, 1 read,
+    /// 2 write.
+    Reclaim(u32),
     /// The current file.
     Current,
-    /// By a delegation, which this server does not give.
-    Delegation,
+    /// A name in the current directory, whose file the client has a delegation of.
+    Delegated(StateId, &'a [u8]),
+    /// The current file, of which the client has a delegation.
+    DelegatedCurrent(StateId),
+    /// By a delegation from before the client restarted, which this server does not keep.
+    PreviousDelegation,
 }
 
 /// The type of a file that CREATE makes.
@@ -121,15 +141,19 @@ pub enum CreateKind<'a> {
 pub enum Locker<'a> {
     /// A new owner, with the open by which it locks.
     New(NewState<'a>),
-    /// The state of an earlier lock.
-    Existing(StateId),
+    /// The state of an earlier lock, and the sequence number of its owner.
+    Existing(StateId, u32),
 }
 
 /// A new owner of locks.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct NewState<'a> {
+    /// The sequence number of the owner of the open (minor version 0).
+    pub open_seqid: u32,
     /// The open.
     pub open: StateId,
+    /// The sequence number of the owner of the lock (minor version 0).
+    pub lock_seqid: u32,
     /// The owner.
     pub owner: OpenOwner<'a>,
 }
@@ -142,6 +166,7 @@ pub enum Operation<'a> {
         wanted: u32,
     },
     Close {
+        seqid: u32,
         state: StateId,
     },
     Commit,
@@ -169,6 +194,7 @@ pub enum Operation<'a> {
         owner: OpenOwner<'a>,
     },
     Unlock {
+        seqid: u32,
         state: StateId,
         range: (u64, u64),
     },
@@ -182,14 +208,20 @@ pub enum Operation<'a> {
         values: &'a [u8],
     },
     Open {
+        seqid: u32,
         access: u32,
         deny: u32,
         owner: OpenOwner<'a>,
         create: OpenCreate,
         claim: OpenClaim<'a>,
     },
+    OpenConfirm {
+        state: StateId,
+        seqid: u32,
+    },
     OpenDowngrade {
         state: StateId,
+        seqid: u32,
         access: u32,
         deny: u32,
     },
@@ -215,6 +247,12 @@ pub enum Operation<'a> {
         from: &'a [u8],
         to: &'a [u8],
     },
+    ReleaseLockOwner {
+        owner: OpenOwner<'a>,
+    },
+    Renew {
+        client_id: u64,
+    },
     RestoreHandle,
     SaveHandle,
     SecurityInfo {
@@ -227,12 +265,21 @@ pub enum Operation<'a> {
         state: StateId,
         set: SetAttributes,
     },
+    SetClientId(SetClientId<'a>),
+    ConfirmClientId {
+        client_id: u64,
+        confirm: Verifier,
+    },
     Write {
         state: StateId,
         offset: u64,
         stable: StableHow,
         data: &'a [u8],
     },
+    ReturnDelegation {
+        state: StateId,
+    },
+    ControlBackChannel(CallbackTarget),
     BindConnection {
         session: SessionId,
         direction: u32,
@@ -276,6 +323,11 @@ pub enum Operation<'a> {
     },
     IoAdvise {
         state: StateId,
+    },
+    ReadPlus {
+        state: StateId,
+        offset: u64,
+        count: u32,
     },
     Seek {
         state: StateId,

@@ -3,7 +3,10 @@
 use super::operation::{
     CreateKind, ExclusiveCreate, Locker, NewState, OpenClaim, OpenCreate, OpenOwner, Operation, op,
 };
-use super::{Bitmap, CreateSession, ExchangeId, MAX_OWNER, Sequence, SetAttributes, StateId};
+use super::{
+    Bitmap, CallbackTarget, CreateSession, ExchangeId, MAX_OWNER, Sequence, SetAttributes,
+    SetClientId, StateId,
+};
 use crate::wire::v3::StableHow;
 use crate::wire::xdr::Reader;
 use crate::wire::{Error, MAX_HANDLE, MAX_NAME, Result};
@@ -24,16 +27,22 @@ impl<'a> Operation<'a> {
         max_data: usize,
     ) -> Result<(u32, Result<Self>)> {
         let number = reader.u32()?;
-        let last = if minor_version < 2 { op::LAST[0] } else { op::LAST[1] };
+        let [last, last_of_1, last_of_2] = op::LAST;
+        let last = match minor_version {
+            0 => last,
+            1 => last_of_1,
+            _ => last_of_2,
+        };
         if !(op::FIRST..=last).contains(&number) {
             return Ok((op::ILLEGAL, Ok(Self::Illegal)));
         }
         let parsed = match number {
-            op::BIND_CONN_TO_SESSION..=op::RECLAIM_COMPLETE => Self::parse_session(number, reader),
+            op::BACKCHANNEL_CTL..=op::RECLAIM_COMPLETE => Self::parse_session(number, reader),
             op::ALLOCATE.. => Self::parse_v42(number, reader),
             op::LOCK | op::LOCKT | op::LOCKU | op::OPEN | op::OPEN_DOWNGRADE | op::CLOSE => {
-                Self::parse_state(number, reader)
+                Self::parse_state(number, reader, minor_version)
             }
+            _ if minor_version == 0 => Self::parse_v40(number, reader, max_data),
             _ => Self::parse_base(number, reader, max_data),
         };
         Ok((number, parsed))
@@ -53,6 +62,7 @@ impl<'a> Operation<'a> {
                 name: name(r)?,
                 set: SetAttributes::parse(r)?,
             },
+            op::DELEGRETURN => Self::ReturnDelegation { state: StateId::parse(r)? },
             op::GETATTR => Self::GetAttributes { wanted: Bitmap::parse(r)? },
             op::GETFH => Self::GetHandle,
             op::LINK => Self::Link { name: name(r)? },
@@ -89,12 +99,23 @@ impl<'a> Operation<'a> {
         })
     }
 
-    fn parse_state(number: u32, r: &mut Reader<'a>) -> Result<Self> {
+    /// Parses an operation that only minor version 0 has, or one of all versions.
+    fn parse_v40(number: u32, r: &mut Reader<'a>, max_data: usize) -> Result<Self> {
         Ok(match number {
-            op::CLOSE => {
-                r.u32()?;
-                Self::Close { state: StateId::parse(r)? }
+            op::OPEN_CONFIRM => Self::OpenConfirm { state: StateId::parse(r)?, seqid: r.u32()? },
+            op::RENEW => Self::Renew { client_id: r.u64()? },
+            op::SETCLIENTID => Self::SetClientId(SetClientId::parse(r)?),
+            op::SETCLIENTID_CONFIRM => {
+                Self::ConfirmClientId { client_id: r.u64()?, confirm: r.fixed()? }
             }
+            op::RELEASE_LOCKOWNER => Self::ReleaseLockOwner { owner: OpenOwner::parse(r)? },
+            _ => return Self::parse_base(number, r, max_data),
+        })
+    }
+
+    fn parse_state(number: u32, r: &mut Reader<'a>, minor_version: u32) -> Result<Self> {
+        Ok(match number {
+            op::CLOSE => Self::Close { seqid: r.u32()?, state: StateId::parse(r)? },
             op::LOCK => {
                 let (kind, is_reclaim, range) = (r.u32()?, r.bool()?, range(r)?);
                 Self::Lock { kind, is_reclaim, range, locker: Locker::parse(r)? }
@@ -104,20 +125,21 @@ impl<'a> Operation<'a> {
                 Self::TestLock { kind, range, owner: OpenOwner::parse(r)? }
             }
             op::LOCKU => {
+                // the kind of the lock: bytes are unlocked whatever it was
                 r.u32()?;
-                r.u32()?;
-                Self::Unlock { state: StateId::parse(r)?, range: range(r)? }
+                Self::Unlock { seqid: r.u32()?, state: StateId::parse(r)?, range: range(r)? }
             }
             op::OPEN => {
-                r.u32()?;
-                let (access, deny, owner) = (r.u32()?, r.u32()?, OpenOwner::parse(r)?);
-                let create = OpenCreate::parse(r)?;
-                Self::Open { access, deny, owner, create, claim: OpenClaim::parse(r)? }
+                let (seqid, access, deny) = (r.u32()?, r.u32()?, r.u32()?);
+                let owner = OpenOwner::parse(r)?;
+                let create = OpenCreate::parse(r, minor_version)?;
+                let claim = OpenClaim::parse(r, minor_version)?;
+                Self::Open { seqid, access, deny, owner, create, claim }
             }
             op::OPEN_DOWNGRADE => {
                 let state = StateId::parse(r)?;
-                r.u32()?;
-                Self::OpenDowngrade { state, access: r.u32()?, deny: r.u32()? }
+                let seqid = r.u32()?;
+                Self::OpenDowngrade { state, seqid, access: r.u32()?, deny: r.u32()? }
             }
             _ => Self::Unsupported,
         })
@@ -125,6 +147,7 @@ impl<'a> Operation<'a> {
 
     fn parse_session(number: u32, r: &mut Reader<'a>) -> Result<Self> {
         Ok(match number {
+            op::BACKCHANNEL_CTL => Self::ControlBackChannel(CallbackTarget::parse(r)?),
             op::BIND_CONN_TO_SESSION => {
                 let (session, direction) = (r.fixed()?, r.u32()?);
                 r.bool()?;
@@ -168,6 +191,9 @@ impl<'a> Operation<'a> {
                 r.list(MAX_ADVICE, Reader::u32)?;
                 Self::IoAdvise { state }
             }
+            op::READ_PLUS => {
+                Self::ReadPlus { state: StateId::parse(r)?, offset: r.u64()?, count: r.u32()? }
+            }
             op::SEEK => Self::Seek { state: StateId::parse(r)?, offset: r.u64()?, what: r.u32()? },
             op::GETXATTR => Self::GetXattr { name: name(r)? },
             op::SETXATTR => {
@@ -191,28 +217,23 @@ fn range(reader: &mut Reader<'_>) -> Result<(u64, u64)> {
 
 impl<'a> OpenOwner<'a> {
     fn parse(reader: &mut Reader<'a>) -> Result<Self> {
-        // the client's number: the session tells it
-        reader.u64()?;
-        Ok(Self { id: reader.opaque(MAX_OWNER)? })
+        Ok(Self { client_id: reader.u64()?, id: reader.opaque(MAX_OWNER)? })
     }
 }
 
 impl<'a> Locker<'a> {
     fn parse(reader: &mut Reader<'a>) -> Result<Self> {
         if reader.bool()? {
-            reader.u32()?;
-            let open = StateId::parse(reader)?;
-            reader.u32()?;
-            return Ok(Self::New(NewState { open, owner: OpenOwner::parse(reader)? }));
+            let (open_seqid, open) = (reader.u32()?, StateId::parse(reader)?);
+            let (lock_seqid, owner) = (reader.u32()?, OpenOwner::parse(reader)?);
+            return Ok(Self::New(NewState { open_seqid, open, lock_seqid, owner }));
         }
-        let state = StateId::parse(reader)?;
-        reader.u32()?;
-        Ok(Self::Existing(state))
+        Ok(Self::Existing(StateId::parse(reader)?, reader.u32()?))
     }
 }
 
 impl OpenCreate {
-    fn parse(reader: &mut Reader<'_>) -> Result<Self> {
+    fn parse(reader: &mut Reader<'_>, minor_version: u32) -> Result<Self> {
         if !reader.bool()? {
             return Ok(Self::No);
         }
@@ -223,7 +244,7 @@ impl OpenCreate {
                 let (verifier, set) = (reader.fixed()?, SetAttributes::default());
                 Ok(Self::Exclusive(ExclusiveCreate { verifier, set }))
             }
-            3 => {
+            3 if minor_version > 0 => {
                 let verifier = reader.fixed()?;
                 let set = SetAttributes::parse(reader)?;
                 Ok(Self::Exclusive(ExclusiveCreate { verifier, set }))
@@ -234,28 +255,19 @@ impl OpenCreate {
 }
 
 impl<'a> OpenClaim<'a> {
-    fn parse(reader: &mut Reader<'a>) -> Result<Self> {
+    fn parse(reader: &mut Reader<'a>, minor_version: u32) -> Result<Self> {
         match reader.u32()? {
+            found @ 4.. if minor_version == 0 => Err(Error::UnknownValue { found }),
             0 => name(reader).map(Self::Name),
-            1 => {
-                reader.u32()?;
-                Ok(Self::Reclaim)
-            }
-            2 => {
-                StateId::parse(reader)?;
-                name(reader)?;
-                Ok(Self::Delegation)
-            }
+            1 => Ok(Self::Reclaim(reader.u32()?)),
+            2 => Ok(Self::Delegated(StateId::parse(reader)?, name(reader)?)),
             3 => {
                 name(reader)?;
-                Ok(Self::Delegation)
+                Ok(Self::PreviousDelegation)
             }
             4 => Ok(Self::Current),
-            5 => {
-                StateId::parse(reader)?;
-                Ok(Self::Delegation)
-            }
-            6 => Ok(Self::Delegation),
+            5 => Ok(Self::DelegatedCurrent(StateId::parse(reader)?)),
+            6 => Ok(Self::PreviousDelegation),
             found => Err(Error::UnknownValue { found }),
         }
     }

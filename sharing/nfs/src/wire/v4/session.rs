@@ -1,6 +1,7 @@
-//! The operations of clients and sessions (RFC 5661, sections 18.34 to 18.51).
+//! The operations of clients and sessions (RFC 5661, sections 18.34 to 18.51; RFC 7530, section 16.33).
 
-use super::{MAX_OWNER, SessionId, Verifier};
+use super::{CallbackTarget, MAX_OWNER, SessionId, Verifier};
+use crate::wire::rpc::Credentials;
 use crate::wire::xdr::{Reader, Writer};
 use crate::wire::{Error, Result};
 
@@ -11,6 +12,14 @@ pub struct ClientOwner<'a> {
     pub verifier: Verifier,
     /// The name.
     pub id: &'a [u8],
+}
+
+/// SETCLIENTID: a client of minor version 0 makes itself known. The address of its callbacks is parsed and dropped,
+/// since the server sends none to such clients.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct SetClientId<'a> {
+    /// The client.
+    pub owner: ClientOwner<'a>,
 }
 
 /// EXCHANGE_ID: a client makes itself known.
@@ -42,7 +51,7 @@ pub struct ChannelAttributes {
 }
 
 /// CREATE_SESSION.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug)]
 pub struct CreateSession {
     /// The client's number from EXCHANGE_ID.
     pub client_id: u64,
@@ -54,8 +63,8 @@ pub struct CreateSession {
     pub fore_channel: ChannelAttributes,
     /// The limits of callbacks.
     pub back_channel: ChannelAttributes,
-    /// The program number of callbacks.
-    pub callback_program: u32,
+    /// How the client wants to be called.
+    pub callback: CallbackTarget,
 }
 
 /// SEQUENCE: the slot of a request.
@@ -80,6 +89,19 @@ const MAX_CALLBACK_SECURITY: usize = 16;
 const AUTH_NONE: u32 = 0;
 const AUTH_SYS: u32 = 1;
 const RPCSEC_GSS: u32 = 6;
+
+impl<'a> SetClientId<'a> {
+    pub(super) fn parse(reader: &mut Reader<'a>) -> Result<Self> {
+        let verifier = reader.fixed()?;
+        let owner = ClientOwner { verifier, id: reader.opaque(MAX_OWNER)? };
+        // program, network, address, number of the callback
+        reader.u32()?;
+        reader.opaque(MAX_OWNER)?;
+        reader.opaque(MAX_OWNER)?;
+        reader.u32()?;
+        Ok(Self { owner })
+    }
+}
 
 impl<'a> ExchangeId<'a> {
     pub(super) fn parse(reader: &mut Reader<'a>) -> Result<Self> {
@@ -150,24 +172,39 @@ impl CreateSession {
         let (client_id, sequence, flags) = (reader.u64()?, reader.u32()?, reader.u32()?);
         let fore_channel = ChannelAttributes::parse(reader)?;
         let back_channel = ChannelAttributes::parse(reader)?;
-        let callback_program = reader.u32()?;
-        reader.list(MAX_CALLBACK_SECURITY, |reader| match reader.u32()? {
-            AUTH_NONE => Ok(()),
-            AUTH_SYS => {
-                reader.u32()?;
-                reader.opaque(MAX_MACHINE_NAME)?;
-                reader.u32()?;
-                reader.u32()?;
-                reader.list(16, Reader::u32).map(drop)
-            }
-            RPCSEC_GSS => {
-                reader.u32()?;
-                reader.opaque(MAX_OWNER)?;
-                reader.opaque(MAX_OWNER).map(drop)
-            }
-            found => Err(Error::UnknownValue { found }),
-        })?;
-        Ok(Self { client_id, sequence, flags, fore_channel, back_channel, callback_program })
+        let callback = CallbackTarget::parse(reader)?;
+        Ok(Self { client_id, sequence, flags, fore_channel, back_channel, callback })
+    }
+}
+
+impl CallbackTarget {
+    /// Parses a program number and credentials, of which the server takes the first that it can use.
+    pub(super) fn parse(reader: &mut Reader<'_>) -> Result<Self> {
+        let program = reader.u32()?;
+        let offered = reader.list(MAX_CALLBACK_SECURITY, parse_callback_credentials)?;
+        let credentials = offered.into_iter().flatten().next().unwrap_or(Credentials::None);
+        Ok(Self { program, credentials })
+    }
+}
+
+/// Credentials for calls to a client (`callback_sec_parms4`); none: the server cannot use them.
+fn parse_callback_credentials(reader: &mut Reader<'_>) -> Result<Option<Credentials>> {
+    match reader.u32()? {
+        AUTH_NONE => Ok(Some(Credentials::None)),
+        AUTH_SYS => {
+            reader.u32()?;
+            reader.opaque(MAX_MACHINE_NAME)?;
+            let (uid, gid) = (reader.u32()?, reader.u32()?);
+            let groups = reader.list(16, Reader::u32)?;
+            Ok(Some(Credentials::System { uid, gid, groups }))
+        }
+        RPCSEC_GSS => {
+            reader.u32()?;
+            reader.opaque(MAX_OWNER)?;
+            reader.opaque(MAX_OWNER)?;
+            Ok(None)
+        }
+        found => Err(Error::UnknownValue { found }),
     }
 }
 

@@ -1,0 +1,100 @@
+//! Clients of NFSv4.0: SETCLIENTID, SETCLIENTID_CONFIRM, RENEW (RFC 7530, sections 16.29, 16.33, 16.34).
+//!
+//! ```text
+//! SETCLIENTID from a client that is      SETCLIENTID_CONFIRM then
+//! unknown, or known by another verifier  makes it known, in place of its predecessor
+//! known by this verifier                 changes the address of callbacks, of which the server sends none
+//! ```
+
+use std::net::SocketAddr;
+
+use super::clients::{Client, Principal};
+use super::{Removed, StateTable, Tables};
+use crate::export::Caller;
+use crate::request::Result;
+use crate::wire::status::Status;
+use crate::wire::v4::{SetClientId, Verifier};
+
+/// What a client of NFSv4.0 has instead of sessions: the numbers by which it confirms itself.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Confirmation {
+    /// The number that makes the client known.
+    verifier: Verifier,
+    /// The number of an update that was not confirmed yet.
+    update: Option<Verifier>,
+}
+
+impl StateTable {
+    /// SETCLIENTID. Returns the client's number, and the number by which it confirms itself.
+    pub(crate) fn set_client_id(
+        &self,
+        caller: &Caller,
+        request: &SetClientId<'_>,
+    ) -> Result<(u64, Verifier)> {
+        let mut removed = Removed::default();
+        let mut tables = self.lock();
+        let principal = Principal::new(&caller.credentials);
+        let verifier = tables.next_number().to_be_bytes();
+        let confirmed = tables.by_owner.get(request.owner.id).and_then(|records| records.confirmed);
+        if let Some(number) = confirmed {
+            let known = tables.client_mut(number)?;
+            let is_same_start = known.verifier == request.owner.verifier;
+            if known.principal != principal {
+                if known.has_state() {
+                    return Err(Status::CLID_INUSE);
+                }
+                tables.remove_client(number, &mut removed);
+            } else if let Some(confirmation) = &mut known.confirmation
+                && is_same_start
+            {
+                confirmation.update = Some(verifier);
+                return Ok((number, verifier));
+            }
+        }
+        let mut client = Client::new(&request.owner, principal, caller.address);
+        client.confirmation = Some(Confirmation { verifier, update: None });
+        let number = self.enter_unconfirmed(&mut tables, client, &mut removed)?;
+        Ok((number, verifier))
+    }
+
+    /// SETCLIENTID_CONFIRM.
+    pub(crate) fn confirm_client_id(
+        &self,
+        caller: &Caller,
+        number: u64,
+        verifier: Verifier,
+    ) -> Result<()> {
+        let mut removed = Removed::default();
+        let mut tables = self.lock();
+        let client = tables.clients.get_mut(&number).ok_or(Status::STALE_CLIENTID)?;
+        let is_same_user = client.principal == Principal::new(&caller.credentials);
+        let confirmation = client.confirmation.as_mut().ok_or(Status::STALE_CLIENTID)?;
+        let is_update = confirmation.update == Some(verifier);
+        if !is_update && confirmation.verifier != verifier {
+            return Err(Status::STALE_CLIENTID);
+        }
+        if !is_same_user {
+            return Err(Status::CLID_INUSE);
+        }
+        *confirmation =
+            Confirmation { verifier, update: confirmation.update.filter(|_| !is_update) };
+        client.renew(caller.address);
+        tables.confirm(number, &mut removed)
+    }
+
+    /// The client of a request is alive.
+    pub(crate) fn renew_client(&self, number: u64, address: SocketAddr) -> Result<()> {
+        let mut removed = Removed::default();
+        let mut tables = self.lock();
+        let is_of_this_start = number >> 32 == u64::from(self.boot);
+        let unknown = if is_of_this_start { Status::EXPIRED } else { Status::STALE_CLIENTID };
+        tables.confirmed_v40(number).ok_or(unknown)?;
+        tables.renew(number, address, &mut removed)
+    }
+}
+
+impl Tables {
+    fn confirmed_v40(&self, number: u64) -> Option<&Client> {
+        self.clients.get(&number).filter(|client| client.is_confirmed && client.is_minor0())
+    }
+}
