@@ -178,6 +178,8 @@ pub enum ShareFileFormat {
     Scst,
     /// `saveconfig.json` of LIO.
     Lio,
+    /// `config.json` of nvmetcli, which configures the kernel's NVMe target.
+    Nvmet,
 }
 
 /// Takes over the shares of another server.

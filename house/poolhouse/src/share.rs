@@ -106,7 +106,7 @@ struct RemoveArgs {
 #[derive(clap::Args, Debug)]
 #[command(
     after_help = "Files: exports of the kernel's NFS server, smb.conf of Samba, targets.conf of tgt, scst.conf,
-saveconfig.json of LIO.
+saveconfig.json of LIO, config.json of nvmetcli.
 Directories must be mountpoints of imported pools, devices must be /dev/zvol/POOL/NAME. A share is taken over
 only if it admits no more clients and users than before; of each other one the reason is printed. Passwords
 are not copied: `poolhouse user add` gives a user one. End the other server before this one listens.
@@ -128,18 +128,20 @@ struct ImportArgs {
 }
 
 /// The words for formats.
-const FORMATS: [(&str, ShareFileFormat); 5] = [
+const FORMATS: [(&str, ShareFileFormat); 6] = [
     ("exports", ShareFileFormat::Exports),
     ("smb.conf", ShareFileFormat::SmbConf),
     ("targets.conf", ShareFileFormat::TargetsConf),
     ("scst.conf", ShareFileFormat::Scst),
     ("saveconfig.json", ShareFileFormat::Lio),
+    ("config.json", ShareFileFormat::Nvmet),
 ];
 
 fn parse_format(word: &str) -> Result<ShareFileFormat, String> {
     let found = FORMATS.iter().find(|(known, _)| *known == word);
     found.map(|(_, format)| *format).ok_or_else(|| {
-        "exports, smb.conf, targets.conf, scst.conf or saveconfig.json is wanted".to_owned()
+        "exports, smb.conf, targets.conf, scst.conf, saveconfig.json or config.json is wanted"
+            .to_owned()
     })
 }
 
@@ -156,7 +158,7 @@ fn format_of(file: &Path) -> Result<ShareFileFormat, Failure> {
     by_folder.or_else(|| parse_format(&name).ok()).ok_or_else(|| {
         Failure::usage(format!(
             "'{}': its name does not tell its format: use --format, with one of exports, smb.conf, \
-             targets.conf, scst.conf and saveconfig.json",
+             targets.conf, scst.conf, saveconfig.json and config.json",
             file.display()
         ))
     })

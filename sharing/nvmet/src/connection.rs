@@ -21,8 +21,8 @@ use crate::io::{self as commands, IoContext, IoFailure, MAX_TRANSFER_BYTES};
 use crate::sender::Sender;
 use crate::server::Shared;
 use crate::status::Counters;
-use crate::transfer::{DataRequest, Task, Transfers};
-use crate::wire::command::{Command, DataPlace, Direction, SIZE as COMMAND_SIZE};
+use crate::transfer::{DataPlan, DataRequest, Task, Transfers, plan_data};
+use crate::wire::command::{Command, SIZE as COMMAND_SIZE};
 use crate::wire::completion::Status;
 use crate::wire::pdu::{
     self, COMMON_SIZE, DIGEST_SIZE, Digests, FatalError, Header, HostData, InitializeRequest,
@@ -88,15 +88,15 @@ struct Reader {
     connect_deadline: Instant,
 }
 
-/// What a thread does after it let the next one read.
+/// The work of a thread after it let the next one read.
 enum Work {
-    Run(Ready),
+    Run(Box<Ready>),
     /// Nothing: it reads on.
     None,
     End,
 }
 
-/// What has become of a command of the admin queue.
+/// The state of a command of the admin queue after it was run.
 pub(crate) enum AdminStep {
     /// It was answered.
     Answered,
@@ -126,14 +126,6 @@ impl From<FatalError> for Failure {
     }
 }
 
-/// The place of the data of a command.
-enum DataPlan {
-    /// They are there, or there are none.
-    Complete(Vec<u8>),
-    /// The controller asks for so many bytes.
-    Transfer(usize),
-}
-
 /// Serves a host until its connection ends.
 pub(crate) fn serve(shared: &Shared, client: &Arc<Client>) {
     let stall_timeout = shared.options.stall_timeout;
@@ -145,6 +137,11 @@ pub(crate) fn serve(shared: &Shared, client: &Arc<Client>) {
         let connection = Connection::new(shared, client, (digests, alignment), incoming);
         connection.run();
         if let Some(attachment) = connection.attached.get() {
+            if attachment.queue > 0 {
+                // commands whose data did not come
+                let left = connection.outstanding.load(SeqCst);
+                attachment.controller.in_flight.fetch_sub(number(left), SeqCst);
+            }
             shared.leave(&attachment.controller, attachment.queue);
         }
     }
@@ -161,14 +158,14 @@ fn initialize(
     let mut bytes = [0; MAX_HEADER_SIZE];
     let (common, rest) = bytes.split_at_mut(COMMON_SIZE);
     incoming.read_exact(common, time)?;
-    let common = common.first_chunk().ok_or(Failure::Io)?;
+    let common = *common.first_chunk().ok_or(Failure::Io)?;
     let sender = Sender::new(&client.stream, time, Digests::default(), 4);
     let parsed = Header::parse(common).and_then(|header| match header.kind {
         PduType::InitializeRequest => header.layout(Digests::default(), 0).map(drop),
         _ => Err(FatalError::Sequence),
     });
     if let Err(error) = parsed {
-        sender.terminate(error, common)?;
+        sender.terminate(error, &common)?;
         return Err(error.into());
     }
     incoming.read_exact(rest, time)?;
@@ -233,8 +230,8 @@ impl<'a> Connection<'a> {
         while let Some(ready) = self.receive(scope) {
             self.start_thread_if_all_are_busy(scope);
             match ready {
-                Ready::One(task) => self.run_task(task),
-                Ready::Pair(first, second) => self.run_pair(first, second),
+                Ready::One(task) => self.run_task(&task),
+                Ready::Pair(first, second) => self.run_pair(&first, &second),
                 Ready::Nothing => {}
             }
         }
@@ -264,7 +261,7 @@ impl<'a> Connection<'a> {
                 break None;
             }
             match self.read_pdu(&mut reader, scope) {
-                Ok(Work::Run(ready)) => break Some(ready),
+                Ok(Work::Run(ready)) => break Some(*ready),
                 Ok(Work::None) => {}
                 Ok(Work::End) | Err(Failure::Io) => break None,
                 Err(Failure::Protocol(error)) => {
@@ -304,7 +301,7 @@ impl<'a> Connection<'a> {
         };
         reader.header[..COMMON_SIZE].copy_from_slice(&common);
         reader.header_size = COMMON_SIZE;
-        let header = Header::parse(&common)?;
+        let header = Header::parse(common)?;
         reader.incoming.read_exact(&mut reader.header[COMMON_SIZE..header.size], time)?;
         reader.header_size = header.size;
         if header.has_digest(self.digests) {
@@ -351,10 +348,19 @@ impl<'a> Connection<'a> {
         if self.outstanding.fetch_add(1, SeqCst) >= entries {
             return Err(FatalError::Sequence);
         }
-        if let Some(attached) = self.attached.get() {
-            attached.controller.in_flight.fetch_add(1, SeqCst);
-        }
+        self.count_in_flight(true);
         Ok(())
+    }
+
+    /// Counts a command that is carried out, or is so no more.
+    fn count_in_flight(&self, is_begun: bool) {
+        let Some(attached) = self.attached.get() else { return };
+        let in_flight = &attached.controller.in_flight;
+        if is_begun {
+            in_flight.fetch_add(1, SeqCst);
+        } else {
+            in_flight.fetch_sub(1, SeqCst);
+        }
     }
 
     fn read_command<'scope>(
@@ -369,8 +375,7 @@ impl<'a> Connection<'a> {
         let mut capsule = Vec::new();
         let is_intact = self.read_into(reader, &layout, &mut capsule)?;
         self.count_command()?;
-        let number = self.next_number.fetch_add(1, SeqCst);
-        let mut task = Task::new(number, Command(entry));
+        let mut task = Task::new(self.next_number.fetch_add(1, SeqCst), Command(entry));
         let mut transfer = None;
         match plan_data(&task.command, capsule) {
             _ if !is_intact => task.refused = Some(Status::TRANSIENT_TRANSPORT),
@@ -378,8 +383,19 @@ impl<'a> Connection<'a> {
             Ok(DataPlan::Transfer(length)) => transfer = Some(length),
             Err(status) => task.refused = Some(status),
         }
-        if let Some(failed) = self.fused.lock().arrive(&mut task) {
-            self.run_task(failed);
+        let is_fabrics = task.command.fabrics_type().is_some();
+        match self.attached.get() {
+            Some(attached) if attached.is_authenticated() => {
+                task.is_io = attached.queue > 0 && !is_fabrics && attached.controller.is_ready();
+            }
+            // hosts that are not known send no data but those of fabrics
+            _ if !is_fabrics => transfer = None,
+            _ => {}
+        }
+        if task.is_io
+            && let Some(failed) = self.fused.lock().arrive(&mut task)
+        {
+            self.run_task(&failed);
         }
         match transfer {
             Some(length) if task.refused.is_none() => {
@@ -428,24 +444,23 @@ impl<'a> Connection<'a> {
         task: Task,
         scope: &'scope Scope<'scope, '_>,
     ) -> Result<Work, Failure> {
-        let is_io = self.attached.get().is_some_and(|attached| attached.queue > 0);
-        if is_io && task.command.fabrics_type().is_none() && self.may_run_io() {
-            return Ok(Work::Run(self.fused.lock().complete(task)));
+        if task.is_io {
+            return Ok(Work::Run(Box::new(self.fused.lock().complete(task))));
         }
-        self.run_admin(task, scope)
+        self.run_admin(&task, scope)
     }
 
     /// Carries out a command of the admin queue or of fabrics.
     fn run_admin<'scope>(
         &'scope self,
-        task: Task,
+        task: &Task,
         scope: &'scope Scope<'scope, '_>,
     ) -> Result<Work, Failure> {
-        match self.execute_admin(&task, scope)? {
-            AdminStep::Answered => self.finish(&task)?,
-            AdminStep::Held => {}
+        match self.execute_admin(task, scope)? {
+            AdminStep::Answered => self.finish(task)?,
+            AdminStep::Held => self.count_in_flight(false),
             AdminStep::Last => {
-                self.finish(&task)?;
+                self.finish(task)?;
                 return Ok(Work::End);
             }
         }
@@ -459,15 +474,9 @@ impl<'a> Connection<'a> {
             transfers.release(task);
             transfers.start_next()
         };
-        self.uncount_command();
-        self.request_data(request)
-    }
-
-    fn uncount_command(&self) {
         self.outstanding.fetch_sub(1, SeqCst);
-        if let Some(attached) = self.attached.get() {
-            attached.controller.in_flight.fetch_sub(1, SeqCst);
-        }
+        self.count_in_flight(false);
+        self.request_data(request)
     }
 
     /// Sends the events of a controller until it ends.
@@ -476,33 +485,33 @@ impl<'a> Connection<'a> {
             if self.sender.complete(event.request, Ok(event.result), &[]).is_err() {
                 self.client.abort();
             }
-            self.uncount_command();
+            self.outstanding.fetch_sub(1, SeqCst);
         }
     }
 
     /// Carries out a command of an I/O queue.
-    fn run_task(&self, task: Task) {
+    fn run_task(&self, task: &Task) {
         let Some(attached) = self.attached.get() else { return };
         let context = IoContext { shared: self.shared, controller: &attached.controller };
-        let length = commands::data_in_length(&task);
-        let reserved = self.shared.budget.reserve(&self.share, length);
+        let length = commands::data_in_length(task);
+        let bytes = length.max(commands::scratch_bytes(task));
+        let reserved = self.shared.budget.reserve(&self.share, bytes);
         let mut data_in = self.take_buffer(length);
         let outcome = self.execute_until_resumed(|| match task.refused {
             Some(status) => Err(IoFailure::Status(status)),
-            None => commands::execute(&context, &task, &mut data_in),
+            None => commands::execute(&context, task, &mut data_in),
         });
         let data = if outcome.is_ok() { &data_in[..length] } else { &[] };
         let counters = Counters {
             commands: 1,
             errors: u64::from(outcome.is_err()),
-            read_bytes: byte_count(data.len()),
-            written_bytes: if outcome.is_ok() { byte_count(task.data.len()) } else { 0 },
+            read_bytes: number(data.len()),
+            written_bytes: if outcome.is_ok() { number(task.data.len()) } else { 0 },
         };
         attached.controller.counters.add(&counters);
         let sent = self.sender.complete(task.command.id(), outcome, data);
-        let is_lost = sent.and_then(|()| self.finish(&task)).is_err();
+        let is_lost = sent.and_then(|()| self.finish(task)).is_err();
         self.keep_buffer(data_in);
-        self.keep_buffer(task.data);
         drop(reserved);
         if is_lost {
             self.client.abort();
@@ -510,13 +519,15 @@ impl<'a> Connection<'a> {
     }
 
     /// Carries out a fused Compare and Write.
-    fn run_pair(&self, first: Task, second: Task) {
+    fn run_pair(&self, first: &Task, second: &Task) {
         let Some(attached) = self.attached.get() else { return };
         let context = IoContext { shared: self.shared, controller: &attached.controller };
+        let reserved = self.shared.budget.reserve(&self.share, first.data.len());
         let outcome =
-            self.execute_until_resumed(|| commands::compare_and_write(&context, &first, &second));
+            self.execute_until_resumed(|| commands::compare_and_write(&context, first, second));
+        drop(reserved);
         let of_second = outcome.map_err(|_| Status::FAILED_FUSED);
-        let written = if outcome.is_ok() { byte_count(second.data.len()) } else { 0 };
+        let written = if outcome.is_ok() { number(second.data.len()) } else { 0 };
         let errors = if outcome.is_err() { 2 } else { 0 };
         let counters = Counters { commands: 2, errors, read_bytes: 0, written_bytes: written };
         attached.controller.counters.add(&counters);
@@ -524,8 +535,8 @@ impl<'a> Connection<'a> {
             .sender
             .complete(first.command.id(), outcome, &[])
             .and_then(|()| self.sender.complete(second.command.id(), of_second, &[]))
-            .and_then(|()| self.finish(&first))
-            .and_then(|()| self.finish(&second));
+            .and_then(|()| self.finish(first))
+            .and_then(|()| self.finish(second));
         if sent.is_err() {
             self.client.abort();
         }
@@ -573,32 +584,6 @@ impl<'a> Connection<'a> {
     }
 }
 
-fn byte_count(bytes: usize) -> u64 {
-    u64::try_from(bytes).expect("64 bits")
-}
-
-/// Where the data of a command are. Data in the capsule are cut out of it.
-fn plan_data(command: &Command, mut capsule: Vec<u8>) -> Result<DataPlan, Status> {
-    if !command.has_sgl() || command.fuse().is_none() {
-        return Err(Status::INVALID_FIELD);
-    }
-    let length = usize::try_from(command.data_length()).map_err(|_| Status::SGL_LENGTH)?;
-    if command.direction() != Direction::FromHost || length == 0 {
-        return Ok(DataPlan::Complete(Vec::new()));
-    }
-    match command.data_place() {
-        DataPlace::Capsule { offset } => {
-            let start = usize::try_from(offset).map_err(|_| Status::SGL_OFFSET)?;
-            let end = start.checked_add(length).ok_or(Status::SGL_OFFSET)?;
-            if end > capsule.len() {
-                return Err(Status::SGL_OFFSET);
-            }
-            capsule.truncate(end);
-            capsule.drain(..start);
-            Ok(DataPlan::Complete(capsule))
-        }
-        DataPlace::Transport if length <= MAX_TRANSFER_BYTES => Ok(DataPlan::Transfer(length)),
-        DataPlace::Transport => Err(Status::INVALID_FIELD),
-        DataPlace::Unknown => Err(Status::SGL_TYPE),
-    }
+fn number(count: usize) -> u64 {
+    u64::try_from(count).expect("64 bits")
 }

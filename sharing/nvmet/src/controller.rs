@@ -1,7 +1,8 @@
 //! A controller: what one host has of one subsystem, from the Connect of its admin queue to the end of that connection.
 //!
 //! The controller has the properties that the host sets, its features, and its asynchronous events. A thread of the
-//! admin connection (`Controller::wait_for_event`) sends the events and finds hosts whose keep-alive timeout has passed.
+//! admin connection (`Controller::wait_for_event`) sends the events, and finds hosts whose keep-alive timeout has
+//! passed.
 //! Every command of any queue counts as a sign of life.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};

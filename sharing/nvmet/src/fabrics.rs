@@ -75,13 +75,6 @@ const fn in_data(at: u16) -> InvalidField {
 }
 
 impl Connection<'_> {
-    /// Whether commands of I/O queues are carried out now.
-    pub(crate) fn may_run_io(&self) -> bool {
-        self.attached
-            .get()
-            .is_some_and(|attached| attached.controller.is_ready() && attached.is_authenticated())
-    }
-
     /// Carries out a command of the admin queue or of fabrics, or refuses an I/O command that comes too early.
     pub(crate) fn execute_admin<'scope>(
         &'scope self,

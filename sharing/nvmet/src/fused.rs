@@ -35,12 +35,11 @@ impl FusedPairs {
     pub(crate) fn arrive(&mut self, task: &mut Task) -> Option<Task> {
         let open = self.0.iter().position(|pair| pair.second.is_none() && !pair.is_broken);
         if task.fuse == Fuse::Second {
-            match open {
-                Some(at) => self.0[at].second = Some(task.number),
-                None => {
-                    task.fuse = Fuse::None;
-                    task.refused = Some(Status::MISSING_FUSED);
-                }
+            if let Some(at) = open {
+                self.0[at].second = Some(task.number);
+            } else {
+                task.fuse = Fuse::None;
+                task.refused = Some(Status::MISSING_FUSED);
             }
             return None;
         }

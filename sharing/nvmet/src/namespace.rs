@@ -23,13 +23,13 @@ impl NamespaceId {
         Self(hash.finalize().into())
     }
 
-    fn part<const N: usize>(&self, at: usize) -> [u8; N] {
+    fn part<const N: usize>(self, at: usize) -> [u8; N] {
         let part = self.0.get(at..).and_then(|rest| rest.first_chunk());
         *part.expect("the names are parts of the hash")
     }
 
     /// The UUID: version 8, of a vendor's own form.
-    pub fn uuid(&self) -> [u8; 16] {
+    pub fn uuid(self) -> [u8; 16] {
         let mut uuid: [u8; 16] = self.part(0);
         uuid[6] = uuid[6] & 0x0f | 0x80;
         uuid[8] = uuid[8] & 0x3f | 0x80;
@@ -37,7 +37,7 @@ impl NamespaceId {
     }
 
     /// The NGUID: 8 bytes of our own, then an EUI-64.
-    pub fn nguid(&self) -> [u8; 16] {
+    pub fn nguid(self) -> [u8; 16] {
         let mut nguid = [0; 16];
         nguid[..8].copy_from_slice(&self.part::<8>(16));
         nguid[8..].copy_from_slice(&self.eui64());
@@ -45,14 +45,14 @@ impl NamespaceId {
     }
 
     /// The EUI-64, which is assigned locally.
-    pub fn eui64(&self) -> [u8; 8] {
+    pub fn eui64(self) -> [u8; 8] {
         let mut eui: [u8; 8] = self.part(24);
         eui[0] = eui[0] & 0xfc | 0x02;
         eui
     }
 
     /// The UUID as text: the name of files about the namespace.
-    pub fn to_text(&self) -> String {
+    pub fn to_text(self) -> String {
         let digits: String = self.uuid().iter().map(|byte| format!("{byte:02x}")).collect();
         let ends = [0..8, 8..12, 12..16, 16..20, 20..32];
         ends.map(|part| digits[part].to_owned()).join("-")

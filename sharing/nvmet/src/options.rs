@@ -45,7 +45,7 @@ impl Default for ServerOptions {
             max_queues: 16,
             queue_entries: 128,
             threads_per_queue: 16,
-            max_write_bytes: 4 << 20,
+            max_write_bytes: 2 << 20,
             max_read_bytes: 128 << 20,
             stall_timeout: Duration::from_secs(30),
             max_keep_alive: None,

@@ -185,8 +185,8 @@ impl Shared {
         }
     }
 
-    /// Counts an authentication that failed, and delays its answer. One fails at a time, and each takes a while, so that
-    /// secrets are not tried quickly.
+    /// Counts an authentication that failed, and delays its answer. One fails at a time, and each takes a while, so
+    /// that secrets are not tried quickly.
     pub(crate) fn delay_failed_login(&self, client: &Client, host: &str, subsystem: &str) {
         self.failed_logins.fetch_add(1, SeqCst);
         let (host, subsystem) = (host.to_owned(), subsystem.to_owned());

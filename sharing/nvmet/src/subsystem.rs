@@ -62,7 +62,7 @@ struct State {
     namespaces: Arc<Namespaces>,
 }
 
-/// Who may use a subsystem.
+/// The hosts that may use a subsystem, and their proof.
 #[derive(Clone)]
 pub(crate) struct Access {
     networks: Vec<IpNet>,

@@ -5,9 +5,13 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use crate::wire::command::{Command, Fuse};
+use crate::io::MAX_TRANSFER_BYTES;
+use crate::wire::command::{Command, DataPlace, Direction, Fuse};
 use crate::wire::completion::Status;
 use crate::wire::pdu::{FatalError, HostData};
+
+/// Bytes of data of the largest command of fabrics, which hosts send before they are known.
+const MAX_FABRICS_DATA: usize = 8 << 10;
 
 /// A command with the data that the host sent.
 pub(crate) struct Task {
@@ -17,6 +21,8 @@ pub(crate) struct Task {
     pub(crate) fuse: Fuse,
     /// Data of the host.
     pub(crate) data: Vec<u8>,
+    /// Whether it is a command of an I/O queue, which a thread carries out while others read.
+    pub(crate) is_io: bool,
     /// The failure that was found before it could be carried out.
     pub(crate) refused: Option<Status>,
     /// Bytes that are counted in the memory of transfers.
@@ -26,8 +32,16 @@ pub(crate) struct Task {
 impl Task {
     pub(crate) fn new(number: u64, command: Command) -> Self {
         let fuse = command.fuse().unwrap_or(Fuse::None);
-        Self { number, command, fuse, data: Vec::new(), refused: None, reserved: 0 }
+        Self { number, command, fuse, data: Vec::new(), is_io: false, refused: None, reserved: 0 }
     }
+}
+
+/// The place of the data of a command.
+pub(crate) enum DataPlan {
+    /// They are there, or there are none.
+    Complete(Vec<u8>),
+    /// The controller asks for so many bytes.
+    Transfer(usize),
 }
 
 /// The transfers of one connection.
@@ -112,5 +126,33 @@ impl Transfers {
     /// Frees the memory of a command that is done.
     pub(crate) fn release(&mut self, task: &Task) {
         self.reserved -= task.reserved;
+    }
+}
+
+/// Where the data of a command are. Data in the capsule are cut out of it.
+pub(crate) fn plan_data(command: &Command, mut capsule: Vec<u8>) -> Result<DataPlan, Status> {
+    if !command.has_sgl() || command.fuse().is_none() {
+        return Err(Status::INVALID_FIELD);
+    }
+    let length = usize::try_from(command.data_length()).map_err(|_| Status::SGL_LENGTH)?;
+    if command.direction() != Direction::FromHost || length == 0 {
+        return Ok(DataPlan::Complete(Vec::new()));
+    }
+    let limit =
+        if command.fabrics_type().is_some() { MAX_FABRICS_DATA } else { MAX_TRANSFER_BYTES };
+    match command.data_place() {
+        DataPlace::Capsule { offset } => {
+            let start = usize::try_from(offset).map_err(|_| Status::SGL_OFFSET)?;
+            let end = start.checked_add(length).ok_or(Status::SGL_OFFSET)?;
+            if end > capsule.len() {
+                return Err(Status::SGL_OFFSET);
+            }
+            capsule.truncate(end);
+            capsule.drain(..start);
+            Ok(DataPlan::Complete(capsule))
+        }
+        DataPlace::Transport if length <= limit => Ok(DataPlan::Transfer(length)),
+        DataPlace::Transport => Err(Status::INVALID_FIELD),
+        DataPlace::Unknown => Err(Status::SGL_TYPE),
     }
 }

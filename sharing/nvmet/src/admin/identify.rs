@@ -123,8 +123,6 @@ fn describe_io(page: &mut Page) {
         .put8(258, 3) // ACL
         .put8(260, 1 << 1 | 1) // FRMW: one slot, read-only
         .put8(261, 1 << 2 | 1 << 1) // LPA: offsets, the effects of commands
-        .put16(266, 0x0157) // WCTEMP
-        .put16(268, 0x0175) // CCTEMP
         .put8(342, 10) // ANATT, seconds
         .put8(343, 1) // ANACAP: optimized
         .put32(344, ACCESS_GROUP) // ANAGRPMAX
@@ -135,7 +133,6 @@ fn describe_io(page: &mut Page) {
         .put16(520, compare | deallocate | write_zeroes | select | reservations | verify | copy) // ONCS
         .put16(522, 1) // FUSES: Compare and Write
         .put8(525, 0b111) // VWC: there is one; Flush of all namespaces is done
-        .put16(532, 0) // ACWU
         .put16(534, 1) // OCFS: format 0
         .put32(540, MAX_NAMESPACE); // MNAN
 }

@@ -47,7 +47,6 @@ pub(super) fn read(context: &AdminContext<'_>, command: &Command) -> Result<Vec<
             discovery::page(context)
         }
         (0x01, _) => vec![0; 64],
-        (_, false) => return Err(Status::INVALID_LOG_PAGE),
         (0x02, true) => health(context, command.namespace())?,
         (0x03, true) => firmware(),
         (CHANGED_NAMESPACES_PAGE, true) => changed_namespaces(context, !retains_event),
@@ -71,8 +70,8 @@ fn health(context: &AdminContext<'_>, namespace: u32) -> Result<Vec<u8>, Status>
     // units of 1000 times 512 bytes
     let units = |bytes: u64| bytes.div_ceil(512_000);
     let mut page = Page::new(512);
-    // available spare, its threshold: percent of what is no property of a pool
-    page.put16(1, 300).put8(3, 100).put8(4, 1);
+    // available spare and its threshold in percent: a pool has none, and monitors must not take 0 for a worn drive
+    page.put8(3, 100).put8(4, 1);
     page.put64(32, units(counters.read_bytes)).put64(48, units(counters.written_bytes));
     Ok(page.into_bytes())
 }

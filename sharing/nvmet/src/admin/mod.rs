@@ -22,7 +22,7 @@ const GET_FEATURES: u8 = 0x0a;
 const REQUEST_EVENT: u8 = 0x0c;
 const KEEP_ALIVE: u8 = 0x18;
 
-/// What a command needs.
+/// The surroundings of a command.
 pub(crate) struct AdminContext<'a> {
     pub(crate) shared: &'a Shared,
     pub(crate) controller: &'a Arc<Controller>,

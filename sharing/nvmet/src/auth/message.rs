@@ -125,7 +125,7 @@ pub(super) struct Challenge<'a> {
     /// The id of the group, and the public number of the controller.
     pub(super) group: (u8, &'a [u8]),
     pub(super) sequence: u32,
-    pub(super) challenge: &'a [u8],
+    pub(super) value: &'a [u8],
 }
 
 /// Bytes of a hash, as messages have them.
@@ -136,7 +136,7 @@ fn size_of(hash: Hash) -> u8 {
 impl Challenge<'_> {
     pub(super) fn encode(&self) -> Vec<u8> {
         let (group, public) = self.group;
-        let mut page = Page::new(HEADER_SIZE + self.challenge.len() + public.len());
+        let mut page = Page::new(HEADER_SIZE + self.value.len() + public.len());
         page.put(0, &[1, 1])
             .put16(4, self.exchange)
             .put8(6, size_of(self.hash))
@@ -144,8 +144,8 @@ impl Challenge<'_> {
             .put8(9, group)
             .put16(10, u16::try_from(public.len()).expect("groups have up to 1024 bytes"))
             .put32(12, self.sequence)
-            .put(HEADER_SIZE, self.challenge)
-            .put(HEADER_SIZE + self.challenge.len(), public);
+            .put(HEADER_SIZE, self.value)
+            .put(HEADER_SIZE + self.value.len(), public);
         page.into_bytes()
     }
 }

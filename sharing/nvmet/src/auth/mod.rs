@@ -199,7 +199,7 @@ impl Authentication {
                     hash: exchange.hash,
                     group: public.map_or((0, &[][..]), |(code, public)| (code, public)),
                     sequence: exchange.sequence,
-                    challenge: &exchange.challenge,
+                    value: &exchange.challenge,
                 }
                 .encode();
                 self.state = State::Challenged(exchange);

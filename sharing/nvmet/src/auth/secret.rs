@@ -17,7 +17,7 @@ use crate::{Error, Result};
 
 /// Bytes of the CRC-32.
 const SUM_SIZE: usize = 4;
-/// What the key of a transformed secret also depends on.
+/// The text in the HMAC that transforms a secret, after the name.
 const TRANSFORM_TEXT: &[u8] = b"NVMe-over-Fabrics";
 
 /// A secret of a host or of the controller.

@@ -16,6 +16,7 @@ fn secret(seed: u8) -> Secret {
     Secret::parse(&format!("DHHC-1:01:{text}:")).unwrap()
 }
 
+#[allow(clippy::unnecessary_wraps)] // the type of a source of random bytes
 fn random(into: &mut [u8]) -> std::io::Result<()> {
     into.fill(0x5a);
     Ok(())

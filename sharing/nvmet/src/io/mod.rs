@@ -12,7 +12,8 @@
 //!   0x0d  Reservation Register, 0x0e Report, 0x11 Acquire, 0x15 Release: see `reservation`
 //!   0x19  Copy                  ranges of 32       10-11 destination; 12 ranges less 1, bit 30 FUA: see `copy`
 //! ```
-//! Learnt from: NVM Express NVM Command Set Specification 1.0, section 3.2; NVM Express Base Specification 2.0, section 7.
+//! Learnt from: NVM Express NVM Command Set Specification 1.0, section 3.2; NVM Express Base Specification 2.0,
+//! section 7.
 
 mod blocks;
 mod copy;
@@ -51,7 +52,7 @@ const RESERVATION_ACQUIRE: u8 = 0x11;
 const RESERVATION_RELEASE: u8 = 0x15;
 const COPY: u8 = 0x19;
 
-/// What a command needs.
+/// The surroundings of a command.
 pub(crate) struct IoContext<'a> {
     pub(crate) shared: &'a Shared,
     pub(crate) controller: &'a Arc<Controller>,
@@ -79,6 +80,15 @@ pub(crate) fn data_in_length(task: &Task) -> usize {
     let is_read = matches!(task.command.opcode(), READ | RESERVATION_REPORT);
     let length = usize::try_from(task.command.data_length()).unwrap_or(usize::MAX);
     if is_read && task.refused.is_none() && length <= MAX_TRANSFER_BYTES { length } else { 0 }
+}
+
+/// Bytes of memory that a command takes besides its data.
+pub(crate) fn scratch_bytes(task: &Task) -> usize {
+    match task.command.opcode() {
+        COMPARE => task.data.len(),
+        VERIFY | COPY => MAX_TRANSFER_BYTES,
+        _ => 0,
+    }
 }
 
 /// Carries out a command. `data_in` has at least the bytes of [`data_in_length`].
@@ -169,7 +179,7 @@ impl Unit<'_> {
         Ok(first * block_size..end * block_size)
     }
 
-    /// What a write of a command has to survive.
+    /// The durability of a write: FUA, or a write cache that is off, makes it durable.
     fn durability(&self, command: &Command) -> Durability {
         let is_forced = command.dword(12) & 1 << 30 != 0;
         if is_forced || !self.context.controller.has_write_cache() {

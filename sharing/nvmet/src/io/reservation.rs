@@ -90,13 +90,12 @@ impl Unit<'_> {
         let _exclusive = self.namespace.reservation_gate.write();
         let known = reservations.report().registrations.get(&nexus).copied();
         let preempted = match fields & 7 {
-            0 if new == ReservationKey::NONE => return Err(Status::INVALID_FIELD.into()),
+            0 | 2 if new == ReservationKey::NONE => return Err(Status::INVALID_FIELD.into()),
             // a host that registers its key again is registered already
             0 if known == Some(new) => Ok(Preempted::default()),
             0 => reservations.register(&nexus, Some(ReservationKey::NONE), new),
             1 if known.is_none() => return Err(Status::RESERVATION_CONFLICT.into()),
             1 => reservations.register(&nexus, expected(ignores, current), ReservationKey::NONE),
-            2 if new == ReservationKey::NONE => return Err(Status::INVALID_FIELD.into()),
             2 => reservations.register(&nexus, expected(ignores, current), new),
             _ => return Err(Status::INVALID_FIELD.into()),
         };

@@ -144,8 +144,8 @@ pub struct Layout {
 
 impl Header {
     /// Parses the common header.
-    pub fn parse(bytes: &[u8; COMMON_SIZE]) -> Result<Self, FatalError> {
-        let [kind, flags, size, data_offset, ..] = *bytes;
+    pub fn parse(bytes: [u8; COMMON_SIZE]) -> Result<Self, FatalError> {
+        let [kind, flags, size, data_offset, ..] = bytes;
         let (kind, expected) = match kind {
             0 => (PduType::InitializeRequest, MAX_HEADER_SIZE),
             2 => (PduType::HostTerminate, RESPONSE_HEADER_SIZE),
@@ -157,7 +157,7 @@ impl Header {
         if size != expected {
             return Err(FatalError::HeaderField { at: 2 });
         }
-        let length = usize::try_from(le32(bytes, 4)).map_err(|_| FatalError::DataLimit)?;
+        let length = usize::try_from(le32(&bytes, 4)).map_err(|_| FatalError::DataLimit)?;
         let data_offset = usize::from(data_offset);
         Ok(Self { kind, size, flags, data_offset, length })
     }
@@ -358,6 +358,9 @@ pub struct ControllerData {
 
 impl ControllerData {
     /// Appends the header.
+    ///
+    /// # Panics
+    /// If the length does not fit into the memory of this machine.
     pub fn encode(&self, digests: Digests, out: &mut Vec<u8>) {
         let flags = LAST_PDU | if self.is_response { SUCCESS } else { 0 };
         let length = usize::try_from(self.length).expect("the engine runs on 64 bits");

@@ -40,6 +40,20 @@ fn data_come_back_with_all_digests() {
 }
 
 #[test]
+fn data_are_aligned_as_hosts_want() {
+    let served = ServedPool::start();
+    let host = served.host();
+    let mut io = Queue::open_aligned(served.address(), 3, 31);
+    let connect = Connect { queue: 2, controller: host.controller, ..Connect::default() };
+    assert_eq!(connect.run(&mut io).status, 0);
+    let data = pattern(4, BLOCK);
+    assert_eq!(io.write(0, &data).status, 0);
+    io.submit(Entry::new(READ, 1).blocks(0, 1).data(BLOCK, false), &[]);
+    let pdu = io.receive().unwrap();
+    assert_eq!((pdu.kind, pdu.header[3], pdu.data), (7, 128, data));
+}
+
+#[test]
 fn reads_without_flow_control_need_no_response() {
     let served = ServedPool::start();
     let connect = Connect { attributes: 4, ..Connect::default() };

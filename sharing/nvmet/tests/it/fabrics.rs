@@ -5,9 +5,10 @@ use std::time::Duration;
 use nvmet::ServerOptions;
 
 use crate::host::{
-    Connect, DISCOVERY, Entry, Host, Queue, enable, host_name, le16, le32, le64, log_page,
+    Connect, DISCOVERY, Entry, Host, Queue, SUBSYSTEM, enable, host_name, le16, le32, le64,
+    log_page,
 };
-use crate::served_pool::{SUBSYSTEM, ServedPool, options, start_server, subsystem, wait_until};
+use crate::served_pool::{ServedPool, options, start_server, subsystem, wait_until};
 
 const INVALID_PARAMETER: u16 = 0x182;
 const INVALID_HOST: u16 = 0x184;
@@ -208,7 +209,7 @@ fn features_are_read_and_set() {
     let mut host = served.host();
     let set = |number, value| Entry::new(9, 0).dword(10, number).dword(11, value);
     // more queues than there are
-    assert_eq!(host.admin.run(set(7, 99 | 3 << 16)).result, 15 | 3 << 16);
+    assert_eq!(host.admin.run(set(7, 0x3_0063)).result, 0x3_000f);
     assert_eq!(host.admin.run(set(0x0f, 5000)).status, 0);
     assert_eq!(host.admin.run(Entry::new(0x0a, 0).dword(10, 0x0f)).result, 5000);
     assert_eq!(host.admin.run(set(0x99, 1)).status, 2);

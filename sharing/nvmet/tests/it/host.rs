@@ -1,11 +1,12 @@
-//! A small host: PDUs are built and read here apart from the crate's own code.
+//! A small host: PDUs are built and read here apart from the crate's own code. The tests of the program share this
+//! file.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
 
-use crate::served_pool::SUBSYSTEM;
-
+/// The name of the subsystem.
+pub(crate) const SUBSYSTEM: &str = "nqn.2026-01.org.example:disk";
 /// The name of the discovery subsystem.
 pub(crate) const DISCOVERY: &str = "nqn.2014-08.org.nvmexpress.discovery";
 /// Opcodes.
@@ -114,11 +115,17 @@ pub(crate) fn le64(bytes: &[u8], at: usize) -> u64 {
 impl Queue {
     /// A connection that is initialized. `digests`: 1 headers, 2 data.
     pub(crate) fn open(address: SocketAddr, digests: u8) -> Self {
+        Self::open_aligned(address, digests, 0)
+    }
+
+    /// A connection whose data lie at multiples of 4 bytes times `alignment` and one.
+    pub(crate) fn open_aligned(address: SocketAddr, digests: u8, alignment: u8) -> Self {
         let mut stream = TcpStream::connect(address).expect("a connection");
         stream.set_read_timeout(Some(Duration::from_secs(30))).expect("a timeout");
         let mut request = [0; 128];
         request[2] = 128;
         request[4] = 128;
+        request[10] = alignment;
         request[11] = digests;
         stream.write_all(&request).expect("a request");
         let mut response = [0; 128];

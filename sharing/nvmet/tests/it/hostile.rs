@@ -93,7 +93,7 @@ fn broken_rules_are_named() {
     assert_eq!(fatal_error(&mut queue, &pdu), 1);
     // more data than a capsule has
     let mut queue = open(0);
-    let pdu = queue.encode(4, &Entry::new(WRITE, 1).0, &[0; 17 << 10], 0);
+    let pdu = queue.encode(4, &Entry::new(WRITE, 1).0, &vec![0; 17 << 10], 0);
     assert_eq!(fatal_error(&mut queue, &pdu), 5);
 }
 

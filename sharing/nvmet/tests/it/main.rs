@@ -5,6 +5,7 @@ mod events;
 mod fabrics;
 mod host;
 mod hostile;
+mod login;
 mod reservations;
 mod served_pool;
 #[path = "../../../lun/tests/it/volume_pool.rs"]

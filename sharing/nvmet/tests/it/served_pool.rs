@@ -11,11 +11,8 @@ use lun::{LunOptions, Reservations, VolumeGuids, VolumeLun};
 use nvmet::{NamespaceId, Server, ServerOptions, Subsystem, SubsystemNamespace};
 use sim::{DiskArray, Fault};
 
-use crate::host::Host;
+use crate::host::{Host, SUBSYSTEM};
 use crate::volume_pool::{VOLUME, create_pool, environment};
-
-/// The name of the subsystem.
-pub(crate) const SUBSYSTEM: &str = "nqn.2026-01.org.example:disk";
 
 /// A pool in memory with a volume, and a server with a subsystem that has it as namespace 1.
 pub(crate) struct ServedPool {
