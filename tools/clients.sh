@@ -2,7 +2,7 @@
 # Linux's own clients of network storage, in a virtual machine, use the shares of a NAS on three sparse files:
 # `make test-clients`. PROTOCOLS (all) names scripts in tools/clients.
 #
-# POOLHOUSE_CLIENT_VM is a program that boots a Linux with nbd, cifs, nfs and iscsi_tcp and these clients' tools:
+# POOLHOUSE_CLIENT_VM is a program that boots a Linux with nbd, cifs, nfs, iscsi_tcp and nvme_tcp and these clients' tools:
 #   PROGRAM run --timeout SECONDS --forward [GUESTPORT:]PORT... -- SCRIPT
 # runs SCRIPT inside as root and exits with its status; inside, 10.0.2.100:GUESTPORT leads to 127.0.0.1:PORT here.
 #

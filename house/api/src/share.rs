@@ -21,11 +21,13 @@ pub enum Protocol {
     Iscsi,
     /// Volumes as network block devices.
     Nbd,
+    /// Volumes as NVMe namespaces over TCP.
+    Nvme,
 }
 
 impl Protocol {
     /// All protocols.
-    pub const ALL: [Self; 4] = [Self::Nfs, Self::Smb, Self::Iscsi, Self::Nbd];
+    pub const ALL: [Self; 5] = [Self::Nfs, Self::Smb, Self::Iscsi, Self::Nbd, Self::Nvme];
 
     /// The word in commands, in the API and in the configuration file.
     pub const fn as_str(self) -> &'static str {
@@ -34,6 +36,7 @@ impl Protocol {
             Self::Smb => "smb",
             Self::Iscsi => "iscsi",
             Self::Nbd => "nbd",
+            Self::Nvme => "nvme",
         }
     }
 
@@ -49,12 +52,13 @@ impl Protocol {
             Self::Smb => 445,
             Self::Iscsi => 3260,
             Self::Nbd => 10809,
+            Self::Nvme => 4420,
         }
     }
 
     /// Whether it shares volumes; the others share file systems.
     pub const fn shares_volumes(self) -> bool {
-        matches!(self, Self::Iscsi | Self::Nbd)
+        matches!(self, Self::Iscsi | Self::Nbd | Self::Nvme)
     }
 }
 
@@ -65,6 +69,7 @@ impl fmt::Display for Protocol {
             Self::Smb => "SMB",
             Self::Iscsi => "iSCSI",
             Self::Nbd => "NBD",
+            Self::Nvme => "NVMe/TCP",
         })
     }
 }
@@ -176,6 +181,8 @@ pub enum ShareFileFormat {
     Scst,
     /// `saveconfig.json` of LIO.
     Lio,
+    /// `config.json` of nvmetcli, which configures the kernel's NVMe target.
+    Nvmet,
 }
 
 /// Takes over the shares of another server.

@@ -143,6 +143,11 @@ impl StateDir {
         self.persistent_dir.join("iscsi-reservations")
     }
 
+    /// The directory of persistent reservations of NVMe hosts that outlast the daemon.
+    pub(crate) fn nvme_reservations(&self) -> PathBuf {
+        self.persistent_dir.join("nvme-reservations")
+    }
+
     /// The histories of drives.
     pub(crate) fn drive_histories(&self) -> PathBuf {
         self.persistent_dir.join("drives")

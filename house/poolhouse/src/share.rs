@@ -21,7 +21,7 @@ use crate::table::{Align, Table, escape_control};
 #[command(
     after_help = "Shares are in config.toml as [[share]]; `add` and `remove` change that file and keep its comments.
 The properties sharenfs and sharesmb share file systems, too. A protocol listens only where its section
-says so. Volumes are shared by nbd and iscsi, file systems by nfs and smb.
+says so. Volumes are shared by nbd, iscsi and nvme, file systems by nfs and smb.
 
   [nbd]
   listen = \"0.0.0.0:10809\"      every network; a port alone is this machine
@@ -69,14 +69,16 @@ struct ListArgs {}
     after_help = "Fields: networks and read_only for all; name for smb and nbd; path, read_only_networks, squash,
 anonuid, anongid and privileged_ports for nfs; users, hidden, guest, nfs4_acls and
 time_machine for smb; target, lun, initiators,
-block_size, chap_user, chap_secret_file, mutual_user and mutual_secret_file for iscsi.
+block_size, chap_user, chap_secret_file, mutual_user and mutual_secret_file for iscsi;
+nqn, namespace, hosts, block_size, dhchap_secret_file and dhchap_ctrl_secret_file for nvme.
 
 Examples:
   poolhouse share add smb tank/photos -o users=anna,ben
-  poolhouse share add nbd tank/disk@monday -o name=monday"
+  poolhouse share add nbd tank/disk@monday -o name=monday
+  poolhouse share add nvme tank/disk -o networks=10.0.0.0/24"
 )]
 struct AddArgs {
-    /// nfs, smb, iscsi or nbd
+    /// nfs, smb, iscsi, nbd or nvme
     #[arg(value_parser = parse_protocol)]
     protocol: Protocol,
     /// A file system, a volume, or a snapshot of a volume
@@ -93,7 +95,7 @@ struct AddArgs {
 Example:
   poolhouse share remove nbd tank/disk")]
 struct RemoveArgs {
-    /// nfs, smb, iscsi or nbd
+    /// nfs, smb, iscsi, nbd or nvme
     #[arg(value_parser = parse_protocol)]
     protocol: Protocol,
     /// The dataset, or the name that clients ask for
@@ -104,7 +106,7 @@ struct RemoveArgs {
 #[derive(clap::Args, Debug)]
 #[command(
     after_help = "Files: exports of the kernel's NFS server, smb.conf of Samba, targets.conf of tgt, scst.conf,
-saveconfig.json of LIO.
+saveconfig.json of LIO, config.json of nvmetcli.
 Directories must be mountpoints of imported pools, devices must be /dev/zvol/POOL/NAME. A share is taken over
 only if it admits no more clients and users than before; of each other one the reason is printed. Passwords
 are not copied: `poolhouse user add` gives a user one. End the other server before this one listens.
@@ -126,18 +128,20 @@ struct ImportArgs {
 }
 
 /// The words for formats.
-const FORMATS: [(&str, ShareFileFormat); 5] = [
+const FORMATS: [(&str, ShareFileFormat); 6] = [
     ("exports", ShareFileFormat::Exports),
     ("smb.conf", ShareFileFormat::SmbConf),
     ("targets.conf", ShareFileFormat::TargetsConf),
     ("scst.conf", ShareFileFormat::Scst),
     ("saveconfig.json", ShareFileFormat::Lio),
+    ("config.json", ShareFileFormat::Nvmet),
 ];
 
 fn parse_format(word: &str) -> Result<ShareFileFormat, String> {
     let found = FORMATS.iter().find(|(known, _)| *known == word);
     found.map(|(_, format)| *format).ok_or_else(|| {
-        "exports, smb.conf, targets.conf, scst.conf or saveconfig.json is wanted".to_owned()
+        "exports, smb.conf, targets.conf, scst.conf, saveconfig.json or config.json is wanted"
+            .to_owned()
     })
 }
 
@@ -154,7 +158,7 @@ fn format_of(file: &Path) -> Result<ShareFileFormat, Failure> {
     by_folder.or_else(|| parse_format(&name).ok()).ok_or_else(|| {
         Failure::usage(format!(
             "'{}': its name does not tell its format: use --format, with one of exports, smb.conf, \
-             targets.conf, scst.conf and saveconfig.json",
+             targets.conf, scst.conf, saveconfig.json and config.json",
             file.display()
         ))
     })
@@ -168,7 +172,7 @@ fn format_of(file: &Path) -> Result<ShareFileFormat, Failure> {
 struct StatusArgs {}
 
 fn parse_protocol(word: &str) -> Result<Protocol, String> {
-    Protocol::from_word(word).ok_or_else(|| "nfs, smb, iscsi or nbd is wanted".to_owned())
+    Protocol::from_word(word).ok_or_else(|| "nfs, smb, iscsi, nbd or nvme is wanted".to_owned())
 }
 
 impl Share {

@@ -16,8 +16,8 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use engine::pool::{
     Environment, MemoryBudget, NewDataset, NewPool, NewVdev, Pool, VdevLayout, VdevRole,
 };
-use iscsi::{Chap, ChapUser, Server, ServerOptions, Target, TargetUnit, UnitId, VolumeGuids};
-use lun::{LunOptions, Reservations, VolumeLun};
+use iscsi::{Chap, ChapUser, Server, ServerOptions, Target, TargetUnit, UnitId};
+use lun::{LunOptions, Reservations, VolumeGuids, VolumeLun};
 
 type Outcome<T> = Result<T, Box<dyn Error>>;
 

@@ -44,4 +44,4 @@ pub use error::{Error, Result};
 pub use options::ServerOptions;
 pub use server::Server;
 pub use status::{Counters, ServerStatus, SessionStatus};
-pub use target::{Chap, ChapUser, ReservationStore, Target, TargetUnit, UnitId, VolumeGuids};
+pub use target::{Chap, ChapUser, Target, TargetUnit, UnitId};

@@ -6,7 +6,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use ipnet::IpNet;
-use lun::{Lun, Nexus};
+use lun::{Lun, Nexus, ReservationStore, VolumeGuids};
 use parking_lot::RwLock;
 use sha2::{Digest, Sha256};
 use zeroize::Zeroizing;
@@ -28,15 +28,6 @@ const LEAST_SECRET: usize = 12;
 /// It comes from the guids of the pool and of the volume, so that a pool that was split off has other units.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub struct UnitId(u64);
-
-/// The guids of a volume, or of a snapshot of one, and of its pool.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct VolumeGuids {
-    /// The guid of the pool.
-    pub pool: u64,
-    /// The guid of the volume or snapshot.
-    pub volume: u64,
-}
 
 impl UnitId {
     /// The name of a volume.
@@ -61,24 +52,6 @@ impl UnitId {
 impl fmt::Display for UnitId {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(formatter, "{:016x}", self.0)
-    }
-}
-
-/// A place for the reservations of a unit that are to outlast a restart (APTPL).
-#[derive(Clone)]
-pub struct ReservationStore(Arc<StoreFunction>);
-
-type StoreFunction = dyn Fn(Option<&[u8]>) -> bool + Send + Sync;
-
-impl ReservationStore {
-    /// A place with a function that keeps bytes, or removes what was kept (none), durably. It returns whether it
-    /// has done so. The bytes are those of [`lun::Reservations::load`].
-    pub fn new(save: impl Fn(Option<&[u8]>) -> bool + Send + Sync + 'static) -> Self {
-        Self(Arc::new(save))
-    }
-
-    pub(crate) fn save(&self, bytes: Option<&[u8]>) -> bool {
-        (self.0)(bytes)
     }
 }
 

@@ -12,6 +12,7 @@ mod error;
 mod range_locks;
 mod ranges;
 mod reservation_record;
+mod reservation_store;
 mod reservations;
 mod snapshot;
 mod volume;
@@ -20,6 +21,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 pub use error::{Error, Result};
+pub use reservation_store::{ReservationStore, VolumeGuids};
 pub use reservations::{
     AccessKind, Holder, Nexus, Preempted, ReservationConflict, ReservationError, ReservationKey,
     ReservationReport, ReservationType, Reservations,

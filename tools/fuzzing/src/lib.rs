@@ -16,7 +16,7 @@ mod tables;
 pub use backups::repository;
 pub use objects::{acl, blkptr, dnode, objset, sa, znode};
 pub use pools::{gang, history, indirect, l2arc, label, nvlist, spacemap, uberblock};
-pub use protocols::{iscsi, nbd, nfs};
+pub use protocols::{iscsi, nbd, nfs, nvme};
 pub use send::send_stream;
 pub use streams::{gzip, lz4, lzjb, zle, zstd};
 pub use tables::{bookmark, bpobj, brt, dataset, ddt, dir, fatzap, leaf, microzap, zil};
@@ -52,6 +52,7 @@ pub const TARGETS: &[Target] = &[
     ("nbd", nbd),
     ("nfs", nfs),
     ("nvlist", nvlist),
+    ("nvme", nvme),
     ("objset", objset),
     ("repository", repository),
     ("sa", sa),

@@ -10,6 +10,9 @@ use nfs::wire::rpc::{Call, reply_xid};
 use nfs::wire::v3::Procedure;
 use nfs::wire::v4::{Compound, Operation, RecallAnswer};
 use nfs::wire::{mount, xdr};
+use nvmet::wire::command::Command;
+use nvmet::wire::connect::{Connect, Property};
+use nvmet::wire::pdu::{Digests, Header as PduHeader, HostData, InitializeRequest};
 
 /// Options and requests of NBD.
 pub fn nbd(data: &[u8]) {
@@ -43,6 +46,30 @@ pub fn iscsi(data: &[u8]) {
         }
     }
 }
+
+/// Headers of NVMe/TCP, and commands of fabrics.
+pub fn nvme(data: &[u8]) {
+    for (header, data_digest) in [(false, false), (true, true)] {
+        let digests = Digests { header, data: data_digest };
+        if let Some(common) = data.first_chunk()
+            && let Ok(header) = PduHeader::parse(*common)
+        {
+            let _ = (header.is_last(), header.layout(digests, MAX_CAPSULE));
+        }
+    }
+    if let Some(whole) = data.first_chunk() {
+        let _ = InitializeRequest::parse(whole);
+    }
+    let _ = HostData::parse(data);
+    if let Some((entry, rest)) = data.split_first_chunk() {
+        let command = Command(*entry);
+        let _ = (command.direction(), command.data_place(), command.fuse());
+        let _ = (Property::parse(&command), Connect::parse(&command, rest));
+    }
+}
+
+/// Bytes of data in a capsule.
+const MAX_CAPSULE: usize = 16 << 10;
 
 /// Bytes of data that a request of NFS may have here.
 const MAX_NFS_DATA: usize = 1 << 20;

@@ -30,9 +30,6 @@ pub(crate) use store::{ConfigStore, parse_value};
 
 use crate::services;
 
-/// Sections that have a meaning in other versions, and their services.
-const RESERVED: [(&str, &str); 1] = [("nvme", "NVMe")];
-
 /// A section that a service owns.
 #[derive(Clone, Copy)]
 pub(crate) struct Section {
@@ -137,9 +134,6 @@ impl Config {
 }
 
 fn unknown_section(name: &str) -> String {
-    if let Some((_, service)) = RESERVED.iter().find(|(reserved, _)| *reserved == name) {
-        return format!("[{name}]: this version has no {service} service; remove the section");
-    }
     let known: Vec<_> = services::sections().map(|section| format!("[{}]", section.name)).collect();
     format!("[{name}]: there is no such section; known are {}", known.join(", "))
 }
@@ -179,7 +173,7 @@ mod tests {
             ("[web]\nlisten = 70000\n", "line 2: 70000 is not a port"),
             ("[web]\nlisten = true\n", "line 2: "),
             ("[web\n", "line 1: "),
-            ("\n[nvme]\nlisten = 4420\n", "line 2: [nvme]: this version has no NVMe service"),
+            ("\n[ftp]\nlisten = 21\n", "line 2: [ftp]: there is no such section; known are "),
             ("[[share]]\nname = \"a\"\n", "line 1: [[share]] needs the field protocol"),
             ("[share]\n", "line 1: [share]: write [[share]] above each share"),
             ("[wab]\n", "line 1: [wab]: there is no such section; known are "),
@@ -188,6 +182,6 @@ mod tests {
             let found = problems(text);
             assert!(found.len() == 1 && found[0].starts_with(why), "{text}: {found:?}");
         }
-        assert_eq!(problems("[web]\nx = 1\n[nvme]\n").len(), 2);
+        assert_eq!(problems("[web]\nx = 1\n[ftp]\n").len(), 2);
     }
 }

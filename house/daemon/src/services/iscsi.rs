@@ -9,18 +9,11 @@
 //! `iscsi-reservations/ID`, by the id of the unit.
 
 use std::collections::BTreeMap;
-use std::fs::{self, File};
-use std::io::{ErrorKind, Read};
-use std::os::unix::fs::{DirBuilderExt, MetadataExt};
-use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use ::iscsi::{
-    Chap, ChapUser, ReservationStore, Server, ServerOptions, Target, TargetUnit, UnitId,
-    VolumeGuids,
-};
+use ::iscsi::{Chap, ChapUser, Server, ServerOptions, Target, TargetUnit, UnitId};
 use api::{Protocol, ShareClient, pool_of};
-use lun::{LunOptions, Reservations, SnapshotLun, VolumeLun};
+use lun::{LunOptions, SnapshotLun, VolumeGuids, VolumeLun};
 use parking_lot::Mutex;
 use serde::Deserialize;
 
@@ -29,13 +22,11 @@ use crate::config::{Config, Listen};
 use crate::context::Context;
 use crate::log::Log;
 use crate::pools::Pools;
+use crate::reservation_files::ReservationFiles;
 use crate::router::Router;
 use crate::shares::iscsi::{ChapUser as ChapUserFile, IscsiOptions};
 use crate::shares::{ReleaseReason, ServerReport, Share, ShareProblem, ShareServer, ShareSet};
-use crate::{Error, Result, state_file};
-
-/// Bytes of the longest file with a secret.
-const MAX_SECRET_FILE: u64 = 4096;
+use crate::{Error, Result, secret_file};
 
 /// The section `[iscsi]`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
@@ -49,7 +40,7 @@ pub(crate) struct IscsiConfig {
 pub(super) struct IscsiService {
     pools: Arc<Pools>,
     log: Arc<Log>,
-    reservations_dir: PathBuf,
+    reservations: ReservationFiles,
     state: Mutex<State>,
 }
 
@@ -72,10 +63,12 @@ struct OpenUnit {
 
 impl IscsiService {
     pub(super) fn new(context: &Arc<Context>) -> Self {
+        let log = Arc::clone(&context.log);
+        let directory = context.state_dir.iscsi_reservations();
         Self {
             pools: Arc::clone(&context.pools),
-            log: Arc::clone(&context.log),
-            reservations_dir: context.state_dir.iscsi_reservations(),
+            reservations: ReservationFiles::new(directory, Arc::clone(&log)),
+            log,
             state: Mutex::default(),
         }
     }
@@ -95,42 +88,12 @@ impl IscsiService {
         // the guid is known when the volume is open, and the reservations belong to it from the start
         let guid = pool.open_volume(name).map_err(|why| why.to_string())?.0.guid();
         let id = UnitId::new(&VolumeGuids { pool: pool.guid(), volume: guid });
-        let path = self.reservations_dir.join(id.to_string());
-        let reservations = self.load_reservations(&path, name);
+        let file = id.to_string();
+        let reservations = self.reservations.load(&file, name);
         let unit =
             VolumeLun::open(pool, name, options, reservations).map_err(|why| why.to_string())?;
-        let reservation_store = Some(self.reservation_store(path));
+        let reservation_store = Some(self.reservations.store(&file));
         Ok(TargetUnit { unit: Arc::new(unit), id, volume, reservation_store })
-    }
-
-    /// The reservations that were kept over a restart.
-    fn load_reservations(&self, path: &Path, volume: &str) -> Reservations {
-        let loaded = match fs::read(path) {
-            Ok(bytes) => Reservations::load(&bytes).map_err(|why| why.to_string()),
-            Err(why) if why.kind() == ErrorKind::NotFound => Ok(Reservations::default()),
-            Err(why) => Err(why.to_string()),
-        };
-        loaded.unwrap_or_else(|why| {
-            self.log.write_line(&format!(
-                "the persistent reservations of '{volume}' in {} are lost: {why}; cluster nodes have to \
-                 register again",
-                path.display()
-            ));
-            Reservations::default()
-        })
-    }
-
-    fn reservation_store(&self, path: PathBuf) -> ReservationStore {
-        let log = Arc::clone(&self.log);
-        ReservationStore::new(move |bytes| {
-            let stored = store_reservations(&path, bytes);
-            if let Err(why) = &stored {
-                log.write_line(&format!(
-                    "persistent reservations are not kept over a restart: {why}"
-                ));
-            }
-            stored.is_ok()
-        })
     }
 
     /// Opens the volumes of shares, and keeps those that are open already.
@@ -357,34 +320,7 @@ fn read_chap(options: &IscsiOptions) -> std::result::Result<Option<Chap>, String
 
 fn read_chap_user(user: &ChapUserFile) -> std::result::Result<ChapUser, String> {
     let path = user.secret_file.display();
-    let secret = read_secret(&user.secret_file)
+    let secret = secret_file::read(&user.secret_file)
         .map_err(|why| format!("the CHAP secret in {path} cannot be used: {why}"))?;
     ChapUser::new(&user.name, secret.trim_ascii()).map_err(|why| why.to_string())
-}
-
-/// The content of a file that only its owner may read.
-fn read_secret(path: &Path) -> std::result::Result<Vec<u8>, String> {
-    let file = File::open(path).map_err(|why| why.to_string())?;
-    let metadata = file.metadata().map_err(|why| why.to_string())?;
-    if metadata.mode() & 0o077 != 0 {
-        return Err(format!("other users may read it; type `chmod 600 {}`", path.display()));
-    }
-    let mut secret = Vec::new();
-    let read = file.take(MAX_SECRET_FILE).read_to_end(&mut secret);
-    read.map(|_| secret).map_err(|why| why.to_string())
-}
-
-/// Keeps reservations, or removes them.
-fn store_reservations(path: &Path, bytes: Option<&[u8]>) -> Result<()> {
-    let failed = |why: std::io::Error| Error::file_error(path, &why);
-    let Some(bytes) = bytes else {
-        return match fs::remove_file(path) {
-            Err(why) if why.kind() != ErrorKind::NotFound => Err(failed(why)),
-            _ => Ok(()),
-        };
-    };
-    if let Some(dir) = path.parent() {
-        fs::DirBuilder::new().recursive(true).mode(0o700).create(dir).map_err(failed)?;
-    }
-    state_file::replace(path, bytes)
 }

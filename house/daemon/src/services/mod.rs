@@ -20,6 +20,7 @@ mod maintenance;
 mod mounts;
 mod nbd;
 mod nfs;
+mod nvme;
 mod policies;
 mod pools;
 mod replicas;
@@ -162,6 +163,9 @@ const SERVICES: &[Registration] = &[
     }),
     Registration::with_section::<iscsi::IscsiConfig>("iscsi", |context| {
         Arc::new(iscsi::IscsiService::new(context))
+    }),
+    Registration::with_section::<nvme::NvmeConfig>("nvme", |context| {
+        Arc::new(nvme::NvmeService::new(context))
     }),
     Registration::with_section::<TimeMachineConfig>(time_machine::SECTION, |context| {
         Arc::new(time_machine::TimeMachineService::new(context))

@@ -214,6 +214,7 @@ impl ShareService {
         all.extend(set.smb.iter().map(|share| share.dataset.as_str()));
         all.extend(set.iscsi.iter().map(|share| share.dataset.as_str()));
         all.extend(set.nbd.iter().map(|share| share.dataset.as_str()));
+        all.extend(set.nvme.iter().map(|share| share.dataset.as_str()));
         let (mut unmount, mut close) = (BTreeSet::new(), BTreeSet::new());
         for name in all {
             match coming
@@ -452,6 +453,10 @@ fn status(state: &State, reports: &[(Protocol, ServerReport)]) -> ShareStatus {
     for share in &set.nbd {
         let read_only = share.options.read_only || share.dataset.contains('@');
         shares.push(share_state(Protocol::Nbd, share, read_only, report(Protocol::Nbd)));
+    }
+    for share in &set.nvme {
+        let read_only = share.options.read_only || share.dataset.contains('@');
+        shares.push(share_state(Protocol::Nvme, share, read_only, report(Protocol::Nvme)));
     }
     for problem in &state.server_problems {
         let failed = shares.iter_mut().find(|it| {

@@ -2,7 +2,7 @@
 //!
 //! ```toml
 //! [[share]]
-//! protocol = "nbd"             # nfs, smb, iscsi or nbd
+//! protocol = "nbd"             # nfs, smb, iscsi, nbd or nvme
 //! dataset = "tank/disk"        # the file system or volume
 //!                              # the other fields are those of the protocol
 //! ```
@@ -16,6 +16,7 @@ use toml_edit::{Item, Table, Value};
 use super::iscsi::IscsiFields;
 use super::nbd::NbdFields;
 use super::nfs::NfsFields;
+use super::nvme::NvmeFields;
 use super::smb::SmbFields;
 use crate::config::{Config, SectionProblem};
 use crate::services;
@@ -50,6 +51,8 @@ pub(crate) enum ShareFields {
     Iscsi(IscsiFields),
     /// NBD.
     Nbd(NbdFields),
+    /// NVMe/TCP.
+    Nvme(NvmeFields),
 }
 
 impl ShareFields {
@@ -60,6 +63,7 @@ impl ShareFields {
             Self::Smb(_) => Protocol::Smb,
             Self::Iscsi(_) => Protocol::Iscsi,
             Self::Nbd(_) => Protocol::Nbd,
+            Self::Nvme(_) => Protocol::Nvme,
         }
     }
 
@@ -70,14 +74,15 @@ impl ShareFields {
             Self::Smb(fields) => fields.name.as_deref(),
             Self::Iscsi(fields) => fields.target.as_deref(),
             Self::Nbd(fields) => fields.name.as_deref(),
+            Self::Nvme(fields) => fields.nqn.as_deref(),
         }
     }
 
     /// A name that only one entry can have.
     fn unique_name(&self) -> Option<String> {
         match self {
-            // a target has several units
-            Self::Iscsi(_) => None,
+            // a target has several units, a subsystem several namespaces
+            Self::Iscsi(_) | Self::Nvme(_) => None,
             // clients do not distinguish upper and lower case
             Self::Smb(fields) => Some(fields.name.as_ref()?.to_lowercase()),
             _ => self.name().map(str::to_owned),
@@ -163,6 +168,7 @@ fn read_entry(table: &Table) -> Result<ShareEntry, SectionProblem> {
         Protocol::Smb => ShareFields::Smb(read_fields(table, SmbFields::check)?),
         Protocol::Iscsi => ShareFields::Iscsi(read_fields(table, IscsiFields::check)?),
         Protocol::Nbd => ShareFields::Nbd(read_fields(table, |_| Ok(()))?),
+        Protocol::Nvme => ShareFields::Nvme(read_fields(table, NvmeFields::check)?),
     };
     Ok(ShareEntry { dataset, fields, span: table.span(), line: None })
 }

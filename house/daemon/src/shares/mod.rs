@@ -16,6 +16,7 @@ pub(crate) mod iscsi;
 pub(crate) mod nbd;
 pub(crate) mod networks;
 pub(crate) mod nfs;
+pub(crate) mod nvme;
 mod resolve;
 pub(crate) mod smb;
 
@@ -34,6 +35,7 @@ use crate::{Error, Result};
 use iscsi::IscsiOptions;
 use nbd::NbdOptions;
 use nfs::NfsOptions;
+use nvme::NvmeOptions;
 use smb::SmbOptions;
 
 /// The properties that share a file system.
@@ -44,7 +46,8 @@ pub(crate) const SHARE_PROPERTIES: [&str; 2] = ["sharenfs", "sharesmb"];
 pub(crate) struct Share<O> {
     /// Its file system, volume, or snapshot of a volume.
     pub(crate) dataset: String,
-    /// The name that clients ask for: an NFS path, the name of an SMB share, an iSCSI target, an NBD export.
+    /// The name that clients ask for: an NFS path, the name of an SMB share, an iSCSI target, an NBD
+    /// export, an NVMe subsystem.
     pub(crate) name: String,
     /// The directory on which a file system is mounted.
     pub(crate) directory: Option<PathBuf>,
@@ -92,6 +95,8 @@ pub(crate) struct ShareSet {
     pub(crate) iscsi: Vec<Share<IscsiOptions>>,
     /// Volumes served by NBD.
     pub(crate) nbd: Vec<Share<NbdOptions>>,
+    /// Volumes served by NVMe/TCP.
+    pub(crate) nvme: Vec<Share<NvmeOptions>>,
 }
 
 /// A share that is not served.

@@ -125,6 +125,19 @@ impl Resolved {
                 let (name, options) = fields.resolve(owner);
                 push(&mut self.set.nbd, volume_share(owner, name, options, source))
             }
+            ShareFields::Nvme(fields) => {
+                let (nqn, options) = fields.resolve(owner);
+                let other = self.set.nvme.iter().find(|other| {
+                    other.name == nqn && other.options.namespace == options.namespace
+                });
+                if let Some(other) = other {
+                    let (number, other) = (options.namespace, &other.dataset);
+                    let why = format!("'{other}' is namespace {number} of that subsystem already");
+                    return Err((Some(nqn), why));
+                }
+                self.set.nvme.push(volume_share(owner, nqn, options, source));
+                Ok(())
+            }
         }
     }
 
@@ -194,6 +207,9 @@ impl Resolved {
             (&one.name, one.options.lun).cmp(&(&other.name, other.options.lun))
         });
         self.set.nbd.sort_by(|one, other| one.name.cmp(&other.name));
+        self.set.nvme.sort_by(|one, other| {
+            (&one.name, one.options.namespace).cmp(&(&other.name, other.options.namespace))
+        });
     }
 }
 

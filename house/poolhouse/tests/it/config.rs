@@ -106,9 +106,9 @@ fn the_daemon_follows_its_configuration_file() {
     assert_eq!(nas.run_ok("config show"), good);
 
     // a file with mistakes changes nothing
-    std::fs::write(&file, format!("{good}\n[nvme]\nlisten = 4420\n")).unwrap();
+    std::fs::write(&file, format!("{good}\n[ftp]\nlisten = 21\n")).unwrap();
     let why = nas.run_failing("config check", 1);
-    assert!(why.contains(&format!("{path}: line 5: [nvme]: this version has no NVMe")), "{why}");
+    assert!(why.contains(&format!("{path}: line 5: [ftp]: there is no such section")), "{why}");
     nas.wait_until(|| nas.run("config show").stderr.contains("does not take effect: line 5"));
     assert_eq!(nas.run_ok("config show"), good);
     assert_eq!(http(port, "GET /api/v1/pools", None).unwrap().0, 401);

@@ -25,6 +25,7 @@ mod memory;
 mod mounts;
 mod name_conflicts;
 mod nfs;
+mod nvme_shares;
 mod packaging;
 mod partial_datasets;
 mod readonly;

@@ -172,8 +172,8 @@ fn mistakes_in_shares_are_named() {
             "line 7: there are two NBD shares with the name 'x'",
         ),
         (
-            "[[share]]\nprotocol = \"nvme\"\n".to_owned(),
-            "line 2: \"nvme\" is not a protocol of this version",
+            "[[share]]\nprotocol = \"ftp\"\n".to_owned(),
+            "line 2: \"ftp\" is not a protocol of this version",
         ),
     ] {
         std::fs::write(&file, &text).unwrap();

@@ -215,7 +215,7 @@ pub(crate) fn parse_unit_number(lun: [u8; 8]) -> Option<u16> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::target::VolumeGuids;
+    use lun::VolumeGuids;
 
     #[test]
     fn unit_numbers_are_encoded_and_parsed() {

@@ -4,12 +4,12 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 
-use lun::{EventCallback, Lun, LunEvent, Nexus};
+use lun::{EventCallback, Lun, LunEvent, Nexus, ReservationStore};
 use parking_lot::Mutex;
 
 use super::Sense;
 use super::copy::CopyStatus;
-use crate::target::{ReservationStore, TargetUnit, UnitId};
+use crate::target::{TargetUnit, UnitId};
 
 /// The number of a session, which no other session of the server has or had.
 pub(crate) type SessionId = u64;

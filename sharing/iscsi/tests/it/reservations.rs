@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use iscsi::{ReservationStore, Server};
-use lun::Reservations;
+use iscsi::Server;
+use lun::{ReservationStore, Reservations};
 use parking_lot::Mutex;
 
 use crate::initiator::{Answer, Initiator, read10, write10};

@@ -7,8 +7,8 @@ use std::time::{Duration, Instant};
 
 use device::Device;
 use engine::pool::Pool;
-use iscsi::{Server, ServerOptions, Target, TargetUnit, UnitId, VolumeGuids};
-use lun::{LunOptions, Reservations, VolumeLun};
+use iscsi::{Server, ServerOptions, Target, TargetUnit, UnitId};
+use lun::{LunOptions, Reservations, VolumeGuids, VolumeLun};
 use sim::{DiskArray, Fault};
 
 use crate::initiator::Initiator;

@@ -6,6 +6,7 @@
 //! targets.conf             tgt                     targets_conf
 //! scst.conf                SCST                    scst
 //! saveconfig.json          LIO (targetcli)         lio
+//! config.json              nvmet (nvmetcli)        nvmet
 //! ```
 //!
 //! A share is taken over only if it admits no more clients and users than before. Otherwise it is skipped, with a
@@ -13,6 +14,7 @@
 
 mod exports;
 mod lio;
+mod nvmet;
 mod scst;
 mod smb_conf;
 mod targets_conf;
@@ -65,6 +67,7 @@ pub(crate) fn plan_import(
         ShareFileFormat::TargetsConf => targets_conf::parse(text),
         ShareFileFormat::Scst => scst::parse(text),
         ShareFileFormat::Lio => lio::parse(text),
+        ShareFileFormat::Nvmet => nvmet::parse(text),
     };
     let (mut calls, mut report) = (Vec::<AddShare>::new(), ImportedShares::default());
     for found in found {

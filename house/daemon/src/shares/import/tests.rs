@@ -185,6 +185,36 @@ fn tgt_and_lio_become_iscsi_shares() {
 }
 
 #[test]
+fn nvmet_subsystems_become_nvme_shares() {
+    let text = r#"{"hosts": [{"nqn": "nqn.2014-08.org.example:a"}],
+      "ports": [{"addr": {"trtype": "tcp", "traddr": "10.0.0.1"}, "subsystems": ["nqn.2020-01.lan.nas:d"]}],
+      "subsystems": [{"nqn": "nqn.2020-01.lan.nas:d", "attr": {"allow_any_host": "0"},
+        "allowed_hosts": ["nqn.2014-08.org.example:a"],
+        "namespaces": [{"nsid": 3, "enable": 1, "device": {"path": "/dev/zvol/tank/disk"}}]}]}"#;
+    let wanted = [
+        "nqn = \"nqn.2020-01.lan.nas:d\"",
+        "namespace = 3",
+        "networks = \"*\"",
+        "hosts = [\"nqn.2014-08.org.example:a\"]",
+    ];
+    assert_eq!(options(ShareFileFormat::Nvmet, text), wanted);
+    let open = text.replace("\"allow_any_host\": \"0\"", "\"allow_any_host\": 1");
+    assert_eq!(options(ShareFileFormat::Nvmet, &open), wanted[..3]);
+    let secret = "\"nqn\": \"nqn.2014-08.org.example:a\", \"dhchap_key\": \"DHHC-1:00:AAAA:\"";
+    for (from, to, why) in [
+        ("\"nqn\": \"nqn.2014-08.org.example:a\"", secret, "DH-HMAC-CHAP"),
+        ("\"trtype\": \"tcp\"", "\"trtype\": \"rdma\"", "TCP"),
+        ("\"enable\": 1", "\"enable\": 0", "not enabled"),
+        ("[\"nqn.2014-08.org.example:a\"]", "[]", "no host"),
+        ("{\"hosts\"", "[", "not a config.json"),
+    ] {
+        let text = text.replacen(from, to, 1);
+        let reason = reason(ShareFileFormat::Nvmet, &text);
+        assert!(reason.contains(why), "{text}: {reason}");
+    }
+}
+
+#[test]
 fn names_of_shares_cannot_add_fields() {
     let text =
         "[a\"\ntime_machine = true]\npath = /tank/a\n[2026]\npath = /tank/b c\nwritable = yes";

@@ -1,0 +1,4 @@
+//! Fuzzes `fuzzing::nvme`.
+#![no_main]
+
+libfuzzer_sys::fuzz_target!(|data: &[u8]| fuzzing::nvme(data));

@@ -1,0 +1,73 @@
+//! Persistent reservations of volumes that outlast the daemon: a file for each volume in a directory of the state
+//! directory, by the id that initiators know the volume by.
+
+use std::fs;
+use std::io::ErrorKind;
+use std::os::unix::fs::DirBuilderExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use lun::{ReservationStore, Reservations};
+
+use crate::log::Log;
+use crate::{Error, Result, state_file};
+
+/// The reservations of one protocol.
+pub(crate) struct ReservationFiles {
+    directory: PathBuf,
+    log: Arc<Log>,
+}
+
+impl ReservationFiles {
+    /// The files of a directory, which need not exist yet.
+    pub(crate) fn new(directory: PathBuf, log: Arc<Log>) -> Self {
+        Self { directory, log }
+    }
+
+    /// The reservations of a volume that were kept over a restart.
+    pub(crate) fn load(&self, id: &str, volume: &str) -> Reservations {
+        let path = self.directory.join(id);
+        let loaded = match fs::read(&path) {
+            Ok(bytes) => Reservations::load(&bytes).map_err(|why| why.to_string()),
+            Err(why) if why.kind() == ErrorKind::NotFound => Ok(Reservations::default()),
+            Err(why) => Err(why.to_string()),
+        };
+        loaded.unwrap_or_else(|why| {
+            self.log.write_line(&format!(
+                "the persistent reservations of '{volume}' in {} are lost: {why}; cluster nodes have to \
+                 register again",
+                path.display()
+            ));
+            Reservations::default()
+        })
+    }
+
+    /// The place of the reservations of a volume.
+    pub(crate) fn store(&self, id: &str) -> ReservationStore {
+        let (path, log) = (self.directory.join(id), Arc::clone(&self.log));
+        ReservationStore::new(move |bytes| {
+            let stored = store_reservations(&path, bytes);
+            if let Err(why) = &stored {
+                log.write_line(&format!(
+                    "persistent reservations are not kept over a restart: {why}"
+                ));
+            }
+            stored.is_ok()
+        })
+    }
+}
+
+/// Keeps reservations, or removes them.
+fn store_reservations(path: &Path, bytes: Option<&[u8]>) -> Result<()> {
+    let failed = |why: std::io::Error| Error::file_error(path, &why);
+    let Some(bytes) = bytes else {
+        return match fs::remove_file(path) {
+            Err(why) if why.kind() != ErrorKind::NotFound => Err(failed(why)),
+            _ => Ok(()),
+        };
+    };
+    if let Some(dir) = path.parent() {
+        fs::DirBuilder::new().recursive(true).mode(0o700).create(dir).map_err(failed)?;
+    }
+    state_file::replace(path, bytes)
+}

@@ -1,0 +1,93 @@
+//! Copy: ranges of a namespace, one after the other, to a place in it.
+//!
+//! A source range (format 0):
+//! ```text
+//! offset  size  field
+//!      0     8  -
+//!      8     8  first block
+//!     16     2  blocks, less 1
+//!     18    14  -
+//!     32
+//! ```
+//! Learnt from: NVM Express NVM Command Set Specification 1.0, section 3.2.2.
+
+use std::ops::Range;
+
+use lun::AccessKind;
+
+use super::blocks::piece_size;
+use super::{IoFailure, Outcome, Unit};
+use crate::wire::command::Command;
+use crate::wire::completion::Status;
+use crate::wire::{le16, le64};
+
+/// Blocks of one source range.
+pub(crate) const MAX_COPY_BLOCKS: u16 = 32768;
+/// Source ranges of one command.
+pub(crate) const MAX_COPY_RANGES: u8 = 16;
+/// Bytes of a source range in the data.
+const RANGE_SIZE: usize = 32;
+/// Bytes that are copied at once.
+const PIECE: u64 = 1 << 20;
+
+impl Unit<'_> {
+    /// Copies ranges. A failure of the first range that is not copied ends the command.
+    pub(super) fn copy(&self, command: &Command, data: &[u8]) -> Outcome {
+        let _admitted = self.admit(AccessKind::Write)?;
+        self.check_reservation(AccessKind::Read)?;
+        let [count, format, ..] = command.dword(12).to_le_bytes();
+        if format & 0x0f != 0 {
+            return Err(Status::INVALID_FIELD.into());
+        }
+        if count >= MAX_COPY_RANGES {
+            return Err(Status::COPY_LIMIT.into());
+        }
+        let count = usize::from(count) + 1;
+        let ranges = data.get(..count * RANGE_SIZE).ok_or(Status::SGL_LENGTH)?;
+        let (ranges, _) = ranges.as_chunks::<RANGE_SIZE>();
+        let (mut sources, mut blocks) = (Vec::new(), 0);
+        for range in ranges {
+            let count = u64::from(le16(range, 16)) + 1;
+            if count > MAX_COPY_BLOCKS.into() {
+                return Err(Status::COPY_LIMIT.into());
+            }
+            blocks += count;
+            sources.push(self.block_range(le64(range, 8), count)?);
+        }
+        let destination = self.block_range(command.dwords(10), blocks)?;
+        let overlaps =
+            |source: &Range<u64>| source.start < destination.end && destination.start < source.end;
+        if sources.iter().any(overlaps) {
+            return Err(Status::INVALID_FIELD.into());
+        }
+        let mut at = destination.start;
+        for source in sources {
+            let length = source.end - source.start;
+            self.copy_range(source, at, command)?;
+            at += length;
+        }
+        Ok(0)
+    }
+
+    /// Copies a range. What is not mapped in the source is not mapped in the copy.
+    fn copy_range(&self, source: Range<u64>, to: u64, command: &Command) -> Result<(), IoFailure> {
+        let (unit, durability) = (&self.namespace.unit, self.durability(command));
+        let (mut at, mut piece) = (source.start, Vec::new());
+        while at < source.end {
+            let end = source.end.min(at + PIECE);
+            let extent = unit.extent(at..end).map_err(|error| self.read_failure(&error))?;
+            let end = extent.range.end.clamp(at, end);
+            let target = to + (at - source.start);
+            let copied = if extent.is_mapped {
+                piece.resize(piece_size(end - at), 0);
+                unit.read(at, &mut piece).map_err(|error| self.read_failure(&error))?;
+                unit.write(target, &piece, durability)
+            } else {
+                unit.write_zeroes(target..target + (end - at), durability)
+            };
+            copied.map_err(|error| self.write_failure(&error))?;
+            at = end;
+        }
+        Ok(())
+    }
+}
