@@ -242,6 +242,11 @@ impl Pool {
         self.0.spa.has_temporary_name()
     }
 
+    /// Whether both are handles of one imported pool.
+    pub fn is_same(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+
     /// Its identity.
     pub fn guid(&self) -> u64 {
         self.0.spa.guid().get()

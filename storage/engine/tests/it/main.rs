@@ -6,6 +6,7 @@ mod backup;
 mod block_cloning;
 mod checkpoint;
 mod concurrency;
+mod dataset_cloning;
 mod dataset_properties;
 mod destroying;
 mod disabled_features;
