@@ -2,6 +2,7 @@
 
 mod acls;
 mod client;
+mod cloning;
 mod coherence;
 mod coherence_step;
 mod conforms;

@@ -30,6 +30,7 @@ mod refreservation;
 mod replace;
 mod resilver;
 mod rewind;
+mod rewrite;
 mod self_heal;
 mod shared_blocks;
 mod snapshots;

@@ -1,4 +1,4 @@
-//! Transactions that clone blocks of another dataset, a head or a snapshot.
+//! Transactions that clone blocks of another dataset, a head or a snapshot; and whether a block is shared.
 //!
 //! A clone in txg T is safe while no earlier txg frees the blocks of its source: the sync of T counts the
 //! new references before it frees anything. So the transaction also waits at the gate of its source.
@@ -13,9 +13,10 @@
 //! earlier. A clone that begins later finds in the MOS whether its snapshot is still there.
 
 use dmu::Objset;
+use ondisk::Blkptr;
 use ondisk::dsl::Dataset as DatasetPhys;
 use txg::{ClosedGate, Tx, TxGate};
-use units::ObjectId;
+use units::{ObjectId, ObjsetId, Txg};
 
 use super::{ActivePool, OpenDataset};
 use crate::Error;
@@ -60,8 +61,27 @@ impl ActivePool {
     /// is being written. A number may have been used again, so the root block is compared. If the record
     /// cannot be read, the blocks are copied.
     fn is_snapshot(&self, source: &Objset) -> bool {
-        let Ok(record) = self.mos.object(ObjectId::new(source.id().get())) else { return false };
-        let record = DatasetPhys::parse(record.bonus(), record.bonus_order());
+        let record = self.dataset_record(source.id());
         record.is_ok_and(|record| record.is_snapshot() && record.root == *source.root())
+    }
+
+    /// The record of a dataset, by the MOS with all changes of the txg that is being written.
+    fn dataset_record(&self, id: ObjsetId) -> Result<DatasetPhys, Error> {
+        let record = self.mos.object(ObjectId::new(id.get()))?;
+        Ok(DatasetPhys::parse(record.bonus(), record.bonus_order())?)
+    }
+
+    /// The txg of the newest snapshot of a head, or of the snapshot that it is a clone of: that snapshot
+    /// shares the blocks that are not younger. 0 if there is none.
+    pub fn newest_snapshot_txg(&self, head: ObjsetId) -> Result<Txg, Error> {
+        Ok(self.dataset_record(head)?.previous_txg)
+    }
+
+    /// Whether the table of clones counts further references to a block.
+    pub fn is_cloned(&self, pointer: &Blkptr) -> Result<bool, Error> {
+        match pointer {
+            Blkptr::Regular(block) => self.block_refs.is_cloned(block),
+            _ => Ok(false),
+        }
     }
 }

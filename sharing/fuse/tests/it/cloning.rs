@@ -1,0 +1,35 @@
+//! Programs of the system copy files by a mount: blocks are shared where the kernel passes the request on.
+
+use std::fs;
+use std::process::Command;
+
+use crate::mounted_fixture::can_mount;
+use crate::mounted_pool::MountedPool;
+
+const SIZE: usize = 8 << 20;
+
+#[test]
+fn cp_restores_files_from_snapshots_without_space() {
+    if !can_mount() {
+        return;
+    }
+    let place = MountedPool::create("cp-snapshot");
+    let root = place.mountpoint();
+    let bytes: Vec<u8> = (0..SIZE).map(|at| u8::try_from(at * 7919 / 256 % 251).unwrap()).collect();
+    fs::write(root.join("file"), &bytes).unwrap();
+    place.pool.create_snapshots(&["tank@one".to_owned()]).unwrap();
+    place.pool.sync().unwrap();
+    for (source, copy) in [(".zfs/snapshot/one/file", "restored"), ("file", "copy")] {
+        let done = Command::new("cp").args([root.join(source), root.join(copy)]).status();
+        assert!(done.unwrap().success(), "{source}");
+    }
+    place.pool.sync().unwrap();
+    let properties = place.pool.pool_properties().unwrap();
+    let saved = properties.iter().find(|it| it.name == "bclonesaved").unwrap();
+    assert!(saved.value.parse::<usize>().unwrap() >= 2 * SIZE, "saved: {}", saved.value);
+    place.pool.destroy("tank@one").unwrap();
+    for copy in ["restored", "copy", "file"] {
+        assert!(fs::read(root.join(copy)).unwrap() == bytes, "{copy}");
+    }
+    place.export_and_verify();
+}
