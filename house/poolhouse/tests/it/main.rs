@@ -33,6 +33,7 @@ mod rescue_get;
 mod rescue_manifest;
 mod rescue_scan;
 mod rewind;
+mod rewrite;
 mod script_words;
 mod shares;
 mod smb;

@@ -18,6 +18,7 @@ mod mount_client;
 mod mounted_fixture;
 mod mounted_pool;
 mod names;
+mod rewriting;
 mod rollback;
 mod suspension;
 mod syncing;

@@ -119,7 +119,7 @@ pub use receive::{ExchangeHead, ReceiveRequest, Received};
 pub use received_properties::ReceiveProperties;
 pub use replay_failures::ReplayFailure;
 pub use rewind::{Rewind, RewindProbe, RewindProgress, RewindTarget};
-pub use rewrite::RewriteFilter;
+pub use rewrite::{FileRewrite, RewriteFilter, RewriteRequest, RewriteSums};
 pub use scan::{ScanKind, ScanProgress, ScanResult, ScanStatus};
 pub use send::SendRequest;
 pub use send_plan::{SendPlan, SendStep};
