@@ -20,23 +20,77 @@ use crate::tree::{OWNER_UID, Tree, parent_path};
 /// has no name; what shares is new, and has what cannot be shared copied.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum FileOp {
-    Create { path: String },
-    Write { path: String, offset: u64, length: usize, seed: u64 },
-    Append { path: String, length: usize, seed: u64 },
-    Truncate { path: String, size: u64 },
-    PunchHole { path: String, start: u64, end: u64 },
-    Rename { from: String, to: String },
-    Unlink { path: String },
-    Mkdir { path: String },
-    Rmdir { path: String },
-    Link { path: String, to: String },
-    Symlink { path: String, target: String },
-    SetAttr { path: String, mode: u32, owner: u32 },
-    SetXattr { path: String, name: String, length: Option<usize>, seed: u64 },
-    LinkTmpfile { path: String, length: usize, seed: u64 },
-    CloneBlocks { path: String, to: String },
+    Create {
+        path: String,
+    },
+    Write {
+        path: String,
+        offset: u64,
+        length: usize,
+        seed: u64,
+    },
+    Append {
+        path: String,
+        length: usize,
+        seed: u64,
+    },
+    Truncate {
+        path: String,
+        size: u64,
+    },
+    PunchHole {
+        path: String,
+        start: u64,
+        end: u64,
+    },
+    Rename {
+        from: String,
+        to: String,
+    },
+    Unlink {
+        path: String,
+    },
+    Mkdir {
+        path: String,
+    },
+    Rmdir {
+        path: String,
+    },
+    Link {
+        path: String,
+        to: String,
+    },
+    Symlink {
+        path: String,
+        target: String,
+    },
+    SetAttr {
+        path: String,
+        mode: u32,
+        owner: u32,
+    },
+    SetXattr {
+        path: String,
+        name: String,
+        length: Option<usize>,
+        seed: u64,
+    },
+    LinkTmpfile {
+        path: String,
+        length: usize,
+        seed: u64,
+    },
+    CloneBlocks {
+        path: String,
+        to: String,
+    },
     /// Shares blocks of a file of another file system, or of a snapshot, which has this content.
-    CloneFrom { source: String, path: String, to: String, content: Arc<Vec<u8>> },
+    CloneFrom {
+        source: String,
+        path: String,
+        to: String,
+        content: Arc<Vec<u8>>,
+    },
 }
 
 /// An operation on a pool.

@@ -8,7 +8,9 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::thread::JoinHandle;
 
-use api::{Event, GetRewrite, JobProgress, Reply, RewriteFiles, RewriteStatus, StartedRewrite, pool_of};
+use api::{
+    Event, GetRewrite, JobProgress, Reply, RewriteFiles, RewriteStatus, StartedRewrite, pool_of,
+};
 use engine::files::{File, FileType};
 use engine::pool::{FileRewrite, OpenFileSystem, Pool, RewriteFilter, RewriteRequest};
 use job::Job;
@@ -84,11 +86,7 @@ impl RewriteService {
         Self { pools, jobs, running: Mutex::default() }
     }
 
-    fn start_rewrite(
-        &self,
-        call: &RewriteFiles,
-        caller: &Caller,
-    ) -> Result<Reply<StartedRewrite>> {
+    fn start_rewrite(&self, call: &RewriteFiles, caller: &Caller) -> Result<Reply<StartedRewrite>> {
         let mut targets = Vec::new();
         for path in &call.paths {
             targets.extend(self.find_targets(path, call)?);
@@ -167,8 +165,7 @@ impl RewriteService {
         })?;
         let below = wanted.strip_prefix(&top.dir).unwrap_or(Path::new(""));
         let prefix = prefix_of(&top.dir);
-        let found =
-            find_target(&top.pool, (&top.dataset, &prefix), &below.display().to_string())?;
+        let found = find_target(&top.pool, (&top.dataset, &prefix), &below.display().to_string())?;
         check_kind(&found, path, call)?;
         let mut targets = vec![found];
         if call.recursive && !call.one_filesystem {
@@ -210,11 +207,7 @@ fn prefix_of(dir: &Path) -> String {
     dir.display().to_string().trim_end_matches('/').to_owned()
 }
 
-fn find_target(
-    pool: &Pool,
-    (dataset, prefix): (&str, &str),
-    path: &str,
-) -> Result<RewriteTarget> {
+fn find_target(pool: &Pool, (dataset, prefix): (&str, &str), path: &str) -> Result<RewriteTarget> {
     let files = pool.filesystem(dataset)?;
     let shown = format!("{prefix}/{path}");
     let failed = |why: &dyn std::fmt::Display| {

@@ -5,8 +5,8 @@ use std::sync::atomic::Ordering;
 
 use posix::acl::PosixAclKind;
 use posix::{
-    Attributes, Capability, ChangeContext, Credentials, FileType, Ino, NewInode,
-    RenameRequest, SetAttributes, WriteOffset, XattrMode, acl::Ace, acl::PosixAclEntry,
+    Attributes, Capability, ChangeContext, Credentials, FileType, Ino, NewInode, RenameRequest,
+    SetAttributes, WriteOffset, XattrMode, acl::Ace, acl::PosixAclEntry,
 };
 
 use super::{HEAD, OpenFile, PoolFileSystem, file_attributes, volumes};

@@ -33,9 +33,11 @@ impl OpenFileSystem {
     ) -> Result<RewrittenRange> {
         let spa = self.spa();
         let stopped = |_: spa::Error| zpl::Error::Stopped { objset: self.dataset().objset.id() };
-        let snapshot = match filter.skip_snapshots {
-            true => spa.newest_snapshot_txg(self.dataset().objset.id()).map_err(stopped)?,
-            false => Txg::ZERO,
+        let head = self.dataset().objset.id();
+        let snapshot = if filter.skip_snapshots {
+            spa.newest_snapshot_txg(head).map_err(stopped)?
+        } else {
+            Txg::ZERO
         };
         let wants = |pointer: &Blkptr| {
             let is_young = filter.born_before.is_some_and(|txg| stored_txg(pointer).get() >= txg);

@@ -40,7 +40,12 @@ fn content(pool: &Pool, dataset: &str, name: &str) -> Content {
 }
 
 /// Makes a new file of a file system share a whole content. Returns the number of bytes shared.
-fn clone_to(pool: &Pool, source: &Content, dataset: &str, name: &str) -> engine::files::Result<u64> {
+fn clone_to(
+    pool: &Pool,
+    source: &Content,
+    dataset: &str,
+    name: &str,
+) -> engine::files::Result<u64> {
     let fs = pool.filesystem(dataset).unwrap();
     let root = ObjectId::new(fs.reader().root_object());
     let new = NewInode::default();
@@ -212,8 +217,7 @@ fn clones_race_with_destruction_of_their_source() {
             let bytes = noise_bytes(round + 10, 700_000);
             write_file(&pool, &name, "letter", &bytes);
             pool.create_snapshots(std::slice::from_ref(&snapshot)).unwrap();
-            let sources =
-                [content(&pool, &name, "letter"), content(&pool, &snapshot, "letter")];
+            let sources = [content(&pool, &name, "letter"), content(&pool, &snapshot, "letter")];
             let handle = &pool;
             let cloner = scope.spawn(move || {
                 let mut shared = Vec::new();

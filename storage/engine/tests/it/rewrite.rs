@@ -141,10 +141,9 @@ fn shared_blocks_are_skipped_on_request() {
 fn encrypted_files_are_rewritten() {
     const SECRET: &[u8] = b"correct horse battery staple";
     let (folder, pool) = create_pool("rewrite-encrypted");
-    let properties =
-        [("encryption", "on"), ("keyformat", "passphrase"), ("pbkdf2iters", "100000")]
-            .map(|(name, value)| (name.to_owned(), value.to_owned()))
-            .to_vec();
+    let properties = [("encryption", "on"), ("keyformat", "passphrase"), ("pbkdf2iters", "100000")]
+        .map(|(name, value)| (name.to_owned(), value.to_owned()))
+        .to_vec();
     let new = NewDataset { name: "tank/secret".to_owned(), properties };
     pool.create_filesystem_with(&new, Some(SECRET)).unwrap();
     let bytes = noise_bytes(4, 2_500_000);

@@ -367,11 +367,7 @@ impl ActivePool {
             active_writers: Arc::default(),
             snapshot_gate: Arc::default(),
             block_refs: shared,
-            config: Mutex::new(ConfigState {
-                current: pool.config,
-                is_dirty: false,
-                syncing: None,
-            }),
+            config: Mutex::new(ConfigState::new(pool.config)),
             uberblock: RwLock::new(pool.uberblock),
             checkpoint: RwLock::new(checkpoint),
             open_datasets: Mutex::default(),

@@ -74,8 +74,7 @@ impl FsWriter {
         let mut done = 0;
         while done < blocks {
             let next = done.saturating_add(MAX_TX_CLONED_BLOCKS).min(blocks);
-            let reached =
-                self.clone_block_run(caller, &mut draft, (&source, range), done..next)?;
+            let reached = self.clone_block_run(caller, &mut draft, (&source, range), done..next)?;
             done = reached;
             if reached < next {
                 break;
@@ -176,8 +175,7 @@ fn clonable_block_size(
     let odd = !size.is_power_of_two();
     let lone =
         !odd || (range.source_offset == 0 && range.target_offset == 0 && draft.size() <= size);
-    let apart =
-        !is_same_file || range.source_offset.abs_diff(range.target_offset) >= range.length;
+    let apart = !is_same_file || range.source_offset.abs_diff(range.target_offset) >= range.length;
     let files = source.kind == FileType::File && range.length > 0;
     let keys = to.objset().has_same_key(from.objset());
     (aligned && alike && lone && apart && files && keys && range.source_offset < source.size)

@@ -102,10 +102,9 @@ impl FsWriter {
 impl RewriteBlock {
     fn new(block: u64, pointer: &Blkptr) -> Self {
         let may_be_kept = match pointer {
-            Blkptr::Regular(block) => !matches!(
-                block.checksum,
-                Checksum::Off | Checksum::Fletcher2 | Checksum::Fletcher4
-            ),
+            Blkptr::Regular(block) => {
+                !matches!(block.checksum, Checksum::Off | Checksum::Fletcher2 | Checksum::Fletcher4)
+            }
             _ => false,
         };
         Self { id: BlockId::new(block), may_be_kept }
