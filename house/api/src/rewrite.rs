@@ -8,6 +8,7 @@ use crate::{Call, Method};
 /// Starts a job that rewrites files of imported pools in place: their blocks get the present layout of the pool,
 /// and the compression, checksum and copies that their dataset has now.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[expect(clippy::struct_excessive_bools, reason = "each is an option of its own")]
 pub struct RewriteFiles {
     /// Absolute paths in mounted file systems, or `FS:/PATH` in any file system.
     pub paths: Vec<String>,

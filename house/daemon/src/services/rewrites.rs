@@ -194,7 +194,9 @@ impl RewriteService {
         let (meant, others): (Vec<_>, _) = running.drain(..).partition(|it| is_meant(it));
         *running = others;
         drop(running);
-        meant.iter().for_each(|rewrite| rewrite.control.cancel());
+        for rewrite in &meant {
+            rewrite.control.cancel();
+        }
         for rewrite in meant {
             // the job recorded its error
             let _ = rewrite.thread.join();

@@ -36,6 +36,7 @@ Examples:
   poolhouse zfs rewrite -r -S -C /tank
   poolhouse zfs rewrite -r tank/photos:/2024"
 )]
+#[expect(clippy::struct_excessive_bools, reason = "each is an option of its own")]
 pub(super) struct RewriteArgs {
     /// Leave blocks as they are that files share by block cloning
     #[arg(short = 'C')]
@@ -122,7 +123,9 @@ impl RewriteArgs {
             for name in status.names.iter().filter(|_| !asking.json) {
                 print::line(name)?;
             }
-            status.errors.iter().for_each(|why| progress.print_warning(why));
+            for why in &status.errors {
+                progress.print_warning(why);
+            }
             progress.add_bytes(status.rewritten.saturating_sub(done));
             done = status.rewritten;
             if status.has_ended {
