@@ -90,7 +90,9 @@ pub struct RewriteSums {
 }
 
 impl OpenFileSystem {
-    /// Rewrites a file, given with its path, or the files below a directory, until the work is cancelled. Returns false if it was.
+    /// Rewrites a file, given with its path, or the files below a directory, until the work is cancelled. Returns
+    /// false if it was.
+    ///
     /// `report` is told of each regular file at its end. Fails where the file system can be changed no more: it
     /// was destroyed or rolled back, or the pool is suspended.
     pub fn rewrite_tree(
