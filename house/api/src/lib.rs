@@ -35,6 +35,7 @@ mod permission;
 mod policy;
 mod pool;
 mod replica;
+mod rewrite;
 mod share;
 mod snapshot;
 mod stream;
@@ -82,6 +83,7 @@ pub use pool::{
 pub use replica::{
     CopyStatus, GetReplicaStatus, ReplicaStatus, Replicate, ReplicatedDataset, RunReplicas,
 };
+pub use rewrite::{GetRewrite, RewriteFiles, RewriteStatus, StartedRewrite};
 pub use share::{
     AddShare, GetShares, ImportShares, ImportedShare, ImportedShares, Protocol, RemoveShare,
     ShareClient, ShareFileFormat, ShareFilesystems, ShareState, ShareStatus, SkippedShare,

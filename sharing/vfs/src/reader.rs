@@ -62,6 +62,11 @@ impl FileReader {
         })
     }
 
+    /// The content that it reads.
+    pub(crate) fn content(&self) -> &Content {
+        &self.content
+    }
+
     /// Bytes of it.
     pub fn size(&self) -> u64 {
         self.size

@@ -10,7 +10,7 @@ use units::{BlockId, Level, ObjectId, Zbookmark};
 use zio::{Block, BlockRead};
 
 use crate::dirty::record::SpillLocation;
-use crate::dirty::{DirtyObject, lookup};
+use crate::dirty::{BlockLocation, DirtyObject, lookup};
 use crate::tree::DnodeTree;
 use crate::walk::{BlockVisit, WalkControl, WalkOptions, walk_tree};
 use crate::{BlockSegments, Error, Objset, Result};
@@ -126,6 +126,17 @@ impl Object {
     /// written has none yet.
     pub fn pointer(&self, level: Level, block: BlockId) -> Result<Blkptr> {
         self.tree.find(level.get(), block.get()).map(|spot| spot.pointer)
+    }
+
+    /// The pointer to a data block that is on the drives as it is seen now. None if it is a hole, or dirty.
+    pub fn stored_pointer(&self, block: BlockId) -> Result<Option<Blkptr>> {
+        let tree = match self.entry().map(|entry| entry.state.read().lookup_block(block.get())) {
+            Some(BlockLocation::OnDisk(tree)) => tree,
+            Some(_) => return Ok(None),
+            None => Arc::clone(&self.tree),
+        };
+        let pointer = tree.find(0, block.get())?.pointer;
+        Ok(Some(pointer).filter(|pointer| !pointer.is_hole()))
     }
 
     /// A data block; `None` in a hole and beyond the last.

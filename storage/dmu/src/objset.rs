@@ -226,6 +226,21 @@ impl Objset {
         self.0.overlay.as_ref()
     }
 
+    /// Whether both are handles of one open object set.
+    pub fn is_same(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+
+    /// Whether blocks of one can be read by the key of the other: neither is encrypted, or both have the same
+    /// master key, as a dataset, its snapshots and its clones do.
+    pub fn has_same_key(&self, other: &Self) -> bool {
+        match (self.key(), other.key()) {
+            (None, None) => true,
+            (Some(one), Some(two)) => one.is_same(two),
+            _ => false,
+        }
+    }
+
     /// Its number: that of its dataset.
     pub fn id(&self) -> ObjsetId {
         self.0.id

@@ -5,18 +5,19 @@
 //! they fail: none gets lost between a check and the exchange.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use crate::{Tx, Txgs};
 
 /// The gate of a dataset.
 #[derive(Debug, Default)]
 pub struct TxGate {
-    pub(crate) is_closed: AtomicBool,
+    /// The number of guards that keep it closed.
+    closers: AtomicUsize,
     is_retired: AtomicBool,
 }
 
-/// A closed gate, which opens when this is dropped.
+/// A closed gate, which opens when the last of these is dropped.
 #[derive(Debug)]
 pub struct ClosedGate {
     pub(crate) gate: Arc<TxGate>,
@@ -24,6 +25,15 @@ pub struct ClosedGate {
 }
 
 impl TxGate {
+    pub(crate) fn close(&self) {
+        self.closers.fetch_add(1, Ordering::AcqRel);
+    }
+
+    /// Whether transactions wait.
+    pub(crate) fn is_closed(&self) -> bool {
+        self.closers.load(Ordering::Acquire) > 0
+    }
+
     /// Refuses every transaction from now on.
     pub fn retire(&self) {
         self.is_retired.store(true, Ordering::Release);
@@ -61,7 +71,7 @@ impl GatedTxgs {
 
 impl Drop for ClosedGate {
     fn drop(&mut self) {
-        self.gate.is_closed.store(false, Ordering::Release);
+        self.gate.closers.fetch_sub(1, Ordering::AcqRel);
         self.txgs.wake_waiters();
     }
 }
@@ -93,5 +103,19 @@ mod tests {
         assert!(waiter.join().unwrap() > Some(written));
         gate.retire();
         assert!(txgs.begin_gated_tx(&gate).is_none());
+    }
+
+    #[test]
+    fn gate_opens_with_its_last_guard() {
+        let txgs = Txgs::new(Txg::new(1), TxgLimits::default());
+        let gates = [Arc::new(TxGate::default()), Arc::new(TxGate::default())];
+        let guards = [txgs.close_gate(&gates[1]), txgs.close_gate(&gates[1])];
+        let [first, second] = guards;
+        drop(first);
+        assert!(gates[1].is_closed());
+        drop(second);
+        assert!(txgs.begin_tx_behind(&[&gates[0], &gates[1]]).is_some());
+        gates[0].retire();
+        assert!(txgs.begin_tx_behind(&[&gates[0], &gates[1]]).is_none());
     }
 }

@@ -232,12 +232,18 @@ impl Txgs {
     /// The same for a dataset behind a gate. Waits also while the gate is closed; `None` also once the gate
     /// is retired.
     pub fn begin_gated_tx(&self, gate: &TxGate) -> Option<Tx> {
+        self.begin_tx_behind(&[gate])
+    }
+
+    /// The same for a change that depends on several gates. Waits while any of them is closed; `None` also once
+    /// any of them is retired.
+    pub fn begin_tx_behind(&self, gates: &[&TxGate]) -> Option<Tx> {
         let mut state = self.0.state.lock();
         loop {
-            if state.is_unavailable() || gate.is_retired() {
+            if state.is_unavailable() || gates.iter().any(|gate| gate.is_retired()) {
                 return None;
             }
-            if gate.is_closed.load(Ordering::Acquire) {
+            if gates.iter().any(|gate| gate.is_closed()) {
                 self.0.changed.wait(&mut state);
             } else if state.is_full(self.0.limits) {
                 self.sync_or_wait(&mut state);
@@ -251,7 +257,7 @@ impl Txgs {
     /// or an earlier one: a sync of the open txg writes all their changes.
     pub fn close_gate(&self, gate: &Arc<TxGate>) -> ClosedGate {
         let _state = self.0.state.lock();
-        gate.is_closed.store(true, Ordering::Release);
+        gate.close();
         ClosedGate { gate: Arc::clone(gate), txgs: self.clone() }
     }
 

@@ -50,7 +50,7 @@ pub use quota::{
 };
 pub use replay::ReplaySummary;
 pub use transactions::{LogRecord, SpaceNeed, Transactions};
-pub use writer::{AtimeMode, CreatedInode, FsWriter, WriteSettings, is_repeatable};
+pub use writer::{AtimeMode, CreatedInode, FsWriter, RewrittenRange, WriteSettings, is_repeatable};
 pub use xattr::Xattr;
 
 /// What asking a file system gives.

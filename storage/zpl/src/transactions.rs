@@ -1,5 +1,6 @@
 //! What operations that change files want from whoever owns the pool.
 
+use dmu::Objset;
 use ondisk::zil::Body;
 use txg::Tx;
 use units::ObjectId;
@@ -51,6 +52,13 @@ pub enum LogRecord<'a> {
 pub trait Transactions: Send + Sync {
     /// Begins a transaction, waiting for room if need be. Never called within one.
     fn begin_tx(&self, need: &SpaceNeed) -> Result<Tx>;
+
+    /// The same for clones of blocks of another dataset, or of this one. `None` if the source was destroyed or
+    /// rolled back: the blocks must be copied.
+    fn begin_clone_tx(&self, need: &SpaceNeed, source: &Objset) -> Result<Option<Tx>> {
+        let _ = source;
+        self.begin_tx(need).map(Some)
+    }
 
     /// Takes down what was done. Called within the transaction and under the locks of the files,
     /// so that promises about one file come in the order in which they were kept.

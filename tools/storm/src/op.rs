@@ -20,21 +20,77 @@ use crate::tree::{OWNER_UID, Tree, parent_path};
 /// has no name; what shares is new, and has what cannot be shared copied.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum FileOp {
-    Create { path: String },
-    Write { path: String, offset: u64, length: usize, seed: u64 },
-    Append { path: String, length: usize, seed: u64 },
-    Truncate { path: String, size: u64 },
-    PunchHole { path: String, start: u64, end: u64 },
-    Rename { from: String, to: String },
-    Unlink { path: String },
-    Mkdir { path: String },
-    Rmdir { path: String },
-    Link { path: String, to: String },
-    Symlink { path: String, target: String },
-    SetAttr { path: String, mode: u32, owner: u32 },
-    SetXattr { path: String, name: String, length: Option<usize>, seed: u64 },
-    LinkTmpfile { path: String, length: usize, seed: u64 },
-    CloneBlocks { path: String, to: String },
+    Create {
+        path: String,
+    },
+    Write {
+        path: String,
+        offset: u64,
+        length: usize,
+        seed: u64,
+    },
+    Append {
+        path: String,
+        length: usize,
+        seed: u64,
+    },
+    Truncate {
+        path: String,
+        size: u64,
+    },
+    PunchHole {
+        path: String,
+        start: u64,
+        end: u64,
+    },
+    Rename {
+        from: String,
+        to: String,
+    },
+    Unlink {
+        path: String,
+    },
+    Mkdir {
+        path: String,
+    },
+    Rmdir {
+        path: String,
+    },
+    Link {
+        path: String,
+        to: String,
+    },
+    Symlink {
+        path: String,
+        target: String,
+    },
+    SetAttr {
+        path: String,
+        mode: u32,
+        owner: u32,
+    },
+    SetXattr {
+        path: String,
+        name: String,
+        length: Option<usize>,
+        seed: u64,
+    },
+    LinkTmpfile {
+        path: String,
+        length: usize,
+        seed: u64,
+    },
+    CloneBlocks {
+        path: String,
+        to: String,
+    },
+    /// Shares blocks of a file of another file system, or of a snapshot, which has this content.
+    CloneFrom {
+        source: String,
+        path: String,
+        to: String,
+        content: Arc<Vec<u8>>,
+    },
 }
 
 /// An operation on a pool.
@@ -118,7 +174,7 @@ impl Op {
         let done = match self {
             Self::File { dataset: set, op: act } => {
                 let fs = held.filesystem(set).map_err(|error| format!("{set}: {error}"))?;
-                return FileOpExecutor { filesystem: fs, now }
+                return FileOpExecutor { pool: held, filesystem: fs, now }
                     .execute(act)
                     .map_err(|why| format!("{self:?}: {why}"));
             }
@@ -204,6 +260,9 @@ impl FileOp {
                 let bytes = tree.content(path);
                 tree.create(to, FileContent::File(bytes), 0o644, now);
             }
+            Self::CloneFrom { to, content, .. } => {
+                tree.create(to, FileContent::File(Arc::clone(content)), 0o644, now);
+            }
         }
     }
 }
@@ -217,12 +276,13 @@ fn write_bytes(bytes: &mut Vec<u8>, start: usize, new: &[u8]) {
 }
 
 /// Does to a file system what operations say.
-struct FileOpExecutor {
+struct FileOpExecutor<'a> {
+    pool: &'a Pool,
     filesystem: OpenFileSystem,
     now: i64,
 }
 
-impl FileOpExecutor {
+impl FileOpExecutor<'_> {
     fn credentials(&self) -> ChangeContext {
         let now = Time { seconds: self.now, nanoseconds: 0 };
         ChangeContext { credentials: Credentials::new(OWNER_UID, 100), now }
@@ -283,6 +343,31 @@ impl FileOpExecutor {
             self.filesystem.write(&self.credentials(), to, WriteOffset::At(done), rest).map(drop)
         };
         share().map_err(|error: engine::files::Error| error.to_string())
+    }
+
+    fn clone_from(&self, source: &str, path: &str, to: &str, bytes: &[u8]) -> Result<(), String> {
+        let reader = if source.contains('@') {
+            self.pool.synced_reader(source).map_err(|error| error.to_string())?
+        } else {
+            let files = self.pool.filesystem(source).map_err(|error| error.to_string())?;
+            files.reader().clone()
+        };
+        self.create(to, &NewInode::default())?;
+        let to = self.find_object(to)?;
+        let share = || {
+            let Some(file) = reader.find(path.as_bytes())? else { return Ok(None) };
+            let (from, length) = (file.content(), bytes.len() as u64);
+            let shared =
+                self.filesystem.clone_content(&self.credentials(), (&from, 0), (to, 0), length)?;
+            let rest = &bytes[usize::try_from(shared).unwrap_or(0)..];
+            if !rest.is_empty() {
+                let at = WriteOffset::At(shared);
+                self.filesystem.write(&self.credentials(), to, at, rest)?;
+            }
+            Ok(Some(()))
+        };
+        let done = share().map_err(|error: engine::files::Error| error.to_string())?;
+        done.ok_or_else(|| format!("/{path} of {source} is not there"))
     }
 
     fn execute(&self, act: &FileOp) -> Result<(), String> {
@@ -347,6 +432,9 @@ impl FileOpExecutor {
                 return self.link_tmpfile(path, &generate_content(*seed, *length));
             }
             FileOp::CloneBlocks { path, to } => return self.clone_blocks(path, to),
+            FileOp::CloneFrom { source, path, to, content } => {
+                return self.clone_from(source, path, to, content);
+            }
         };
         done.map_err(|error| error.to_string())
     }

@@ -22,6 +22,8 @@ pub enum Workload {
     Unlogged(u64),
     /// The same, and some that make or discard a checkpoint of the pool.
     Checkpoints(u64),
+    /// The same, and many that share blocks with other file systems and snapshots.
+    Clones(u64),
 }
 
 /// Kinds of operations.
@@ -63,9 +65,11 @@ impl Workload {
     pub(crate) fn length(self) -> usize {
         match self {
             Self::Short(number) => Self::op_kinds(number).len(),
-            Self::Long(_) | Self::Xattrs(_) | Self::Unlogged(_) | Self::Checkpoints(_) => {
-                LONG_LENGTH
-            }
+            Self::Long(_)
+            | Self::Xattrs(_)
+            | Self::Unlogged(_)
+            | Self::Checkpoints(_)
+            | Self::Clones(_) => LONG_LENGTH,
         }
     }
 
@@ -77,6 +81,7 @@ impl Workload {
             Self::Xattrs(seed) => !seed ^ 1 << 62,
             Self::Unlogged(seed) => !seed ^ 1 << 61,
             Self::Checkpoints(seed) => !seed ^ 1 << 60,
+            Self::Clones(seed) => !seed ^ 1 << 59,
         }
     }
 
@@ -93,6 +98,7 @@ impl Workload {
                 let sets: Vec<&String> = model.datasets.keys().collect();
                 unlogged_op(sets[random_index(chance, sets.len())], model, chance)
             }
+            Self::Clones(_) if chance.chance_percent(35) => clone_op(model, chance),
             Self::Checkpoints(_) if chance.chance_percent(15) => Op::ToggleCheckpoint,
             _ if chance.chance_percent(25) => dataset_op(&root, model, chance),
             _ => {
@@ -219,6 +225,24 @@ fn unlogged_op(set: &str, model: &Model, chance: &mut Random) -> Op {
     Op::File { dataset: set.to_owned(), op: act }
 }
 
+/// A new file shares the blocks of a file of any file system or snapshot.
+fn clone_op(model: &Model, chance: &mut Random) -> Op {
+    let sources: Vec<_> = model.all_trees().into_iter().collect();
+    let (source, tree) = &sources[random_index(chance, sources.len())];
+    let sets: Vec<&String> = model.datasets.keys().collect();
+    let set = sets[random_index(chance, sets.len())];
+    let files = tree.paths(|what| matches!(what, FileContent::File(_)));
+    let target = model.tree(set);
+    let dirs = target.paths(|what| matches!(what, FileContent::Directory));
+    let free = random_path(&dirs, chance).filter(|free| !target.contains(free));
+    let (Some(path), Some(to), true) = (random_choice(chance, &files), free, source != set) else {
+        return Op::Sync;
+    };
+    let content = tree.content(path);
+    let op = FileOp::CloneFrom { source: source.clone(), path: path.to_owned(), to, content };
+    Op::File { dataset: set.clone(), op }
+}
+
 fn random_path(dirs: &[&str], chance: &mut Random) -> Option<String> {
     let dir = random_choice(chance, dirs)?;
     let name = random_choice(chance, &FILE_NAMES)?;
@@ -278,6 +302,7 @@ impl fmt::Display for Workload {
             Self::Xattrs(seed) => write!(f, "x{seed}"),
             Self::Unlogged(seed) => write!(f, "u{seed}"),
             Self::Checkpoints(seed) => write!(f, "k{seed}"),
+            Self::Clones(seed) => write!(f, "c{seed}"),
         }
     }
 }
@@ -295,6 +320,7 @@ impl FromStr for Workload {
             "x" => Ok(Self::Xattrs(number)),
             "u" => Ok(Self::Unlogged(number)),
             "k" => Ok(Self::Checkpoints(number)),
+            "c" => Ok(Self::Clones(number)),
             _ => Err(bad()),
         }
     }

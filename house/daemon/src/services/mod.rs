@@ -24,6 +24,7 @@ mod nvme;
 mod policies;
 mod pools;
 mod replicas;
+mod rewrites;
 mod shares;
 mod smb;
 mod time_machine;
@@ -131,6 +132,7 @@ const SERVICES: &[Registration] = &[
     Registration::new(|context| Arc::new(keys::KeyService::new(context))),
     Registration::new(|context| Arc::new(maintenance::MaintenanceService::new(context))),
     Registration::new(|context| Arc::new(backups::BackupService::new(context))),
+    Registration::new(|context| Arc::new(rewrites::RewriteService::new(context))),
     Registration::new(|context| Arc::new(jobs::JobService::new(context))),
     Registration::new(|context| Arc::new(events::EventService::new(context))),
     Registration::new(|context| Arc::new(config::ConfigService::new(context))),

@@ -14,6 +14,7 @@ mod modify;
 mod mount;
 mod owner_property;
 mod receive;
+mod rewrite;
 mod select;
 mod send;
 mod share;
@@ -94,6 +95,8 @@ enum Command {
     Projectspace(space::SpaceArgs),
     /// Show the files that differ between two snapshots
     Diff(diff::DiffArgs),
+    /// Rewrite the blocks of files in place, with the present properties and layout
+    Rewrite(rewrite::RewriteArgs),
     /// Put a hold on snapshots
     Hold(hold::HoldArgs),
     /// Release a hold of snapshots
@@ -139,6 +142,7 @@ impl Zfs {
             Command::Groupspace(args) => args.run(OwnerKind::Group, asking),
             Command::Projectspace(args) => args.run_for_projects(asking),
             Command::Diff(args) => args.run(asking),
+            Command::Rewrite(args) => args.run(asking),
             Command::Hold(args) => args.run(asking),
             Command::Release(args) => args.run(asking),
             Command::Holds(args) => args.run(asking),

@@ -34,6 +34,7 @@ mod rescue_get;
 mod rescue_manifest;
 mod rescue_scan;
 mod rewind;
+mod rewrite;
 mod script_words;
 mod shares;
 mod smb;

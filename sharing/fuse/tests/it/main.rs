@@ -2,6 +2,7 @@
 
 mod acls;
 mod client;
+mod cloning;
 mod coherence;
 mod coherence_step;
 mod conforms;
@@ -17,6 +18,7 @@ mod mount_client;
 mod mounted_fixture;
 mod mounted_pool;
 mod names;
+mod rewriting;
 mod rollback;
 mod snapshot_mounts;
 mod suspension;

@@ -127,7 +127,7 @@ impl Compound<'_> {
     }
 
     /// Runs work on the saved and the current file, with the bytes to copy: as many as asked for, or up to the end of
-    /// the source.
+    /// the source. The files may be of two exports.
     fn with_files<T>(
         &self,
         states: &[StateId; 2],
@@ -139,9 +139,6 @@ impl Compound<'_> {
         let from = self.regular(&from)?;
         self.regular(&to)?;
         let to = to.writable()?;
-        if from.export.root_handle != to.export.root_handle {
-            return Err(Status::XDEV);
-        }
         // the first state is of the saved file
         let source = if states[0] == StateId::CURRENT {
             self.saved_state.ok_or(Status::BAD_STATEID)?
@@ -198,6 +195,13 @@ impl Compound<'_> {
         offsets: [u64; 2],
         count: u64,
     ) -> Result<()> {
+        let pools = [self.saved()?, self.current()?]
+            .map(|node| node.file().map(|file| file.export.filesystem.pool_guid()));
+        if let [Ok(from), Ok(to)] = &pools
+            && from != to
+        {
+            return Err(Status::XDEV);
+        }
         let node = self.with_files(states, offsets, count, |to, [source, target], count| {
             let (fs, context) = (&to.export.filesystem, self.request.context(to));
             let shared =

@@ -582,7 +582,8 @@ impl PoolFileSystem {
         check_open_mode(context, from.file.mode().read)?;
         check_open_mode(context, to.file.mode().write && !to.file.mode().append)?;
         let (source, target) = ((from.file, from.offset), (to.file.ino()?, to.offset));
-        let _operation = self.begin(context, from.file.ino()?, LeaseAction::Read)?;
+        let source_fs = from.file.file_system();
+        let _operation = source_fs.begin(context, from.file.ino()?, LeaseAction::Read)?;
         self.change(context, (target.0, ChangeKind::Data), || {
             self.retry(context, || {
                 to.file.clear_capabilities(context.credentials)?;

@@ -175,6 +175,21 @@ impl OpenFile {
         matches!(self.opened().backing, Backing::Volume(_))
     }
 
+    /// The file system that it is of.
+    pub(super) fn file_system(&self) -> &PoolFileSystem {
+        &self.fs
+    }
+
+    /// Its content, if it is a file or a file of a snapshot, and no volume.
+    pub(super) fn file_content(&self) -> Result<Option<Content>> {
+        match &self.opened().backing {
+            Backing::Writable(file) => Ok(Some(file.content.clone())),
+            Backing::Snapshot(reader) => Ok(Some(reader.content().clone())),
+            Backing::Volume(_) => Ok(None),
+            Backing::Stale => Err(Error::Stale),
+        }
+    }
+
     /// Its number, while it is there.
     pub fn ino(&self) -> Result<Ino> {
         match self.opened().backing {

@@ -5,8 +5,8 @@ use std::sync::atomic::Ordering;
 
 use posix::acl::PosixAclKind;
 use posix::{
-    Attributes, Capability, ChangeContext, CloneRange, Credentials, FileType, Ino, NewInode,
-    RenameRequest, SetAttributes, WriteOffset, XattrMode, acl::Ace, acl::PosixAclEntry,
+    Attributes, Capability, ChangeContext, Credentials, FileType, Ino, NewInode, RenameRequest,
+    SetAttributes, WriteOffset, XattrMode, acl::Ace, acl::PosixAclEntry,
 };
 
 use super::{HEAD, OpenFile, PoolFileSystem, file_attributes, volumes};
@@ -196,7 +196,8 @@ impl PoolFileSystem {
         )?)
     }
 
-    /// Shares blocks of a range. Returns the number of bytes shared from its start.
+    /// Shares blocks of a range with a file of the same pool, which may be of another file system or of a snapshot.
+    /// Returns the number of bytes shared from its start.
     pub(super) fn clone_blocks(
         &self,
         by: &Credentials,
@@ -204,18 +205,14 @@ impl PoolFileSystem {
         to: (Ino, u64),
         length: u64,
     ) -> Result<u64> {
-        let (source, start) = from;
-        // files of snapshots are copied: a snapshot may be destroyed meanwhile
-        let Ok(from) = Self::writable_object(source.ino()?) else { return Ok(0) };
-        let (to, at) = (Self::writable_object(to.0)?, to.1);
-        let stretch = CloneRange {
-            source: from,
-            source_offset: start,
-            target: to,
-            target_offset: at,
-            length,
-        };
-        Ok(self.0.files().clone_blocks(&self.change_context(by), &stretch)?)
+        let (source, source_offset) = from;
+        let (target, target_offset) = (Self::writable_object(to.0)?, to.1);
+        if !source.file_system().0.pool.is_same(&self.0.pool) {
+            return Ok(0);
+        }
+        let Some(content) = source.file_content()? else { return Ok(0) };
+        let (from, to) = ((&content, source_offset), (target, target_offset));
+        Ok(self.0.files().clone_content(&self.change_context(by), from, to, length)?)
     }
 
     /// Copies bytes between files. Returns their number: fewer than `length` at the end of the source.

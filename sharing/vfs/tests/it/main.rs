@@ -1,5 +1,6 @@
 //! Tests of the file-system contract and its implementations.
 
+mod cloning;
 mod conformance;
 mod contract;
 mod doors;

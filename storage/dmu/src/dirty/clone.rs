@@ -1,8 +1,12 @@
-//! Blocks that an object shares with another from now on (clones).
+//! Blocks that an object shares with another object of the same pool (clones).
 //!
-//! Only what is on the drives as it is seen can be shared; the pointer to it gets the group as its
-//! birth. The one who writes the group is told of all its clones before anything of it is freed
-//! ([`Objset::cloned_blocks`]), so that what an object gives up in the same group stays for the other.
+//! Only a block that is on the drives can be shared; the pointer to it gets the txg as its birth. The
+//! sync of the txg counts all its clones ([`Objset::cloned_blocks`]) before it frees anything, so a
+//! block that the source frees in the same txg stays for the target. A block that the source frees in
+//! an earlier txg would be lost: the caller holds the file's lock, and a transaction that no earlier
+//! destruction of the source's dataset precedes.
+
+use std::sync::Arc;
 
 use ondisk::Blkptr;
 use ondisk::blkptr::Regular;
@@ -15,15 +19,21 @@ use crate::dirty::record::{BlockLocation, BlockVersion, OverriddenBlock};
 use crate::{Object, Objset, Result};
 
 impl Object {
-    /// A block becomes the same as one of another object whose blocks are as large; gives whether
-    /// that can be. If not, it has to be copied: it waits to be written, is deduplicated, in pieces
-    /// or within its pointer. Nobody may change either object meanwhile.
+    /// Makes a block the same as one of another object with the same block size. Returns whether that is
+    /// possible. Otherwise it must be copied: it is dirty, deduplicated, a gang block, embedded in its pointer,
+    /// or of a dataset with another key. Nobody may change either object meanwhile.
     pub fn clone_block(&self, tx: &Tx, to: BlockId, from: (&Self, BlockId)) -> Result<bool> {
         let (entry, overlay) = self.require_writable()?;
-        let (source, _) = from.0.require_writable()?;
-        let (to, from) = (to.get(), from.1.get());
+        if !self.objset().has_same_key(from.0.objset()) {
+            return Ok(false);
+        }
+        let (source, to, from) = (from.0, to.get(), from.1.get());
         lookup::check_path(entry, to..to.saturating_add(1))?;
-        let seen = source.state.read().lookup_block(from);
+        let seen = match source.entry() {
+            Some(source) => source.state.read().lookup_block(from),
+            // an object of a snapshot
+            None => BlockLocation::OnDisk(Arc::clone(&source.tree)),
+        };
         let tree = match seen {
             BlockLocation::Hole => None,
             BlockLocation::OnDisk(tree) => Some(tree),

@@ -63,6 +63,14 @@ impl Content {
         Self { inner: Inner::Volume(volume) }
     }
 
+    /// The file that it is of; none if it is a volume.
+    pub(crate) fn inode(&self) -> Option<&Inode> {
+        match &self.inner {
+            Inner::File(inode) => Some(inode),
+            Inner::Volume(_) => None,
+        }
+    }
+
     /// Bytes of it.
     pub fn size(&self) -> u64 {
         match &self.inner {

@@ -8,7 +8,7 @@ use posix::{
 use units::ObjectId;
 
 use super::OpenFileSystem;
-use crate::files::{File, FileStat, Reason, Result};
+use crate::files::{Content, File, FileStat, Reason, Result};
 
 /// Who may do what is the caller's to check, but for what the files' own flags forbid.
 impl OpenFileSystem {
@@ -89,14 +89,38 @@ impl OpenFileSystem {
         self.finish_operation(Some(file), self.writer().write(by, file, at, bytes)?)
     }
 
-    /// Makes a stretch of a file the same as one of another by sharing blocks; gives how many bytes
-    /// of its beginning. The rest has to be copied.
-    pub fn clone_blocks(&self, by: &ChangeContext, stretch: &CloneRange<ObjectId>) -> Result<u64> {
+    /// Makes a range of a file the same as one of another by sharing blocks. Returns the number of bytes from
+    /// its start that are shared. The rest has to be copied.
+    pub fn clone_blocks(&self, by: &ChangeContext, range: &CloneRange<ObjectId>) -> Result<u64> {
+        self.clone_blocks_of(by, self.writer().fs(), range)
+    }
+
+    /// The same from a file of the same pool: of this file system, of another one, or of a snapshot. Both files come
+    /// with the offset of the range, in bytes.
+    pub fn clone_content(
+        &self,
+        by: &ChangeContext,
+        (source, source_offset): (&Content, u64),
+        (target, target_offset): (ObjectId, u64),
+        length: u64,
+    ) -> Result<u64> {
+        let Some(inode) = source.inode() else { return Ok(0) };
+        let source = inode.id();
+        let range = CloneRange { source, source_offset, target, target_offset, length };
+        self.clone_blocks_of(by, inode.fs(), &range)
+    }
+
+    fn clone_blocks_of(
+        &self,
+        by: &ChangeContext,
+        source: &zpl::Fs,
+        range: &CloneRange<ObjectId>,
+    ) -> Result<u64> {
         if !self.has_block_cloning() {
             return Ok(0);
         }
-        let done = self.writer().clone_blocks(by, stretch)?;
-        self.finish_operation(Some(stretch.target), done)
+        let done = self.writer().clone_blocks(by, source, range)?;
+        self.finish_operation(Some(range.target), done)
     }
 
     /// Makes a hole in a file, which keeps its size.

@@ -131,6 +131,10 @@ impl OpenFileSystem {
         self.transactions.spa.can_clone()
     }
 
+    pub(super) fn spa(&self) -> &ActivePool {
+        &self.transactions.spa
+    }
+
     pub(super) fn dataset(&self) -> &Arc<OpenDataset> {
         &self.dataset
     }

@@ -44,7 +44,7 @@ impl Pool {
     pub fn release_hold(&self, tag: &str, snapshots: &[String]) -> Result<()> {
         self.check_holds(tag, snapshots, true)?;
         let (tag, snapshots) = (tag.to_owned(), snapshots.to_vec());
-        self.run_sync_task(move |active, change| {
+        self.run_destroying_task(move |active, change| {
             for name in &snapshots {
                 record_dataset_event(active, change, "release", name, &format!("tag={tag}"));
                 write::release_hold(change, name, &tag)

@@ -30,7 +30,7 @@ impl Pool {
             return Ok(());
         }
         let pool = self.name().to_owned();
-        self.run_sync_task(move |active, change| {
+        self.run_destroying_task(move |active, change| {
             let failed = |error: dsl::Error| Error::from_dsl_error(&pool, &error);
             write::release_temporary_holds(change).map_err(failed)?;
             for path in &lost {

@@ -53,6 +53,7 @@ mod replay_order_tests;
 mod replay_tests;
 mod retire;
 mod rewind;
+mod rewrite;
 mod scan;
 mod send;
 mod send_plan;
@@ -118,6 +119,7 @@ pub use receive::{ExchangeHead, ReceiveRequest, Received};
 pub use received_properties::ReceiveProperties;
 pub use replay_failures::ReplayFailure;
 pub use rewind::{Rewind, RewindProbe, RewindProgress, RewindTarget};
+pub use rewrite::{FileRewrite, RewriteFilter, RewriteRequest, RewriteSums};
 pub use scan::{ScanKind, ScanProgress, ScanResult, ScanStatus};
 pub use send::SendRequest;
 pub use send_plan::{SendPlan, SendStep};
@@ -131,6 +133,7 @@ pub use sync_policy::Snapdir;
 pub use upgrade::{UpgradeResult, UpgradeStatus, supported_features};
 pub use volume_snapshots::VolumeSnapshot;
 pub use volumes::OpenVolume;
+pub use zpl::RewrittenRange;
 
 /// The keys that were given to a held pool, for whoever holds the same pool after it.
 #[derive(Clone, Debug)]
@@ -240,6 +243,11 @@ impl Pool {
     /// Whether that is its name only until it is exported.
     pub fn has_temporary_name(&self) -> bool {
         self.0.spa.has_temporary_name()
+    }
+
+    /// Whether both are handles of one imported pool.
+    pub fn is_same(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
     }
 
     /// Its identity.

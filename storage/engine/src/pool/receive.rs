@@ -457,7 +457,7 @@ impl Pool {
         self.0.spa.close_dataset(id);
         let path = plan.path();
         // the error that ended the receive is told
-        let _ = self.run_sync_task(move |_, change| {
+        let _ = self.run_destroying_task(move |_, change| {
             write::destroy_partial_receive(change, &path)
                 .map_err(|why| Error::from_dsl_error(&path, &why))
         });

@@ -14,7 +14,10 @@ use crate::{Error, Result};
 impl Pool {
     /// Runs a sync task that may retire these heads. Their transactions are held back meanwhile: in the task
     /// the heads have all changes that succeeded. The task closes the heads that it retires. Their intent
-    /// logs are paused, since the log of a retired head could not be freed.
+    /// logs are paused, since the log of a retired head could not be freed. Clones from snapshots are held back
+    /// too, as the task may destroy snapshots.
+    ///
+    /// The task owns the gates: if the pool is suspended while the task runs, the caller returns before it.
     pub(super) fn run_retiring_task<T: Send + 'static>(
         &self,
         heads: &[String],
@@ -22,6 +25,7 @@ impl Pool {
     ) -> Result<T> {
         let (mut files, mut volumes) = (self.0.filesystems.lock(), self.0.volumes.lock());
         let (mut sets, mut retired) = (Vec::new(), Vec::new());
+        let mut gates = vec![self.0.spa.close_snapshot_gate()];
         let mut heads = heads.iter().filter(|name| !name.contains(['@', '#'])).peekable();
         if heads.peek().is_some() {
             let _pin = self.pin();
@@ -30,13 +34,16 @@ impl Pool {
                 let id = tree.find(name).ok().and_then(|dataset| dataset.id());
                 if let Some(set) = id.and_then(|id| self.0.spa.dataset(id)) {
                     set.pause_log(true);
-                    let gate = self.0.spa.txgs().close_gate(set.gate());
-                    sets.push((name, set, gate));
+                    gates.push(self.0.spa.txgs().close_gate(set.gate()));
+                    sets.push((name, set));
                 }
             }
         }
-        let done = self.run_sync_task(work);
-        for (name, set, _gate) in sets {
+        let done = self.run_sync_task(move |active, change| {
+            let _gates = gates;
+            work(active, change)
+        });
+        for (name, set) in sets {
             if set.is_retired() {
                 files.remove(name);
                 retired.extend(volumes.remove(name));
@@ -47,6 +54,19 @@ impl Pool {
         drop((files, volumes));
         retired.iter().for_each(OpenVolume::notify_watchers);
         done
+    }
+
+    /// Runs a sync task that may destroy a snapshot, and retires no head that is open. Clones from snapshots are
+    /// held back until the task has run.
+    pub(super) fn run_destroying_task<T: Send + 'static>(
+        &self,
+        work: impl FnOnce(&ActivePool, &SyncTaskContext<'_>) -> Result<T> + Send + 'static,
+    ) -> Result<T> {
+        let gate = self.0.spa.close_snapshot_gate();
+        self.run_sync_task(move |active, change| {
+            let _gate = gate;
+            work(active, change)
+        })
     }
 
     /// Has something made, which nobody can open before this returns.

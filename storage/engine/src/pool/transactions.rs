@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
+use dmu::Objset;
 use ondisk::Blkptr;
 use ondisk::feature::Feature;
 use ondisk::zil::{Body, Write};
@@ -60,8 +61,9 @@ impl ReplayState {
     }
 }
 
-impl Transactions for FileSystemTransactions {
-    fn begin_tx(&self, need: &SpaceNeed) -> zpl::Result<Tx> {
+impl FileSystemTransactions {
+    /// Refuses a change that cannot be made, and waits for space.
+    fn check_change(&self, need: &SpaceNeed) -> zpl::Result<()> {
         let objset = self.dataset.objset.id();
         if self.dataset.is_retired() {
             return Err(Error::Stopped { objset });
@@ -76,12 +78,28 @@ impl Transactions for FileSystemTransactions {
         if need.freed_blocks > 0 {
             self.spa.txgs().throttle_frees();
         }
-        let tx = self.spa.begin_dataset_tx(&self.dataset).map_err(|_| Error::Stopped { objset })?;
+        Ok(())
+    }
+
+    fn stopped(&self) -> Error {
+        Error::Stopped { objset: self.dataset.objset.id() }
+    }
+}
+
+impl Transactions for FileSystemTransactions {
+    fn begin_tx(&self, need: &SpaceNeed) -> zpl::Result<Tx> {
+        self.check_change(need)?;
+        let tx = self.spa.begin_dataset_tx(&self.dataset).map_err(|_| self.stopped())?;
         tx.add_freed(need.freed_blocks);
         if let Some(seq) = self.replay.replayed_seq(need) {
             self.log.record_replayed(&tx, seq);
         }
         Ok(tx)
+    }
+
+    fn begin_clone_tx(&self, need: &SpaceNeed, source: &Objset) -> zpl::Result<Option<Tx>> {
+        self.check_change(need)?;
+        self.spa.begin_clone_tx(&self.dataset, source).map_err(|_| self.stopped())
     }
 
     fn log_record(&self, tx: &Tx, promise: LogRecord<'_>) {

@@ -99,6 +99,14 @@ impl BlockRefs {
         Some(ClonedBlock { vdev: first.vdev, offset: first.offset, size })
     }
 
+    /// Whether there are references to a block beyond the first.
+    pub(super) fn is_cloned(&self, block: &Regular) -> Result<bool, Error> {
+        match self.cloned_block(block) {
+            Some(cloned) => Ok(self.clones.references(&cloned)? > 0),
+            None => Ok(false),
+        }
+    }
+
     fn release_clone(&self, block: &Regular) -> Result<FreeOutcome, Error> {
         if let Some(cloned) = self.cloned_block(block)
             && self.clones.release_reference(&cloned)?

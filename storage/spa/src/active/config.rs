@@ -7,13 +7,20 @@ use ondisk::nvlist::{Encoding, Nvlist};
 use txg::Tx;
 use zap::Zap;
 
-use super::ActivePool;
+use super::{ActivePool, ConfigState};
 use crate::create::label_features;
 use crate::directory::POOL_DIRECTORY;
 use crate::{Error, PoolDirectory};
 
 /// Bytes of a block of a packed list.
 const BLOCK_SIZE: u32 = 16 << 10;
+
+impl ConfigState {
+    /// A configuration that the pool and its labels have.
+    pub(super) const fn new(current: PoolConfig) -> Self {
+        Self { current, is_dirty: false, syncing: None }
+    }
+}
 
 impl ActivePool {
     /// Has the labels name the active features without which not even the MOS can be read. A feature

@@ -10,6 +10,7 @@ mod attach;
 mod auxiliary;
 mod block_refs;
 mod checkpoint;
+mod clone_source;
 mod config;
 mod deflate;
 mod dtl;
@@ -227,6 +228,8 @@ pub struct ActivePool {
     active_writers: Arc<AtomicUsize>,
     pub(crate) block_refs: Arc<block_refs::BlockRefs>,
     pub(crate) txgs: Txgs,
+    /// Holds clones from snapshots back while a sync task may destroy snapshots.
+    snapshot_gate: Arc<TxGate>,
     /// What its features allow to blocks.
     pub(crate) features: EnabledFeatures,
     /// Bytes that datasets may use together, if no block had more than one reference.
@@ -362,12 +365,9 @@ impl ActivePool {
             writer,
             orphans: Arc::default(),
             active_writers: Arc::default(),
+            snapshot_gate: Arc::default(),
             block_refs: shared,
-            config: Mutex::new(ConfigState {
-                current: pool.config,
-                is_dirty: false,
-                syncing: None,
-            }),
+            config: Mutex::new(ConfigState::new(pool.config)),
             uberblock: RwLock::new(pool.uberblock),
             checkpoint: RwLock::new(checkpoint),
             open_datasets: Mutex::default(),

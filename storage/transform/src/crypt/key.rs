@@ -86,6 +86,11 @@ impl DatasetKey {
         self.guid
     }
 
+    /// Whether both are the same key: by identity, suite and content.
+    pub fn is_same(&self, other: &Self) -> bool {
+        self.guid == other.guid && self.suite == other.suite && self.master == other.master
+    }
+
     /// The version of the rules for codes (`DSL_CRYPTO_VERSION`): 0 or 1.
     pub fn version(&self) -> u64 {
         self.version

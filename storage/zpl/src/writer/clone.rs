@@ -1,49 +1,80 @@
-//! A stretch of a file becomes the same as one of another, without a copy: blocks are shared.
+//! A range of a file becomes the same as one of another file of the pool, without a copy: blocks are shared.
 //!
-//! That can be where the files' blocks are as large and the stretch is of whole blocks; the last
-//! may be a part if both files end with it. What waits to be written cannot be shared yet.
+//! The other file is in this file system, in another one, or in a snapshot. Blocks can be shared where
+//! the files' blocks have the same size and the range is of whole blocks; the last may be a part if both
+//! files end with it. Dirty blocks cannot be shared yet.
 
 use ondisk::sa::Attribute;
 use ondisk::znode::flag;
-use posix::{Capability, ChangeContext, CloneRange};
+use parking_lot::{RwLockReadGuard, RwLockWriteGuard};
+use posix::{Capability, ChangeContext, CloneRange, FileType};
 use units::{BlockId, ObjectId};
 
 use super::content::clear_setid;
 use crate::writer::pending_file::PendingFile;
 use crate::writer::{FsWriter, SMALL_OP_BYTES};
-use crate::{Result, SpaceNeed};
+use crate::{Fs, Result, SpaceNeed};
 
-/// So many blocks at most are shared within one transaction.
+/// The most blocks that are shared within one transaction.
 const MAX_TX_CLONED_BLOCKS: u64 = 1024;
 
+/// The locks of two files: none may be read or changed but by the holder.
+type CloneLocks<'a> = (Vec<RwLockWriteGuard<'a, ()>>, Option<RwLockReadGuard<'a, ()>>);
+
+/// The file whose blocks are shared.
+struct CloneSource {
+    object: dmu::Object,
+    size: u64,
+    kind: FileType,
+}
+
+impl CloneSource {
+    /// Loads a file that nobody can change now. `None` if its holes may not be real: those of a redacted
+    /// dataset, and those of a file on which an intent log lies.
+    fn load(fs: &Fs, id: ObjectId) -> Result<Option<Self>> {
+        if fs.options().is_redacted || fs.inner.log_overlay.get(id).is_some() {
+            return Ok(None);
+        }
+        let (object, attributes) = (fs.inner.objset.object(id)?, fs.inner.attributes(id)?);
+        Ok(Some(Self { object, size: attributes.size, kind: attributes.kind }))
+    }
+}
+
 impl FsWriter {
-    /// Shares as much of the beginning of a stretch as can be; gives how many bytes, the rest must
-    /// be copied. A log tells nothing of it: who wants it to last waits for the group.
+    /// Shares as much of the beginning of a range as is possible. Returns the number of bytes; the rest must
+    /// be copied. `source_fs` is the file system of the source, or a snapshot, in the same pool. The intent log
+    /// has no record of it: fsync waits for the txg.
     pub fn clone_blocks(
         &self,
         caller: &ChangeContext,
-        stretch: &CloneRange<ObjectId>,
+        source_fs: &Fs,
+        range: &CloneRange<ObjectId>,
     ) -> Result<u64> {
-        let CloneRange {
-            source: from, source_offset: start, target: to, target_offset: at, ..
-        } = *stretch;
-        let _locked = self.fs.inner.locks.write(&[from, to]);
-        let source = self.load_pending(from)?;
+        let CloneRange { source_offset: start, target: to, target_offset: at, .. } = *range;
+        let _locked = self.lock_for_clone(source_fs, range);
+        let Some(source) = CloneSource::load(source_fs, range.source)? else { return Ok(0) };
         let mut draft = self.load_for_write(to)?;
-        let Some(size) = clonable_block_size(stretch, &source, &draft) else { return Ok(0) };
-        let length = stretch.length.min(source.size().saturating_sub(start));
+        let is_same_file = self.is_own(source_fs) && range.source == to;
+        let Some(size) = clonable_block_size(range, &source, (&draft, is_same_file)) else {
+            return Ok(0);
+        };
+        let length = range.length.min(source.size.saturating_sub(start));
         let end = at.saturating_add(length);
         if self.is_forbidden(&draft.sa, flag::APPENDONLY) && at < draft.size() {
             return Err(self.not_permitted(to, "the file can only be appended to"));
         }
         // a part of a block is shared only if nothing is behind it, here and there
-        let ends = start.saturating_add(length) >= source.size() && end >= draft.size();
+        let ends = start.saturating_add(length) >= source.size && end >= draft.size();
         let blocks = if ends { length.div_ceil(size) } else { block_of(length, size) };
+        // a file that begins with one small block would keep that block size for ever
+        let is_small = size < u64::from(self.settings.read().record_size);
+        if is_small && length <= size && draft.size() <= size && end > size {
+            return Ok(0);
+        }
         let mut done = 0;
         while done < blocks {
             let next = done.saturating_add(MAX_TX_CLONED_BLOCKS).min(blocks);
-            let reached =
-                self.clone_block_run(caller, &mut draft, (&source, stretch), done..next)?;
+            let reached = self.clone_block_run(caller, &mut draft, (&source, range), done..next)?;
             done = reached;
             if reached < next {
                 break;
@@ -52,12 +83,36 @@ impl FsWriter {
         Ok(done.saturating_mul(size).min(length))
     }
 
-    /// Shares these blocks of a stretch; gives the first that could not be.
+    fn is_own(&self, fs: &Fs) -> bool {
+        fs.objset().is_same(self.fs.objset())
+    }
+
+    /// Locks both files. Those of two file systems are locked in the order of the numbers of their object sets.
+    fn lock_for_clone<'a>(
+        &'a self,
+        source_fs: &'a Fs,
+        range: &CloneRange<ObjectId>,
+    ) -> CloneLocks<'a> {
+        let own = &self.fs.inner.locks;
+        if self.is_own(source_fs) {
+            return (own.write(&[range.source, range.target]), None);
+        }
+        let source = || source_fs.inner.read_lock(range.source);
+        if source_fs.objset().id() < self.objset_id() {
+            let source = source();
+            (own.write(&[range.target]), source)
+        } else {
+            let target = own.write(&[range.target]);
+            (target, source())
+        }
+    }
+
+    /// Shares these blocks of a range. Returns the first that could not be shared.
     fn clone_block_run(
         &self,
         caller: &ChangeContext,
         draft: &mut PendingFile,
-        (source, stretch): (&PendingFile, &CloneRange<ObjectId>),
+        (source, range): (&CloneSource, &CloneRange<ObjectId>),
         blocks: std::ops::Range<u64>,
     ) -> Result<u64> {
         let size = u64::from(source.object.block_size());
@@ -66,17 +121,16 @@ impl FsWriter {
         draft.sa.touch_mtime(caller.now);
         self.resolve_layouts(&mut draft.sa)?;
         let (shared, bytes) = (count.saturating_mul(size), SMALL_OP_BYTES);
-        let tx = self.transactions.begin_tx(&SpaceNeed {
-            bytes,
-            cloned_bytes: shared,
-            ..draft.quota_need()
-        })?;
+        let need = SpaceNeed { bytes, cloned_bytes: shared, ..draft.quota_need() };
+        let Some(tx) = self.transactions.begin_clone_tx(&need, source.object.objset())? else {
+            return Ok(blocks.start);
+        };
         if draft.object.block_size() != source.object.block_size() {
             draft.object.set_block_size(&tx, source.object.block_size())?;
             draft.object = self.fs.objset().object(draft.id())?;
         }
         let (first, target) =
-            (block_of(stretch.source_offset, size), block_of(stretch.target_offset, size));
+            (block_of(range.source_offset, size), block_of(range.target_offset, size));
         let mut reached = blocks.start;
         for block in blocks {
             let from = BlockId::new(first.saturating_add(block));
@@ -86,8 +140,8 @@ impl FsWriter {
             }
             reached = block.saturating_add(1);
         }
-        let length = stretch.length.min(source.size().saturating_sub(stretch.source_offset));
-        let end = stretch.target_offset.saturating_add(reached.saturating_mul(size).min(length));
+        let length = range.length.min(source.size.saturating_sub(range.source_offset));
+        let end = range.target_offset.saturating_add(reached.saturating_mul(size).min(length));
         // where nothing could be shared, nothing is there either
         let grown = if reached > 0 { draft.size().max(end) } else { draft.size() };
         draft.sa.set_word(Attribute::Size, grown);
@@ -99,31 +153,31 @@ impl FsWriter {
     }
 }
 
-/// The block in which a byte is.
+/// The block that holds a byte.
 fn block_of(byte: u64, size: u64) -> u64 {
     byte.checked_div(size).unwrap_or(0)
 }
 
-/// The size of the blocks of both files, if a stretch can be shared at all.
+/// The size of the blocks of both files, if a range can be shared at all.
 fn clonable_block_size(
-    stretch: &CloneRange<ObjectId>,
-    source: &PendingFile,
-    draft: &PendingFile,
+    range: &CloneRange<ObjectId>,
+    source: &CloneSource,
+    (draft, is_same_file): (&PendingFile, bool),
 ) -> Option<u64> {
     let (from, to) = (&source.object, &draft.object);
     let size = u64::from(from.block_size());
     let aligned =
-        stretch.source_offset.is_multiple_of(size) && stretch.target_offset.is_multiple_of(size);
-    // the only block of a file may be of any size, and grows to what the other has
+        range.source_offset.is_multiple_of(size) && range.target_offset.is_multiple_of(size);
+    // the only block of a file may be of any size, and grows to that of the other file
     let grows =
         to.max_block().get() == 0 && draft.size() <= size && to.block_size() <= from.block_size();
     let alike = to.block_size() == from.block_size() || grows;
     let odd = !size.is_power_of_two();
     let lone =
-        !odd || (stretch.source_offset == 0 && stretch.target_offset == 0 && draft.size() <= size);
-    let apart = stretch.source != stretch.target
-        || stretch.source_offset.abs_diff(stretch.target_offset) >= stretch.length;
-    let files = source.kind() == posix::FileType::File && stretch.length > 0;
-    (aligned && alike && lone && apart && files && stretch.source_offset < source.size())
+        !odd || (range.source_offset == 0 && range.target_offset == 0 && draft.size() <= size);
+    let apart = !is_same_file || range.source_offset.abs_diff(range.target_offset) >= range.length;
+    let files = source.kind == FileType::File && range.length > 0;
+    let keys = to.objset().has_same_key(from.objset());
+    (aligned && alike && lone && apart && files && keys && range.source_offset < source.size)
         .then_some(size)
 }

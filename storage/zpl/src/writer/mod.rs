@@ -19,6 +19,7 @@ mod pending_file;
 mod remove;
 mod rename;
 mod replay;
+mod rewrite;
 mod set_attributes;
 mod xattr;
 mod xattr_dir;
@@ -38,6 +39,7 @@ use crate::{Error, Fs, Result, SpaceNeed, Transactions, ZnodeAttributes, sa_layo
 pub(crate) use content::first_block_size;
 use pending_file::PendingFile;
 pub use replay::is_repeatable;
+pub use rewrite::RewrittenRange;
 
 /// When reading a file changes its atime (the property atime, and relatime).
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]

@@ -530,9 +530,9 @@ fn a_file_of_which_nothing_could_be_shared_keeps_its_size() {
         length: 1024,
     };
     // it waits to be written
-    assert_eq!(writer.clone_blocks(&credentials(4), &stretch), Ok(0));
+    assert_eq!(writer.clone_blocks(&credentials(4), writer.fs(), &stretch), Ok(0));
     assert_eq!(writer.fs().attributes(to).expect("attributes").size, 0);
     pool.sync();
-    assert_eq!(writer.clone_blocks(&credentials(5), &stretch), Ok(1024));
+    assert_eq!(writer.clone_blocks(&credentials(5), writer.fs(), &stretch), Ok(1024));
     assert_eq!(writer.fs().attributes(to).expect("attributes").size, 5120);
 }

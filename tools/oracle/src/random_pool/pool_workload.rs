@@ -1,9 +1,11 @@
 //! What happens to a pool: datasets come, change and go.
 
 use engine::dataset::DatasetQuery;
-use engine::files::Reason;
+use engine::files::{FileType, Reason, Time};
 use engine::pool::{NewDataset, Pool};
+use posix::{ChangeContext, Credentials, NewInode};
 use sim::Random;
+use units::ObjectId;
 
 use super::features::Features;
 use super::file_workload::FileWorkload;
@@ -271,7 +273,8 @@ impl<'a> PoolWorkload<'a> {
 
     fn run_step(&mut self) -> Result<(), RoundError> {
         let name = self.random_filesystem();
-        match self.random.next_below(17) {
+        match self.random.next_below(18) {
+            17 => self.clone_across(&name),
             16 => self.inherit_key(&name),
             0..=2 => self.create_snapshots(),
             3 => self.clone_snapshot(),
@@ -303,6 +306,42 @@ impl<'a> PoolWorkload<'a> {
         let fs = self.pool.filesystem(name).map_err(|error| format!("{name}: {error}"))?;
         let done = FileWorkload::new(fs, self.random).and_then(|mut churn| churn.run_steps(steps));
         done.map_err(|why| format!("{name}: {why}"))
+    }
+
+    /// Has a new file share blocks of a file of any file system or snapshot.
+    fn clone_across(&mut self, target: &str) -> Result<(), RoundError> {
+        let sources: Vec<_> = self.filesystems.iter().chain(&self.snapshots).cloned().collect();
+        let Some(source) = random_name(self.random, &sources) else { return Ok(()) };
+        let files = self.pool.filesystem(target).map_err(|error| format!("{target}: {error}"))?;
+        let reader = if source.contains('@') {
+            let opened = self.pool.synced_reader(&source);
+            // a snapshot of a volume has no files
+            let Ok(reader) = opened else { return Ok(()) };
+            reader
+        } else {
+            let opened = self.pool.filesystem(&source);
+            opened.map_err(|error| format!("{source}: {error}"))?.reader().clone()
+        };
+        let name = self.next_name('c');
+        let now = Time { seconds: 1_700_000_000, nanoseconds: 0 };
+        let caller = ChangeContext { credentials: Credentials::ROOT, now };
+        let clone = || -> engine::files::Result<()> {
+            let entries = reader.read_dir_sorted(&reader.root()?)?;
+            let Some(entry) = entries.iter().find(|it| it.kind == FileType::File) else {
+                return Ok(());
+            };
+            let content = reader.file(entry.ino)?.content();
+            let root = ObjectId::new(files.reader().root_object());
+            let new = files.create(&caller, root, name.as_bytes(), &NewInode::default())?;
+            let (from, to) = ((&content, 0), (ObjectId::new(new.ino()), 0));
+            files.clone_content(&caller, from, to, content.size()).map(drop)
+        };
+        match clone() {
+            Ok(()) => Ok(()),
+            // a quota may be used up, or the file system be read-only
+            Err(why) if why.reason() != Reason::Unreadable => Ok(()),
+            Err(why) => Err(format!("clone of {source} to {target}: {why}")),
+        }
     }
 
     fn create_filesystem(&mut self) -> Result<(), RoundError> {

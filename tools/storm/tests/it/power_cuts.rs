@@ -111,6 +111,17 @@ fn checkpoints_survive_power_cuts() {
 }
 
 #[test]
+fn clones_across_datasets_survive_power_cuts() {
+    let seed = env_number("POOLHOUSE_SEED").unwrap_or(0);
+    let each = env_number("POOLHOUSE_CUTS").unwrap_or(200) / 20;
+    let work: Vec<_> = (0..)
+        .zip((0..20).map(|index| Workload::Clones(seed + index)))
+        .map(|(at, it)| (at, it, each))
+        .collect();
+    run_workloads(&work);
+}
+
+#[test]
 #[ignore = "takes minutes"]
 fn synced_data_survives_many_power_cuts() {
     run_workloads(&workloads(env_number("POOLHOUSE_CUTS").unwrap_or(200_000), 50));
