@@ -118,7 +118,7 @@ pub use receive::{ExchangeHead, ReceiveRequest, Received};
 pub use received_properties::ReceiveProperties;
 pub use replay_failures::ReplayFailure;
 pub use rewind::{Rewind, RewindProbe, RewindProgress, RewindTarget};
-pub use scan::{ScanKind, ScanProgress, ScanResult, ScanStatus};
+pub use scan::{ScanKind, ScanProgress, ScanResult, ScanStatus, ScrubRange};
 pub use send::SendRequest;
 pub use send_plan::{SendPlan, SendStep};
 pub use snapshots::{Bookmark, Snapshot};
