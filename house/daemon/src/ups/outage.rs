@@ -57,8 +57,7 @@ impl Outage {
     pub(super) fn stop_background_work(&mut self, context: &Context) {
         for pool in context.pools.all() {
             let scan = pool.handle.scan_status();
-            let is_scrub =
-                scan.is_some_and(|it| it.scan == ScanKind::Scrub && it.is_scanning());
+            let is_scrub = scan.is_some_and(|it| it.scan == ScanKind::Scrub && it.is_scanning());
             // it may have ended meanwhile
             if is_scrub && pool.handle.pause_scrub().is_ok() {
                 let name = pool.handle.name();

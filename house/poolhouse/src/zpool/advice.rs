@@ -49,9 +49,11 @@ pub(super) fn status_and_action(pool: &PoolStatus) -> Option<(String, &'static s
         let action = "Make sure the affected devices are connected, then run 'zpool clear'.";
         return Some((what, action));
     }
-    if pool.scan.as_ref().is_some_and(|scan| {
-        scan.is_scanning() && scan.scan == engine::pool::ScanKind::Resilver
-    }) {
+    if pool
+        .scan
+        .as_ref()
+        .is_some_and(|scan| scan.is_scanning() && scan.scan == engine::pool::ScanKind::Resilver)
+    {
         let what = "One or more devices is currently being resilvered.  The pool will\n\
                     \tcontinue to function, possibly in a degraded state.";
         return Some((what.to_owned(), "Wait for the resilver to complete."));

@@ -23,7 +23,8 @@ pub(super) fn print_scan(scan: &ScanStatus, out: &mut dyn Write) -> io::Result<(
         ("scanning" | "paused", ScanKind::ErrorScrub) => print_error_scrub(scan, out),
         ("scanning" | "paused", _) => print_progress(scan, word, out),
         ("finished", ScanKind::Scrub) => {
-            let line = format!("scrub repaired {written} in {time} with {errors} errors on {ended}");
+            let line =
+                format!("scrub repaired {written} in {time} with {errors} errors on {ended}");
             writeln!(out, "  scan: {line}")
         }
         ("finished", ScanKind::Resilver) => {
@@ -46,10 +47,7 @@ const fn scan_word(scan: ScanKind) -> &'static str {
 
 /// Prints the files with damage that is known.
 pub(super) fn print_damaged(pool: &PoolStatus, out: &mut dyn Write) -> io::Result<()> {
-    writeln!(
-        out,
-        "\nerrors: Permanent errors have been detected in the following files:\n"
-    )?;
+    writeln!(out, "\nerrors: Permanent errors have been detected in the following files:\n")?;
     for name in pool.data_errors.iter().take(MAX_DAMAGED_SHOWN) {
         writeln!(out, "        {}", escape_control(name))?;
     }
@@ -167,11 +165,8 @@ mod tests {
 
     #[test]
     fn error_scrub_has_lines_of_zpool() {
-        let blocks = |state| ScanStatus {
-            scanned: 1,
-            total: 4,
-            ..sample_scan(ScanKind::ErrorScrub, state)
-        };
+        let blocks =
+            |state| ScanStatus { scanned: 1, total: 4, ..sample_scan(ScanKind::ErrorScrub, state) };
         let text = printed(&blocks("scanning"));
         assert!(text.contains("\t25.00% done, issued I/O for 1 error blocks\n"), "{text}");
         let text = printed(&blocks("finished"));

@@ -71,8 +71,8 @@ impl Activity {
     fn remaining(self, pool: &PoolStatus, freeing: u64) -> Option<u64> {
         let scan = |kind| {
             let scan = pool.scan.as_ref()?;
-            let is_kind = scan.scan == kind
-                || (kind == ScanKind::Scrub && scan.scan == ScanKind::ErrorScrub);
+            let is_kind =
+                scan.scan == kind || (kind == ScanKind::Scrub && scan.scan == ScanKind::ErrorScrub);
             let goes_on = is_kind && scan.is_scanning();
             goes_on.then(|| scan.total.saturating_sub(scan.scanned))
         };

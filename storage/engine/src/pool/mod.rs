@@ -105,7 +105,7 @@ pub(crate) use environment::Random;
 pub use environment::{Environment, FillRandom};
 pub use filesystems::OpenFileSystem;
 pub use holds::Hold;
-pub use io_stats::{DriveIoStats, PoolIoStats, RequestStats, SlowDrive};
+pub use io_stats::{DriveIoStats, PoolIoStats, QueueDepth, RequestStats, SlowDrive};
 pub use key_probe::{KeyProbe, encryption_roots, try_keys};
 pub use leaf_activity::{ActivityCommand, ActivityKind};
 pub use offline::OfflineOptions;

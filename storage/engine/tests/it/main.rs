@@ -29,6 +29,7 @@ mod refreservation;
 mod replace;
 mod resilver;
 mod rewind;
+mod scan_state;
 mod self_heal;
 mod shared_blocks;
 mod snapshots;

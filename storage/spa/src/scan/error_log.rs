@@ -15,9 +15,9 @@ use std::sync::Arc;
 
 use dmu::Objset;
 use dsl::write::SyncTaskContext;
-use ondisk::{Blkptr, ObjectType};
 use ondisk::dsl::{Dataset, Dir};
 use ondisk::history::{parse_error, parse_head_error};
+use ondisk::{Blkptr, ObjectType};
 use parking_lot::Mutex;
 use units::{Level, ObjectId, ObjsetId, Txg, Zbookmark};
 use zap::{NewZap, Zap, ZapValue};

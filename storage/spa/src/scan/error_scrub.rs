@@ -12,6 +12,7 @@ use job::Queue;
 use ondisk::Blkptr;
 use ondisk::scan::{ErrorScrubPhys, ScanFunction, ScanPhase};
 use units::{ObjsetId, Zbookmark};
+use vdev::IoClass;
 use zio::Source;
 
 use super::error_log::pointer_at;
@@ -78,7 +79,8 @@ impl ActivePool {
         let (pin, txg, mos) = self.open_pinned_mos(&source)?;
         let (queue, datasets) = (Queue::new(MAX_QUEUED_BATCHES), ScanDatasets::default());
         let round = Round { scan: &scan, queue, mos, datasets, txg, pin };
-        let is_complete = round.verify_places(&places, &source);
+        let verify = || round.verify_places(&places, &source);
+        let is_complete = vdev::with_class(IoClass::Scan, verify);
         self.tree.flush(&mut Vec::new())?;
         if is_complete {
             self.end_error_scrub(true)?;

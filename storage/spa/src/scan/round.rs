@@ -11,7 +11,7 @@ use metaslab::Pin;
 use ondisk::blkptr::Regular;
 use parking_lot::Mutex;
 use units::{ObjsetId, Txg, Zbookmark};
-use vdev::Leaf;
+use vdev::{IoClass, Leaf};
 use zio::{BlockRepair, Reader, Source};
 
 use super::position::ScanPosition;
@@ -191,7 +191,7 @@ impl<'a> Scan<'a> {
         self.synced.store(now, Relaxed);
         self.update_counts();
         // a pool that cannot be written ends the scan by itself
-        let _ = self.pool.sync();
+        let _ = vdev::with_class(IoClass::Foreground, || self.pool.sync());
     }
 
     /// Brings the counts of the record up to date.
@@ -272,11 +272,11 @@ impl Round<'_> {
     pub(super) fn repair_batch(&self, batch: ScanBatch) {
         let ScanBatch { mut blocks, ticket } = batch;
         blocks.sort_unstable_by_key(|item| item.block.dvas[0].map(|dva| (dva.vdev, dva.offset)));
-        let is_complete = if self.scan.policy.verifies_all() {
-            self.verify_blocks(&blocks)
-        } else {
-            self.resilver_blocks(&blocks)
-        };
+        let verifies_all = self.scan.policy.verifies_all();
+        let is_complete = vdev::with_class(IoClass::Scan, || match verifies_all {
+            true => self.verify_blocks(&blocks),
+            false => self.resilver_blocks(&blocks),
+        });
         if let Some(ticket) = ticket.filter(|_| is_complete) {
             if self.scan.policy.covers(self.scan.pool) {
                 self.scan.pool.scan_state.complete(ticket);

@@ -18,8 +18,8 @@ use dsl::write::{DatasetEvent, SyncTaskContext};
 use ondisk::ObjectType;
 use ondisk::history::Entry;
 use ondisk::scan::{
-    ERROR_SCRUB_ENTRY, ErrorScrubPhys, LAST_SCRUBBED_TXG_ENTRY, SCAN_ENTRY, ScanFunction, ScanPhase,
-    ScanPhys,
+    ERROR_SCRUB_ENTRY, ErrorScrubPhys, LAST_SCRUBBED_TXG_ENTRY, SCAN_ENTRY, ScanFunction,
+    ScanPhase, ScanPhys,
 };
 use parking_lot::Mutex;
 use units::{ObjsetId, Txg};

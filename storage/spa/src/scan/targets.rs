@@ -120,10 +120,7 @@ pub(crate) fn dataset_root(mos: &Objset, id: ObjsetId) -> Result<Option<Blkptr>,
     Ok(read_dataset(id, mos.object(id)?.dnode())?.map(|(_, dataset)| dataset.root))
 }
 
-fn read_dataset(
-    id: ObjectId,
-    dnode: &Dnode,
-) -> Result<Option<(ObjsetId, ScanDataset)>, Error> {
+fn read_dataset(id: ObjectId, dnode: &Dnode) -> Result<Option<(ObjsetId, ScanDataset)>, Error> {
     if dnode.bonus_kind != ObjectType::DSL_DATASET {
         return Ok(None);
     }

@@ -7,6 +7,7 @@ use ondisk::Blkptr;
 use ondisk::blkptr::Regular;
 use ondisk::scan::DESTROYED_OBJSET;
 use units::{ObjsetId, Txg, Zbookmark};
+use vdev::IoClass;
 use zio::Source;
 
 use super::position::{ScanPosition, start_of};
@@ -178,13 +179,14 @@ impl Round<'_> {
             ..WalkOptions::default()
         };
         let mut stopped = Ok(());
-        let _ = objset.walk(&plan, &mut |zbookmark, found| {
+        let mut visit = |zbookmark, found: BlockVisit<'_>| {
             if self.is_stopping() {
                 stopped = Err(Stopped);
                 return WalkControl::Stop;
             }
             self.visit_block(zbookmark, &found, gathered)
-        });
+        };
+        let _ = vdev::with_class(IoClass::Scan, || objset.walk(&plan, &mut visit));
         stopped
     }
 
