@@ -350,7 +350,8 @@ impl Pool {
         let spa = &self.0.spa;
         let record = spa.scan_record();
         let is_error_scrub = spa.error_scrub_record().is_running();
-        if !is_error_scrub && !(record.is_running() && record.function == ScanFunction::Scrub) {
+        let is_scrub = record.is_running() && record.function == ScanFunction::Scrub;
+        if !is_error_scrub && !is_scrub {
             return Err(Error::Usage { what: spa::ScanError::NotScrubbing.to_string() });
         }
         self.interrupt_scan();

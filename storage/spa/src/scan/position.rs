@@ -158,16 +158,22 @@ mod tests {
 
     fn position(current: u64, queued: &[u64]) -> ScanPosition {
         let mut position = ScanPosition { bookmark: start_of(id(current)), ..Default::default() };
-        queued.iter().for_each(|queued| position.enqueue(id(*queued), Txg::new(*queued)));
+        for queued in queued {
+            position.enqueue(id(*queued), Txg::new(*queued));
+        }
         position
     }
 
     fn after(events: &[DatasetEvent], before: &ScanPosition) -> ScanPosition {
         let mut position = before.clone();
-        events.iter().for_each(|event| position.apply(*event));
+        for event in events {
+            position.apply(*event);
+        }
         // a walk that began before them sees the same
         let mut aliases = Aliases::default();
-        events.iter().for_each(|event| aliases.apply(*event));
+        for event in events {
+            aliases.apply(*event);
+        }
         assert_eq!(aliases.translate(before), position);
         position
     }
@@ -200,7 +206,9 @@ mod tests {
         // its number may be that of another dataset by now
         let other = DatasetEvent::Snapshotted { head: id(5), snapshot: id(9) };
         let mut aliases = Aliases::default();
-        [gone, other].iter().for_each(|event| aliases.apply(*event));
+        for event in [gone, other] {
+            aliases.apply(event);
+        }
         assert!(aliases.translate(&position(1, &[5])).queue.is_empty());
     }
 

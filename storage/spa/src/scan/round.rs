@@ -273,9 +273,8 @@ impl Round<'_> {
         let ScanBatch { mut blocks, ticket } = batch;
         blocks.sort_unstable_by_key(|item| item.block.dvas[0].map(|dva| (dva.vdev, dva.offset)));
         let verifies_all = self.scan.policy.verifies_all();
-        let is_complete = vdev::with_class(IoClass::Scan, || match verifies_all {
-            true => self.verify_blocks(&blocks),
-            false => self.resilver_blocks(&blocks),
+        let is_complete = vdev::with_class(IoClass::Scan, || {
+            if verifies_all { self.verify_blocks(&blocks) } else { self.resilver_blocks(&blocks) }
         });
         if let Some(ticket) = ticket.filter(|_| is_complete) {
             if self.scan.policy.covers(self.scan.pool) {
@@ -327,7 +326,9 @@ impl Round<'_> {
         match mending.write_repairs(&mut Vec::new()) {
             Ok(written) => drop(self.scan.progress.bytes_written.fetch_add(written, Relaxed)),
             Err(error) => {
-                blocks.iter().for_each(|item| self.scan.record_block_error(item, &error));
+                for item in blocks {
+                    self.scan.record_block_error(item, &error);
+                }
             }
         }
     }

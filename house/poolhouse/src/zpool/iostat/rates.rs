@@ -169,8 +169,8 @@ impl Columns {
             // requests of users are at their drive as soon as they are made; those of scans wait
             let active = |requests: u64| ["0".to_owned(), count(requests)];
             let QueueDepth { waiting, active: scans } = rates.scan;
-            // both are read one after the other, and a scan may have begun between
-            let reads = read.in_flight.checked_sub(scans).unwrap_or(0);
+            // both are read one after the other, and a request of a scan may have begun between
+            let reads = read.in_flight.max(scans) - scans;
             cells.extend(active(reads).into_iter().chain(active(write.in_flight)));
             cells.extend((0..4).map(|_| none()));
             cells.extend([count(waiting), count(scans)]);
