@@ -300,8 +300,9 @@ impl Pool {
             other => self.explain_error(&other),
         };
         if range == ScrubRange::Errors {
-            self.0.spa.start_error_scrub().map_err(explain)?;
-            self.request_scan(ScanKind::ErrorScrub);
+            if self.0.spa.start_error_scrub().map_err(explain)? {
+                self.request_scan(ScanKind::ErrorScrub);
+            }
             return Ok(());
         }
         if error_scrub.is_running() {
@@ -311,7 +312,9 @@ impl Pool {
                 spa::ScanError::ErrorScrubPaused
             });
         }
-        if record.is_paused() {
+        if record.is_paused() && range == ScrubRange::SinceLastScrub {
+            return refuse(spa::ScanError::Paused);
+        } else if record.is_paused() {
             self.0.spa.set_scan_paused(false).map_err(explain)?;
         } else if pending == Some(ScanKind::Resilver) {
             return refuse(spa::ScanError::Resilvering);
@@ -330,10 +333,16 @@ impl Pool {
         Ok(())
     }
 
-    /// Pauses the scrub or error scrub, until it is started again.
+    /// Pauses the scrub or error scrub, until it is started again. If there is none, nothing happens, as with
+    /// OpenZFS.
     pub fn pause_scrub(&self) -> Result<()> {
         let spa = &self.0.spa;
+        let record = spa.scan_record();
         let is_error_scrub = spa.error_scrub_record().is_running();
+        let is_scrub = record.is_running() && record.function == ScanFunction::Scrub;
+        if !is_error_scrub && !is_scrub {
+            return Ok(());
+        }
         let paused =
             if is_error_scrub { spa.pause_error_scrub() } else { spa.set_scan_paused(true) };
         paused.map_err(|error| match error {

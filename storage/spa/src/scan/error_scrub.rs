@@ -24,8 +24,9 @@ use super::{ScanProgress, ScanResult};
 use crate::{ActivePool, Error, scan};
 
 impl ActivePool {
-    /// Begins an error scrub, or resumes a paused one; [`ActivePool::error_scrub`] does it.
-    pub fn start_error_scrub(&self) -> Result<(), Error> {
+    /// Begins an error scrub, or resumes a paused one; [`ActivePool::error_scrub`] does it. Returns false if the
+    /// error log is empty.
+    pub fn start_error_scrub(&self) -> Result<bool, Error> {
         let blocks = self.logged_error_count()?;
         self.run_sync_task(move |active, change| active.start_error_scrub_sync(change, blocks))?
     }
@@ -34,26 +35,26 @@ impl ActivePool {
         &self,
         change: &SyncTaskContext<'_>,
         blocks: u64,
-    ) -> Result<(), Error> {
+    ) -> Result<bool, Error> {
         let record = self.error_scrub_record();
         if record.is_running() {
             if record.paused == 0 {
                 return Err(ScanError::ErrorScrubbing.into());
             }
             self.scan_state.edit_error_scrub(|record| record.paused = 0);
-            return Ok(());
+            return Ok(true);
         }
         let scan = self.scan_record();
         if scan.is_running() {
             let is_scrub = scan.function == ScanFunction::Scrub;
             let why = if is_scrub { ScanError::Scrubbing } else { ScanError::Resilvering };
-            return Err(if scan.is_paused() { ScanError::Paused } else { why }.into());
+            return Err(if scan.is_paused() { ScanError::PausedToCancel } else { why }.into());
         }
         if !self.has_head_errlog()? {
             return Err(ScanError::NoHeadErrlog.into());
         }
         if blocks == 0 {
-            return Err(ScanError::NoErrors.into());
+            return Ok(false);
         }
         self.scan_state.edit_error_scrub(|record| {
             *record = ErrorScrubPhys {
@@ -66,7 +67,7 @@ impl ActivePool {
         });
         let detail = format!("func=3 mintxg=0 maxtxg={}", change.tx.txg());
         self.log_scan_event(change, "error scrub setup", &detail);
-        Ok(())
+        Ok(true)
     }
 
     /// Reads the blocks of the error log and repairs them where that is possible, after

@@ -47,15 +47,15 @@ pub enum ScanError {
     /// The scrub is paused already.
     #[error("scrub is paused; use 'zpool scrub' to resume scrub")]
     Paused,
+    /// An error scrub cannot begin while a scrub is paused.
+    #[error("scrub is paused; use 'zpool scrub' to resume or 'zpool scrub -s' to cancel scrub")]
+    PausedToCancel,
     /// The error scrub is paused already.
     #[error("error scrub is paused; use 'zpool scrub -e' to resume error scrub")]
     ErrorScrubPaused,
     /// Nothing goes on that could be paused or stopped.
     #[error("there is no active scrub")]
     NotScrubbing,
-    /// The error log of the last scrub is empty.
-    #[error("no known errors: an error scrub reads blocks that 'zpool status -v' lists")]
-    NoErrors,
     /// The error log of an older format does not say where the blocks are by now.
     #[error("an error scrub needs the feature head_errlog: 'zpool upgrade' enables it")]
     NoHeadErrlog,
