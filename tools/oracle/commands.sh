@@ -711,6 +711,13 @@ same zpool reguid nope
 same zpool wait tank
 same zpool wait -t scrub,resilver,discard,free tank
 same zpool wait -t nonsense tank
+same zpool scrub -p tank
+same zpool scrub -s tank
+same zpool scrub -e tank
+same zpool scrub -w -C tank
+same zpool scrub -p -s tank
+same zpool scrub -e -C tank
+same zpool scrub -w -p tank
 same zpool wait -Hp -t scrub tank
 same zpool wait nope
 same zpool iostat

@@ -410,14 +410,24 @@ impl Call for GetPoolHistory {
     const CHANGES: bool = false;
 }
 
-/// Starts a scrub of a pool, or stops it.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+/// Starts, resumes, pauses or stops a scrub of a pool.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[expect(clippy::struct_excessive_bools, reason = "options of zpool scrub")]
 pub struct ScrubPool {
     /// The pool.
     pub name: String,
-    /// Stop the running scrub.
+    /// Stop the running scrub or error scrub.
     #[serde(default)]
     pub stop: bool,
+    /// Pause the running scrub or error scrub.
+    #[serde(default)]
+    pub pause: bool,
+    /// Read only the blocks of the error log.
+    #[serde(default)]
+    pub errors_only: bool,
+    /// Read only what was written since the last scrub that finished.
+    #[serde(default)]
+    pub since_last_scrub: bool,
 }
 
 impl Call for ScrubPool {
@@ -427,7 +437,11 @@ impl Call for ScrubPool {
     const CHANGES: bool = true;
 
     fn action(&self) -> String {
-        format!("scrub '{}'", self.name)
+        match (self.stop, self.pause) {
+            (true, _) => format!("cancel scrubbing '{}'", self.name),
+            (_, true) => format!("pause scrubbing '{}'", self.name),
+            _ => format!("scrub '{}'", self.name),
+        }
     }
 
     fn changed_pools(&self, (): &()) -> Vec<String> {

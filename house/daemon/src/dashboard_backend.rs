@@ -3,7 +3,7 @@
 use std::sync::{Arc, Weak};
 use std::time::Instant;
 
-use api::{DriveDetails, LocateDrive, NoteDrive, Overview};
+use api::{DriveDetails, LocateDrive, NoteDrive, Overview, ScrubPool};
 use web::Backend;
 
 use crate::context::Context;
@@ -53,7 +53,8 @@ impl DashboardBackend {
 
     fn start_scrub(&self, pool: &str, stop: bool, command: &str) -> Result<()> {
         let context = self.context()?;
-        context.pools.scrub(pool, stop)?;
+        let call = ScrubPool { name: pool.to_owned(), stop, ..ScrubPool::default() };
+        context.pools.scrub(&call)?;
         let uid = rustix::process::geteuid().as_raw();
         context.pools.record_command(pool, command, uid);
         Ok(())

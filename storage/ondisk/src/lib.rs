@@ -28,6 +28,7 @@ pub mod object_type;
 pub mod objset;
 mod reader;
 pub mod sa;
+pub mod scan;
 pub mod spacemap;
 pub mod stream;
 pub mod swap;

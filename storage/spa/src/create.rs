@@ -121,6 +121,7 @@ pub fn create_pool(
         mark_obsolete: &|_| {},
         free_log: &|_, _| {},
         dsize: &|_| 0,
+        dataset_event: &|_| {},
     };
     let skeleton = dsl::write::pool::create_pool_objects(&change, &new.features)?;
     let key = encrypt_root(&change, skeleton.root_objset, new.root_key.as_ref())?;

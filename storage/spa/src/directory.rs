@@ -27,6 +27,11 @@ impl PoolDirectory {
         Ok(Self { mos, zap: table })
     }
 
+    /// The MOS.
+    pub(crate) const fn mos(&self) -> &Objset {
+        &self.mos
+    }
+
     /// The table itself.
     pub fn zap(&self) -> &Zap {
         &self.zap

@@ -68,6 +68,9 @@ pub enum Error {
     /// A checkpoint is not what a command needs it to be.
     #[error("{0}")]
     Checkpoint(#[from] crate::active::CheckpointError),
+    /// A scan cannot be started, paused or stopped.
+    #[error("{0}")]
+    Scan(#[from] crate::scan::ScanError),
     /// The pool is older than what can be upgraded here (Unsupported).
     #[error(
         "pools of version {version} cannot be upgraded here: only those of version 26 and later; OpenZFS \

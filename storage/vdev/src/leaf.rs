@@ -9,6 +9,7 @@ use parking_lot::{Mutex, RwLock};
 use units::{Ashift, Guid, Txg};
 
 use crate::node::NodeAddress;
+use crate::queue::{ClassCounts, LeafQueue};
 use crate::{DeviceError, TxgRanges};
 
 /// Bytes of labels and boot area in front of the allocatable space.
@@ -74,6 +75,7 @@ pub struct Leaf {
     /// It takes nothing any more: the pool may be another host's.
     is_retired: AtomicBool,
     out_of_service: Option<OutOfService>,
+    queue: LeafQueue,
 }
 
 /// What was written since the last flush.
@@ -110,6 +112,7 @@ impl Leaf {
             slow_baseline: AtomicU64::new(0),
             is_retired: AtomicBool::new(false),
             out_of_service: None,
+            queue: LeafQueue::default(),
         }
     }
 
@@ -363,7 +366,7 @@ impl Leaf {
     /// Fills `into` from `position`, counted from the device's first byte.
     pub(crate) fn read(&self, position: u64, into: &mut [u8]) -> Result<(), DeviceError> {
         let device = self.device.as_ref().ok_or(DeviceError::Missing)?;
-        device.read_at(position, into).map_err(|_| {
+        self.queue.run(|| device.read_at(position, into)).map_err(|_| {
             self.read_errors.fetch_add(1, Ordering::Relaxed);
             DeviceError::ReadFailed
         })
@@ -372,7 +375,8 @@ impl Leaf {
     /// Fills the parts one after the other from `position`; whether that went well. Errors are not
     /// counted: whoever needs the bytes asks for them once more.
     pub(crate) fn read_parts(&self, position: u64, parts: &mut [&mut [u8]]) -> bool {
-        self.device.as_ref().is_some_and(|device| device.read_parts_at(position, parts).is_ok())
+        let Some(device) = &self.device else { return false };
+        self.queue.run(|| device.read_parts_at(position, parts).is_ok())
     }
 
     /// Writes bytes that belong to no block, such as labels, at `position`, counted from the
@@ -409,6 +413,11 @@ impl Leaf {
         result
     }
 
+    /// I/Os of scans, of removals and of initializing, at this moment.
+    pub fn background_io(&self) -> [ClassCounts; 3] {
+        self.queue.counts()
+    }
+
     /// Whether somebody is writing to it just now.
     pub(crate) fn is_busy(&self) -> bool {
         self.active_writes.load(Ordering::Relaxed) > 0
@@ -428,7 +437,7 @@ impl Leaf {
         // after, since such a flush may have come too early for it
         self.pending.lock().record(birth);
         self.active_writes.fetch_add(1, Ordering::Relaxed);
-        let written = device.write_parts_at(position, parts);
+        let written = self.queue.run(|| device.write_parts_at(position, parts));
         self.active_writes.fetch_sub(1, Ordering::Relaxed);
         self.pending.lock().record(birth);
         self.record_write_result(written.is_ok());

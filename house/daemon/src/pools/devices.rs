@@ -2,8 +2,8 @@
 
 use std::path::{Path, PathBuf};
 
-use api::{AddDevices, Event, OfflineDevice, OnlineDevice, VdevLayout, VdevRole};
-use engine::pool::{self, AddOptions, DraidLayout, NewVdev, OfflineOptions, Pool};
+use api::{AddDevices, Event, OfflineDevice, OnlineDevice, ScrubPool, VdevLayout, VdevRole};
+use engine::pool::{self, AddOptions, DraidLayout, NewVdev, OfflineOptions, Pool, ScrubRange};
 
 use super::{ManagedPool, Pools};
 use crate::Result;
@@ -161,11 +161,21 @@ impl Pools {
         Ok(())
     }
 
-    /// Starts a scrub, or stops it.
-    pub(crate) fn scrub(&self, name: &str, stop: bool) -> Result<()> {
-        let held = &self.pool(name)?.handle;
-        let done = if stop { held.stop_scrub() } else { held.start_scrub() };
-        Ok(done?)
+    /// Starts, resumes, pauses or stops a scrub.
+    pub(crate) fn scrub(&self, call: &ScrubPool) -> Result<()> {
+        let handle = &self.pool(&call.name)?.handle;
+        if call.stop {
+            return Ok(handle.stop_scrub()?);
+        }
+        if call.pause {
+            return Ok(handle.pause_scrub()?);
+        }
+        let range = match (call.errors_only, call.since_last_scrub) {
+            (true, _) => ScrubRange::Errors,
+            (false, true) => ScrubRange::SinceLastScrub,
+            (false, false) => ScrubRange::All,
+        };
+        Ok(handle.start_scrub(range)?)
     }
 
     /// Removes cache devices, spares and log vdevs.

@@ -16,8 +16,6 @@ use crate::jobs::{JobControl, RunningJob};
 const INTERVAL: Duration = Duration::from_secs(2);
 /// The time between two looks whether the daemon ends.
 const POLL_INTERVAL: Duration = Duration::from_millis(100);
-/// The state of a scan that runs.
-const SCANNING: &str = "scanning";
 /// The user id of work that the daemon starts by itself.
 const NO_USER: u32 = 0;
 
@@ -108,7 +106,7 @@ impl Pools {
     /// Starts the job of a scan that runs, and ends that of one that ended.
     fn follow_scan(&self, pool: &Arc<ManagedPool>, watched: &mut WatchedPool) {
         let Some(scan) = &watched.scan else { return };
-        if scan.state == SCANNING {
+        if scan.is_scanning() {
             if watched.job.is_none() {
                 let control = Arc::new(ScanControl { pool: Arc::downgrade(pool), scan: scan.scan });
                 let kind = scan_word(scan.scan);
@@ -120,6 +118,7 @@ impl Pools {
         match scan.state.as_str() {
             "finished" => job.finish(),
             "canceled" => job.cancelled("The scan was stopped.".to_owned()),
+            "paused" => job.cancelled("The scan was paused.".to_owned()),
             _ => job.fail(scan.damage.join("; ")),
         }
     }
@@ -145,7 +144,7 @@ fn changes(pool: &str, before: &WatchedPool, now: &WatchedPool, error: Option<&s
     if known.is_none() {
         events.push(Event::ScanStarted { pool: pool(), scan: word() });
     }
-    if scan.state != SCANNING && known.is_none_or(|old| old.state == SCANNING) {
+    if !scan.is_active() && known.is_none_or(ScanStatus::is_active) {
         let (state, errors) = (scan.state.clone(), scan.errors);
         events.push(Event::ScanFinished { pool: pool(), scan: word(), state, errors });
     }
@@ -156,6 +155,7 @@ const fn scan_word(scan: ScanKind) -> &'static str {
     match scan {
         ScanKind::Resilver => "resilver",
         ScanKind::Scrub => "scrub",
+        ScanKind::ErrorScrub => "error scrub",
     }
 }
 
@@ -177,13 +177,14 @@ impl JobControl for ScanControl {
         let scan = self.pool.upgrade().and_then(|pool| pool.handle.scan_status());
         let scan = scan.filter(|status| status.scan == self.scan);
         let (done, total) = scan.map_or((0, 0), |status| (status.scanned, status.total));
-        JobProgress { done, total, unit: "bytes".to_owned() }
+        let unit = if self.scan == ScanKind::ErrorScrub { "blocks" } else { "bytes" };
+        JobProgress { done, total, unit: unit.to_owned() }
     }
 
     /// A resilver cannot be cancelled: the pool needs it.
     fn cancel(&self) {
         if let Some(pool) = self.pool.upgrade()
-            && self.scan == ScanKind::Scrub
+            && self.scan != ScanKind::Resilver
         {
             // it may have ended meanwhile
             let _ = pool.handle.stop_scrub();
@@ -206,8 +207,12 @@ mod tests {
             state: state.to_owned(),
             started,
             ended: started,
+            paused: 0,
             scanned: 0,
+            issued: 0,
             total: 0,
+            scan_rate: 0,
+            issue_rate: 0,
             read: 0,
             written: 0,
             errors: 0,

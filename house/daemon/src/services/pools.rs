@@ -74,7 +74,7 @@ impl PoolService {
         let pools = Arc::clone(&self.pools);
         router.add(move |call: &ClearLabels, _| pools.clear_labels(&call.path, call.force));
         let pools = Arc::clone(&self.pools);
-        router.add(move |call: &ScrubPool, _| pools.scrub(&call.name, call.stop));
+        router.add(move |call: &ScrubPool, _| pools.scrub(call));
         let pools = Arc::clone(&self.pools);
         router.add(move |call: &ClearPool, _| {
             Ok(Reply::with_warnings(pools.clear_pool(&call.name, call.device.as_deref())?))

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use ::ups::{Stage, UpsConfig};
 use api::JobState;
-use engine::pool::ScanKind;
+use engine::pool::{ScanKind, ScrubRange};
 
 use super::source::Source;
 use crate::context::Context;
@@ -53,14 +53,13 @@ impl Outage {
         self.are_pools_closed
     }
 
-    /// Stops scrubs and replication. Resilvers go on: the pools need them.
+    /// Pauses scrubs and stops replication. Resilvers go on: the pools need them.
     pub(super) fn stop_background_work(&mut self, context: &Context) {
         for pool in context.pools.all() {
             let scan = pool.handle.scan_status();
-            let is_scrub =
-                scan.is_some_and(|it| it.scan == ScanKind::Scrub && it.state == "scanning");
+            let is_scrub = scan.is_some_and(|it| it.scan == ScanKind::Scrub && it.is_scanning());
             // it may have ended meanwhile
-            if is_scrub && pool.handle.stop_scrub().is_ok() {
+            if is_scrub && pool.handle.pause_scrub().is_ok() {
                 let name = pool.handle.name();
                 context.log.write_line(&format!("pool '{name}': the scrub waits for line power"));
                 self.scrubs.insert(name.to_owned());
@@ -108,7 +107,7 @@ impl Outage {
         context.pools.reopen_after_power_failure();
     }
 
-    /// Starts the scrubs again that the power failure stopped, once their pools are imported.
+    /// Resumes the scrubs that the power failure paused, once their pools are imported.
     pub(super) fn restart_scrubs(&mut self, stage: Stage, context: &Context) {
         if stage != Stage::Normal || self.scrubs.is_empty() {
             return;
@@ -116,9 +115,9 @@ impl Outage {
         let before = self.scrubs.len();
         self.scrubs.retain(|name| {
             let Ok(pool) = context.pools.pool(name) else { return true };
-            let line = match pool.handle.start_scrub() {
-                Ok(()) => format!("pool '{name}': the scrub begins again"),
-                Err(why) => format!("pool '{name}': the scrub does not begin again: {why}"),
+            let line = match pool.handle.start_scrub(ScrubRange::All) {
+                Ok(()) => format!("pool '{name}': the scrub goes on"),
+                Err(why) => format!("pool '{name}': the scrub does not go on: {why}"),
             };
             context.log.write_line(&line);
             false

@@ -79,12 +79,21 @@ pub(super) fn advice(pool: &PoolStatus) -> Option<Advice> {
         let action = "Make sure the affected devices are connected, then run 'zpool clear'.";
         return Some(Advice::with_id(what, action, "ZFS-8000-HC"));
     }
-    if pool.scan.as_ref().is_some_and(|scan| {
-        scan.state == "scanning" && scan.scan == engine::pool::ScanKind::Resilver
-    }) {
+    if pool
+        .scan
+        .as_ref()
+        .is_some_and(|scan| scan.is_scanning() && scan.scan == engine::pool::ScanKind::Resilver)
+    {
         let what = "One or more devices is currently being resilvered.  The pool will\n\
                     \tcontinue to function, possibly in a degraded state.";
         return Some(Advice::new(what, "Wait for the resilver to complete."));
+    }
+    if !pool.data_errors.is_empty() {
+        let what = "One or more devices has experienced an error resulting in data\n\
+                    \tcorruption.  Applications may be affected.";
+        let action = "Restore the file in question if possible.  Otherwise restore the\n\
+                      \tentire pool from backup.";
+        return Some((what.to_owned(), action));
     }
     let is_in = |state: &str| pool.vdevs.iter().any(|vdev| has_state(vdev, state));
     let degraded = DEGRADED.iter().find(|(state, ..)| is_in(state));

@@ -16,6 +16,7 @@ mod repair;
 mod repeat;
 mod report_json;
 mod scan;
+mod scrub;
 mod status;
 mod sweep;
 mod upgrade;
@@ -97,7 +98,7 @@ enum Command {
     /// Bring drives back into service
     Online(repair::OnlineArgs),
     /// Read all that is in pools, and mend what is wrong
-    Scrub(repair::ScrubArgs),
+    Scrub(scrub::ScrubArgs),
     /// Have a pool go on whose drives failed, and count their errors anew
     Clear(ClearArgs),
     /// Have all that was changed written

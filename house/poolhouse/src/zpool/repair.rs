@@ -1,8 +1,8 @@
-//! `poolhouse zpool replace, attach, detach, offline, online, scrub`.
+//! `poolhouse zpool replace, attach, detach, offline, online`.
 
 use std::path::PathBuf;
 
-use api::{AttachDevice, DetachDevice, OfflineDevice, OnlineDevice, ReplaceDevice, ScrubPool};
+use api::{AttachDevice, DetachDevice, OfflineDevice, OnlineDevice, ReplaceDevice};
 
 use super::vdevs;
 use super::wait::{Activity, wait_until_idle};
@@ -125,27 +125,6 @@ pub(super) struct OnlineArgs {
     drives: Vec<String>,
 }
 
-/// Read all that is in pools, and mend what is wrong
-#[derive(clap::Args, Debug)]
-#[command(
-    after_help = "Each copy on each drive is read, and parity. `zpool status` tells how far it is.
-
-Examples:
-  poolhouse zpool scrub tank
-  poolhouse zpool scrub -s tank      end it"
-)]
-pub(super) struct ScrubArgs {
-    /// End it
-    #[arg(short = 's', conflicts_with = "wait")]
-    stop: bool,
-    /// Wait until it is done
-    #[arg(short = 'w')]
-    wait: bool,
-    /// Their names
-    #[arg(value_name = "POOL", required = true)]
-    pools: Vec<String>,
-}
-
 impl ReplaceArgs {
     pub(super) fn run(&self, asking: &DaemonArgs) -> CommandResult {
         let (name, old, force) = (self.pool.clone(), vdevs::resolve_drive(&self.old), self.force);
@@ -202,18 +181,6 @@ impl OnlineArgs {
         })?;
         wait_if(self.wait, asking, &self.pool, SCANS)?;
         Ok(outcome)
-    }
-}
-
-impl ScrubArgs {
-    pub(super) fn run(&self, asking: &DaemonArgs) -> CommandResult {
-        for name in &self.pools {
-            asking.execute(&ScrubPool { name: name.clone(), stop: self.stop })?;
-        }
-        for name in &self.pools {
-            wait_if(self.wait, asking, name, SCANS)?;
-        }
-        Ok(Outcome::Complete)
     }
 }
 

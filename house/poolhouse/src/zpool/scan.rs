@@ -1,8 +1,8 @@
-//! How far a walk over a pool is, or what came of it, in the words of zpool(8).
+//! The `scan:` lines of `zpool status`, and the damaged files, in the words of zpool(8).
 
 use std::io::{self, Write};
 
-use engine::pool::{ScanKind, ScanStatus};
+use engine::pool::{PoolStatus, ScanKind, ScanStatus};
 use units::human_space;
 
 use crate::table::escape_control;
@@ -10,63 +10,103 @@ use crate::time::format_date;
 
 /// So many damaged files are shown.
 const MAX_DAMAGED_SHOWN: usize = 100;
+/// Bytes a second below which a time left would be wrong.
+const MIN_RATE_FOR_ESTIMATE: u64 = 10 << 20;
 
-/// Says it, on lines of its own.
+/// Prints the lines of a scan.
 pub(super) fn print_scan(scan: &ScanStatus, out: &mut dyn Write) -> io::Result<()> {
-    let word = if scan.scan == ScanKind::Scrub { "scrub" } else { "resilver" };
+    let word = scan_word(scan.scan);
     let written = human_space(scan.written);
     let time = format_duration(scan.ended.saturating_sub(scan.started));
     let (errors, ended) = (scan.errors, format_date(scan.ended));
-    match scan.state.as_str() {
-        "scanning" => return print_progress(scan, word, out),
-        "finished" if scan.scan == ScanKind::Scrub => writeln!(
-            out,
-            "  scan: scrub repaired {written} in {time} with {errors} errors on {ended}"
-        )?,
-        "finished" => {
-            writeln!(
-                out,
-                "  scan: resilvered {written} in {time} with {errors} errors on {ended}"
-            )?;
+    match (scan.state.as_str(), scan.scan) {
+        ("scanning" | "paused", ScanKind::ErrorScrub) => print_error_scrub(scan, out),
+        ("scanning" | "paused", _) => print_progress(scan, word, out),
+        ("finished", ScanKind::Scrub) => {
+            let line =
+                format!("scrub repaired {written} in {time} with {errors} errors on {ended}");
+            writeln!(out, "  scan: {line}")
         }
-        other => writeln!(out, "  scan: {word} {other} on {ended}")?,
+        ("finished", ScanKind::Resilver) => {
+            writeln!(out, "  scan: resilvered {written} in {time} with {errors} errors on {ended}")
+        }
+        ("finished", ScanKind::ErrorScrub) => {
+            writeln!(out, "  scan: scrubbed {} error blocks in {time} on {ended}", scan.scanned)
+        }
+        (other, _) => writeln!(out, "  scan: {word} {other} on {ended}"),
     }
-    Ok(())
 }
 
-/// Says what is lost, as the walk has found.
-pub(super) fn print_damaged(scan: &ScanStatus, out: &mut dyn Write) -> io::Result<()> {
-    writeln!(out, "\nerrors: {} blocks cannot be read any more; they are of:\n", scan.errors)?;
-    for name in scan.damage.iter().take(MAX_DAMAGED_SHOWN) {
+const fn scan_word(scan: ScanKind) -> &'static str {
+    match scan {
+        ScanKind::Scrub => "scrub",
+        ScanKind::Resilver => "resilver",
+        ScanKind::ErrorScrub => "error scrub",
+    }
+}
+
+/// Prints the files with damage that is known.
+pub(super) fn print_damaged(pool: &PoolStatus, out: &mut dyn Write) -> io::Result<()> {
+    writeln!(out, "\nerrors: Permanent errors have been detected in the following files:\n")?;
+    for name in pool.data_errors.iter().take(MAX_DAMAGED_SHOWN) {
         writeln!(out, "        {}", escape_control(name))?;
     }
-    if let Some(more) = scan.damage.len().checked_sub(MAX_DAMAGED_SHOWN).filter(|more| *more > 0) {
+    let more = pool.data_errors.len().checked_sub(MAX_DAMAGED_SHOWN);
+    if let Some(more) = more.filter(|more| *more > 0) {
         writeln!(out, "        and {more} more (--json tells all)")?;
     }
     Ok(())
 }
 
+/// The line with the time of the beginning, or of the pause.
+fn print_start(scan: &ScanStatus, word: &str, out: &mut dyn Write) -> io::Result<()> {
+    let started = format_date(scan.started);
+    if scan.is_scanning() {
+        return writeln!(out, "  scan: {word} in progress since {started}");
+    }
+    writeln!(out, "  scan: {word} paused since {}", format_date(scan.paused))?;
+    writeln!(out, "\t{word} started on {started}")
+}
+
 fn print_progress(scan: &ScanStatus, word: &str, out: &mut dyn Write) -> io::Result<()> {
-    let seconds = scan.ended.saturating_sub(scan.started).max(1);
-    let (done, total) = (scan.scanned.min(scan.total), scan.total);
-    let rate = done / seconds;
-    writeln!(out, "  scan: {word} in progress since {}", format_date(scan.started))?;
+    print_start(scan, word, out)?;
+    let total = human_space(scan.total);
+    let rate = |rate: u64| match rate {
+        rate if rate > 0 && scan.is_scanning() => format!(" at {}/s", human_space(rate)),
+        _ => String::new(),
+    };
     writeln!(
         out,
-        "\t{} / {} scanned at {}/s, {} read",
-        human_space(done),
-        human_space(total),
-        human_space(rate),
-        human_space(scan.read)
+        "\t{} / {total} scanned{}, {} / {total} issued{}",
+        human_space(scan.scanned),
+        rate(scan.scan_rate),
+        human_space(scan.issued),
+        rate(scan.issue_rate)
     )?;
-    let hundredths = done.saturating_mul(10_000).checked_div(total).unwrap_or(0);
-    let left = match total.saturating_sub(done).checked_div(rate) {
-        Some(left) => format!("{} to go", format_duration(left)),
-        None => "no estimated completion time".to_owned(),
-    };
     let verb = if scan.scan == ScanKind::Scrub { "repaired" } else { "resilvered" };
-    let (whole, part) = (hundredths / 100, hundredths % 100);
-    writeln!(out, "\t{} {verb}, {whole}.{part:02}% done, {left}", human_space(scan.written))
+    let done = percent(scan.issued, scan.total);
+    write!(out, "\t{} {verb}, {done} done", human_space(scan.written))?;
+    if !scan.is_scanning() {
+        return writeln!(out);
+    }
+    let left = scan.total.checked_sub(scan.issued);
+    match left.filter(|_| scan.issue_rate >= MIN_RATE_FOR_ESTIMATE) {
+        Some(left) => writeln!(out, ", {} to go", format_duration(left / scan.issue_rate)),
+        None => writeln!(out, ", no estimated completion time"),
+    }
+}
+
+fn print_error_scrub(scan: &ScanStatus, out: &mut dyn Write) -> io::Result<()> {
+    print_start(scan, "error scrub", out)?;
+    let (done, blocks) = (percent(scan.scanned, scan.total), scan.scanned);
+    writeln!(out, "\t{done} done, issued I/O for {blocks} error blocks")
+}
+
+/// With two digits behind the point.
+fn percent(done: u64, total: u64) -> String {
+    let hundredths = u128::from(done) * 10_000;
+    let hundredths = hundredths.checked_div(u128::from(total)).unwrap_or(0);
+    format!("{}.{:02}%", hundredths / 100, hundredths % 100)
 }
 
 /// Hours, minutes and seconds, and days before them if there are any.
@@ -89,8 +129,12 @@ mod tests {
             state: state.to_owned(),
             started: 1_000_000_000,
             ended: 1_000_000_010,
+            paused: if state == "paused" { 1_000_000_005 } else { 0 },
             scanned: 1 << 30,
+            issued: 1 << 30,
             total: 4 << 30,
+            scan_rate: 200 << 20,
+            issue_rate: 100 << 20,
             read: 1 << 29,
             written: 3 << 20,
             errors: 0,
@@ -105,16 +149,34 @@ mod tests {
     }
 
     #[test]
-    fn how_far_it_is_is_said() {
+    fn running_scan_has_lines_of_zpool() {
         let text = printed(&sample_scan(ScanKind::Resilver, "scanning"));
         assert!(text.contains("resilver in progress since "), "{text}");
-        assert!(text.contains("25.00% done, 00:00:30 to go"), "{text}");
-        let none = ScanStatus { scanned: 0, ..sample_scan(ScanKind::Scrub, "scanning") };
-        assert!(printed(&none).contains("0.00% done, no estimated completion time"));
+        assert!(text.contains("\t1G / 4G scanned at 200M/s, 1G / 4G issued at 100M/s\n"), "{text}");
+        assert!(text.contains("\t3M resilvered, 25.00% done, 00:00:30 to go\n"), "{text}");
+        let slow = ScanStatus { issue_rate: 9 << 20, ..sample_scan(ScanKind::Scrub, "scanning") };
+        assert!(printed(&slow).contains("25.00% done, no estimated completion time"));
+        let paused = printed(&sample_scan(ScanKind::Scrub, "paused"));
+        assert!(paused.contains("  scan: scrub paused since "), "{paused}");
+        assert!(paused.contains("\tscrub started on "), "{paused}");
+        assert!(paused.contains("1G / 4G scanned, 1G / 4G issued\n"), "{paused}");
+        assert!(paused.ends_with("\t3M repaired, 25.00% done\n"), "{paused}");
     }
 
     #[test]
-    fn what_came_of_it_is_said() {
+    fn error_scrub_has_lines_of_zpool() {
+        let blocks =
+            |state| ScanStatus { scanned: 1, total: 4, ..sample_scan(ScanKind::ErrorScrub, state) };
+        let text = printed(&blocks("scanning"));
+        assert!(text.contains("\t25.00% done, issued I/O for 1 error blocks\n"), "{text}");
+        let text = printed(&blocks("finished"));
+        assert!(text.contains("  scan: scrubbed 1 error blocks in 00:00:10 on "), "{text}");
+        let text = printed(&blocks("canceled"));
+        assert!(text.contains("  scan: error scrub canceled on "), "{text}");
+    }
+
+    #[test]
+    fn ended_scan_has_lines_of_zpool() {
         let text = printed(&sample_scan(ScanKind::Resilver, "finished"));
         assert!(text.starts_with("  scan: resilvered 3M in 00:00:10 with 0 errors on "), "{text}");
         assert!(

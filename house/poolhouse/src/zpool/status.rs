@@ -119,6 +119,7 @@ fn print_pools(
 pub(super) fn is_healthy(pool: &PoolStatus) -> bool {
     let vdevs = pool.vdevs.iter().chain(&pool.caches);
     let is_whole = pool.state == "ONLINE" && unavailable_caches(pool) == 0 && !pool.needs_resilver;
+    let is_whole = is_whole && pool.data_errors.is_empty();
     is_whole && vdevs.map(error_count).all(|count| count == 0)
 }
 
@@ -164,16 +165,10 @@ fn print_pool(pool: &PoolStatus, args: &Args, out: &mut dyn Write) -> io::Result
     }
     writeln!(out, "config:\n")?;
     print_rows(&vdev_rows(pool, args), &count_columns(args), out)?;
-    let wrong: u64 = pool.vdevs.iter().map(error_count).fold(0, u64::saturating_add);
-    match &pool.scan {
-        Some(scan) if scan.errors > 0 => super::scan::print_damaged(scan, out)?,
-        _ if wrong == 0 => writeln!(out, "\nerrors: No known data errors")?,
-        // there is no log of those that could not be mended yet
-        _ => writeln!(
-            out,
-            "\nerrors: {wrong} on drives; whether all could be mended tells `zpool scrub -w {}`",
-            escape_control(&pool.name)
-        )?,
+    if pool.data_errors.is_empty() {
+        writeln!(out, "\nerrors: No known data errors")?;
+    } else {
+        super::scan::print_damaged(pool, out)?;
     }
     if args.dedup { print_dedup(&pool.dedup, out) } else { Ok(()) }
 }

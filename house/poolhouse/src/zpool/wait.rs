@@ -71,7 +71,9 @@ impl Activity {
     fn remaining(self, pool: &PoolStatus, freeing: u64) -> Option<u64> {
         let scan = |kind| {
             let scan = pool.scan.as_ref()?;
-            let goes_on = scan.scan == kind && scan.state == "scanning";
+            let is_kind =
+                scan.scan == kind || (kind == ScanKind::Scrub && scan.scan == ScanKind::ErrorScrub);
+            let goes_on = is_kind && scan.is_scanning();
             goes_on.then(|| scan.total.saturating_sub(scan.scanned))
         };
         match self {

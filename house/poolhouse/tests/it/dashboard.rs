@@ -96,9 +96,7 @@ fn first_page_shows_a_real_pool() {
     };
     shows(&mut browser, "tank/mirror-0");
     let page = browser.page("/");
-    for text in
-        ["is failing", "mirror-0", "ONLINE", "none since the import", "Pool tank was created."]
-    {
+    for text in ["is failing", "mirror-0", "ONLINE", "none requested", "Pool tank was created."] {
         assert!(page.contains(text), "{text}: {page}");
     }
     // a scrub by the button: first the question, which shows the command

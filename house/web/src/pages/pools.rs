@@ -55,23 +55,26 @@ fn scrub_button(pool: &PoolStatus) -> Markup {
     html! {
         @match scrubs.map(|scan| scan.scan) {
             None => a class="button" href=(path) { "Scrub…" },
-            Some(ScanKind::Scrub) => a class="button" href={ (path) "?stop=1" } { "Stop the scrub…" },
+            Some(ScanKind::Scrub | ScanKind::ErrorScrub) => a class="button" href={ (path) "?stop=1" } { "Stop the scrub…" },
             Some(_) => {}
         }
     }
 }
 
 fn scan(scan: Option<&ScanStatus>, now: u64) -> Markup {
-    let Some(scan) = scan else { return html! { "none since the import" } };
+    let Some(scan) = scan else { return html! { "none requested" } };
     let kind = match scan.scan {
         ScanKind::Resilver => "resilver",
         ScanKind::Scrub => "scrub",
+        ScanKind::ErrorScrub => "error scrub",
     };
     html! {
         @if scan.state == "scanning" {
             @let done = percent(scan.scanned, scan.total);
             (kind) " " progress max="100" value=(done) { (done) " %" } " " (done) " %"
             @if let Some(left) = time_left(scan, now) { ", " (span(left)) " left" }
+        } @else if scan.state == "paused" {
+            (kind) " paused at " (percent(scan.scanned, scan.total)) " %"
         } @else {
             (kind) " " (scan.state) " " (ago(scan.ended, now))
         }

@@ -55,6 +55,39 @@ pub struct SyncTaskContext<'a> {
     pub free_log: &'a (dyn Fn(ObjsetId, &LogHeader) + Sync),
     /// Bytes that a block takes of the pool's deflated space, all its copies together.
     pub dsize: &'a (dyn Fn(&Blkptr) -> u64 + Sync),
+    /// Tells a running scan that a dataset's content moved to another dataset, or is gone.
+    pub dataset_event: &'a (dyn Fn(DatasetEvent) + Sync),
+}
+
+/// A change of datasets that a running scan follows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DatasetEvent {
+    /// The content of a head is also that of a new snapshot.
+    Snapshotted {
+        /// The head.
+        head: ObjsetId,
+        /// The snapshot.
+        snapshot: ObjsetId,
+    },
+    /// A snapshot is destroyed; the blocks that it shared belong to the next dataset.
+    SnapshotDestroyed {
+        /// The snapshot.
+        snapshot: ObjsetId,
+        /// The next snapshot, or the head.
+        next: ObjsetId,
+    },
+    /// A head is destroyed.
+    HeadDestroyed {
+        /// The head.
+        head: ObjsetId,
+    },
+    /// Two heads exchange their content.
+    HeadsSwapped {
+        /// One head.
+        first: ObjsetId,
+        /// The other head.
+        second: ObjsetId,
+    },
 }
 
 impl std::fmt::Debug for SyncTaskContext<'_> {

@@ -1,9 +1,9 @@
 //! Destroying heads, whose whole tree is freed afterwards.
 
 use ondisk::dsl::Dataset as DatasetPhys;
-use units::{ObjectId, Txg};
+use units::{ObjectId, ObjsetId, Txg};
 
-use super::context::{SyncTaskContext, free_log};
+use super::context::{DatasetEvent, SyncTaskContext, free_log};
 use super::features::{self, guid};
 use super::names::HeadIds;
 use super::pool::special_dir;
@@ -112,6 +112,8 @@ pub(crate) fn destroy_head(change: &SyncTaskContext<'_>, head: HeadIds) -> Resul
     let origin = detach_from_origin(change, head.dataset, &record)?;
     deadlist::free(change, record.deadlist)?;
     remap_deadlist::head_destroyed(change, head.dataset)?;
+    let id = ObjsetId::new(head.dataset.get());
+    (change.dataset_event)(DatasetEvent::HeadDestroyed { head: id });
     queue_blocks_for_free(change, head.dir, &record)?;
     change.update_dir(head.dir, |dir| dir.head = ObjectId::META)?;
     change.free_object(record.snapshot_names)?;

@@ -13,7 +13,7 @@ use units::{ObjectId, ObjsetId, Txg};
 use zap::Zap;
 
 use super::bpobj::to_u64;
-use super::context::SyncTaskContext;
+use super::context::{DatasetEvent, SyncTaskContext};
 use super::deadlist::{self, DeadlistContents};
 use super::destroy::{clear_bootfs, merge_clone_deadlist_entries, recompute_head_unique};
 use super::names::{HeadIds, name_matching};
@@ -199,6 +199,9 @@ fn destroy_run(
     update_space_counts(change, &around, &died)?;
     for doomed in run {
         remap_deadlist::snapshot_destroyed(change, doomed.id, &doomed.phys, since)?;
+        let snapshot = ObjsetId::new(doomed.id.get());
+        let next = ObjsetId::new(doomed.phys.next.get());
+        (change.dataset_event)(DatasetEvent::SnapshotDestroyed { snapshot, next });
     }
     if behind.is_old_format {
         old_deadlist::destroy_snapshot_blocks(change, &first.phys)?;

@@ -40,7 +40,7 @@ mod space;
 pub use async_free::{FreeProgress, free_pending, has_pending_frees};
 pub use bookmark::{create_bookmark, destroy_bookmark};
 pub use change_key::{KeyChange, change_key, inherit_key};
-pub use context::{Moment, SyncTaskContext};
+pub use context::{DatasetEvent, Moment, SyncTaskContext};
 pub use create::{check_no_partial_log, create_clone, create_dataset, set_case_insensitive};
 pub use delegation::{DelegationEntries, allow, allow_creator, unallow};
 pub use destroy::destroy;

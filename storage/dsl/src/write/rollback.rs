@@ -2,9 +2,9 @@
 //! destroyed.
 
 use ondisk::dsl::{Dataset as DatasetPhys, Dir as DirPhys};
-use units::{ObjectId, Txg};
+use units::{ObjectId, ObjsetId, Txg};
 
-use super::context::{SyncTaskContext, free_log};
+use super::context::{DatasetEvent, SyncTaskContext, free_log};
 use super::names::HeadIds;
 use super::space::{SpaceDelta, UsedBy, to_i64};
 use super::{bookmark, create, deadlist, destroy, limits, livelist, remap_deadlist};
@@ -81,7 +81,10 @@ pub(crate) fn swap_heads(
     remap_deadlist::swap_heads(change, clone.dataset, head.dataset)?;
     bookmark::refresh_snapshot_bookmarks(change, head.dataset, b.previous)?;
     livelist::remove(change, clone.dir)?;
-    livelist::remove(change, head.dir)
+    livelist::remove(change, head.dir)?;
+    let [first, second] = [clone, head].map(|it| ObjsetId::new(it.dataset.get()));
+    (change.dataset_event)(DatasetEvent::HeadsSwapped { first, second });
+    Ok(())
 }
 
 fn swap_features(change: &SyncTaskContext<'_>, a: ObjectId, b: ObjectId) -> Result<()> {

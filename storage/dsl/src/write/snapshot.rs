@@ -4,7 +4,7 @@ use ondisk::ObjectType;
 use ondisk::dsl::{Dataset as DatasetPhys, Dir as DirPhys};
 use units::{ObjectId, ObjsetId, Txg};
 
-use super::context::SyncTaskContext;
+use super::context::{DatasetEvent, SyncTaskContext};
 use super::features::{self, guid};
 use super::names;
 use super::space::{SpaceDelta, UsedBy, to_i64};
@@ -111,6 +111,8 @@ fn create_snapshot_at(
     })?;
     change.insert_u64(now.snapshot_names, part, snapshot.get())?;
     update_snapshots_changed(change, now.dir)?;
+    let (head, id) = (ObjsetId::new(head.get()), ObjsetId::new(snapshot.get()));
+    (change.dataset_event)(DatasetEvent::Snapshotted { head, snapshot: id });
     Ok(snapshot)
 }
 

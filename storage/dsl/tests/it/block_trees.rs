@@ -64,6 +64,7 @@ impl TreePool {
             mark_obsolete: &|_| {},
             free_log: &|_, _| {},
             dsize: &dsize,
+            dataset_event: &|_| {},
         })
     }
 

@@ -73,6 +73,7 @@ impl MosPool {
             mark_obsolete: &|_| {},
             free_log: &|_, _| {},
             dsize: &dsize,
+            dataset_event: &|_| {},
         })
     }
 

@@ -85,6 +85,7 @@ impl TestPool {
             mark_obsolete: &|_| {},
             free_log: &|_, _| {},
             dsize: &dsize,
+            dataset_event: &|_| {},
         })
     }
 

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use device::{IoCounts, IoKind};
 use serde::{Deserialize, Serialize};
-use vdev::{Leaf, VdevNode};
+use vdev::{ClassCounts, Leaf, VdevNode};
 
 use super::Pool;
 
@@ -39,6 +39,18 @@ pub struct DriveIoStats {
     pub trim: RequestStats,
     /// Requests to keep what it took.
     pub flush: RequestStats,
+    /// Requests of scrubs and resilvers, which wait for those of users.
+    #[serde(default)]
+    pub scan: QueueDepth,
+}
+
+/// Requests of a class at one moment.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct QueueDepth {
+    /// Those that wait for their turn.
+    pub waiting: u64,
+    /// Those that the drive has.
+    pub active: u64,
 }
 
 /// The requests of one kind, since the drive was opened.
@@ -82,9 +94,13 @@ impl Pool {
     /// The requests of all its drives, those of the cache included.
     pub fn io_stats(&self) -> PoolIoStats {
         let leaves = self.0.spa.tree().leaves().into_iter();
-        let own = leaves.filter_map(|leaf| Some((leaf.guid(), leaf.device()?.clone())));
-        let caches = self.0.spa.l2arc().devices();
-        let drives = own.chain(caches).filter_map(|(guid, device)| {
+        let own = leaves.filter_map(|leaf| {
+            let [scan, ..] = leaf.background_io();
+            Some((leaf.guid(), leaf.device()?.clone(), scan))
+        });
+        let caches = self.0.spa.l2arc().devices().into_iter();
+        let caches = caches.map(|(guid, device)| (guid, device, ClassCounts::default()));
+        let drives = own.chain(caches).filter_map(|(guid, device, scan)| {
             let stats = device.io_stats()?;
             let of = |kind| RequestStats::new(stats.counts(kind));
             Some(DriveIoStats {
@@ -93,6 +109,7 @@ impl Pool {
                 write: of(IoKind::Write),
                 trim: of(IoKind::Trim),
                 flush: of(IoKind::Flush),
+                scan: QueueDepth { waiting: scan.waiting.into(), active: scan.active.into() },
             })
         });
         let milliseconds = u64::try_from(self.0.imported_at.elapsed().as_millis());

@@ -57,7 +57,7 @@ const COMMENT: &str = "comment";
 const COMPATIBILITY: &str = "compatibility";
 const MAX_COMMENT_LEN: usize = 32;
 /// Properties that can be looked at only.
-const READ_ONLY_PROPERTIES: [&str; 14] = [
+const READ_ONLY_PROPERTIES: [&str; 15] = [
     "allocated",
     "capacity",
     "checkpoint",
@@ -68,6 +68,7 @@ const READ_ONLY_PROPERTIES: [&str; 14] = [
     "freeing",
     "guid",
     "health",
+    "last_scrubbed_txg",
     "leaked",
     "load_guid",
     "readonly",
@@ -368,9 +369,8 @@ impl Pool {
         };
         let source_of = |is_set: bool| if is_set { "local" } else { "default" };
         let (cloned, saved) = self.0.spa.clone_space();
-        let hundredths = cloned.saturating_add(saved).saturating_mul(100).checked_div(cloned);
-        let hundredths = hundredths.unwrap_or(100);
-        let ratio = format!("{}.{:02}", hundredths / 100, hundredths % 100);
+        let last_scrubbed = self.0.spa.last_scrubbed_txg();
+        let last_scrubbed = last_scrubbed.map_err(|error| self.explain_error(&error))?;
         let ashift = number(ASHIFT)?;
         let version = match self.0.spa.config().version {
             VERSION_FEATURES => "-".to_owned(),
@@ -384,7 +384,8 @@ impl Pool {
             property("leaked", "0".to_owned(), "-"),
             property("bcloneused", cloned.to_string(), "-"),
             property("bclonesaved", saved.to_string(), "-"),
-            property("bcloneratio", ratio, "-"),
+            property("bcloneratio", clone_ratio(cloned, saved), "-"),
+            property("last_scrubbed_txg", last_scrubbed.to_string(), "-"),
             property("cachefile", "-".to_owned(), "default"),
             property("version", version, "default"),
         ];
@@ -447,6 +448,13 @@ impl Pool {
     fn damage_error(&self, why: &dyn std::fmt::Display) -> Error {
         Error::DamagedPool { pool: self.name().to_owned(), why: why.to_string() }
     }
+}
+
+/// How many times cloned blocks are referred to, with two digits behind the point.
+fn clone_ratio(cloned: u64, saved: u64) -> String {
+    let hundredths = (u128::from(cloned) + u128::from(saved)) * 100;
+    let hundredths = hundredths.checked_div(u128::from(cloned)).unwrap_or(100);
+    format!("{}.{:02}", hundredths / 100, hundredths % 100)
 }
 
 #[cfg(test)]

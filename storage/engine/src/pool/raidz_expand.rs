@@ -180,7 +180,7 @@ impl Pool {
 
     /// Starts a scrub, unless the pool is scanned already.
     fn start_scrub_if_idle(&self) {
-        if self.scan_status().is_none_or(|scan| scan.state != "scanning") {
+        if self.scan_status().is_none_or(|scan| !scan.is_active()) {
             self.request_scan(ScanKind::Scrub);
         }
     }

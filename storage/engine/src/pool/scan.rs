@@ -1,21 +1,26 @@
-//! Walks over a held pool: giving drives what they missed, and mending what is wrong. One at a
-//! time, on a thread that somebody lends ([`Pool::run_scans`]).
+//! Scans of an imported pool: scrubs, error scrubs and resilvers. One at a time, on the scan thread
+//! ([`Pool::run_scans`]). The pool keeps how far a scan has come, so that it goes on after an export.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use ondisk::scan::{ErrorScrubPhys, ScanFunction, ScanPhase, ScanPhys};
 use parking_lot::{Condvar, Mutex};
 use serde::{Deserialize, Serialize};
+use units::{Txg, Zbookmark};
 
 use super::Pool;
 use crate::{Error, Result};
 pub use spa::ScanProgress;
 
-/// So often it is looked whether the thread is to end.
+/// How often the scan thread looks whether it is to end.
 const POLL_INTERVAL: Duration = Duration::from_millis(200);
+/// Seconds after which the files of the error log are looked up again.
+const DAMAGE_INTERVAL: u64 = 30;
 
-/// What came of a walk over a pool.
+/// The outcome of a scan.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ScanResult {
     /// It came to its end.
@@ -34,82 +39,150 @@ pub struct ScanResult {
     pub damage: Vec<String>,
 }
 
-/// What a walk is for.
+/// What a scan is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum ScanKind {
-    /// Drives get what they missed.
+    /// Leaves get what they missed.
     Resilver,
-    /// All is read, and mended where it is wrong.
+    /// Everything is read, verified and repaired.
     Scrub,
+    /// The blocks of the error log are read again.
+    ErrorScrub,
 }
 
-/// How far a walk has come, or what came of the last.
+/// Which blocks a scrub reads.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum ScrubRange {
+    /// All blocks.
+    #[default]
+    All,
+    /// The blocks of the error log.
+    Errors,
+    /// Those born after the last scrub that finished.
+    SinceLastScrub,
+}
+
+/// How far a scan has come, or the outcome of the last one.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ScanStatus {
     /// What it is for.
     pub scan: ScanKind,
-    /// "scanning", "finished", "canceled" or "failed".
+    /// "scanning", "paused", "finished", "canceled" or "failed".
     pub state: String,
     /// When it began, in seconds since 1970.
     pub started: u64,
     /// When it ended; now, if it has not.
     pub ended: u64,
-    /// Bytes that it looked at, with all copies and parity.
+    /// When it was paused, in seconds since 1970; 0 if it is not.
+    #[serde(default)]
+    pub paused: u64,
+    /// Bytes of blocks that the walk has found, with all copies and parity; of an error scrub, blocks read.
     pub scanned: u64,
-    /// Bytes that were in use when it began.
+    /// Bytes of the blocks before the bookmark that the pool keeps: all of them are read.
+    #[serde(default)]
+    pub issued: u64,
+    /// Bytes allocated when it began; of an error scrub, blocks to read.
     pub total: u64,
-    /// Bytes of blocks that it read.
+    /// Bytes found, and read, a second since the scan was started or resumed.
+    #[serde(default)]
+    pub scan_rate: u64,
+    /// Bytes read a second since the scan was started or resumed.
+    #[serde(default)]
+    pub issue_rate: u64,
+    /// Bytes of blocks that it read since it was started or resumed.
     pub read: u64,
-    /// Bytes that it wrote to drives that lacked them.
+    /// Bytes that it wrote to leaves: repaired, or resilvered.
     pub written: u64,
-    /// Blocks that could not be mended.
+    /// Blocks that could not be repaired.
     pub errors: u64,
-    /// What is lost with some of them, when it has ended: files, and which bytes of them.
+    /// The damaged files, when it has ended, and which bytes of them.
     pub damage: Vec<String>,
 }
 
-/// The walk of a pool.
+impl ScanStatus {
+    /// Whether it goes on, and is not paused.
+    pub fn is_scanning(&self) -> bool {
+        self.state == "scanning"
+    }
+
+    /// Whether it goes on, or is paused.
+    pub fn is_active(&self) -> bool {
+        self.is_scanning() || self.state == "paused"
+    }
+}
+
+/// The scans of a pool: one at a time.
 #[derive(Default)]
 pub(super) struct ScanControl {
     state: Mutex<ScanState>,
     changed: Condvar,
+    data_errors: Mutex<DataErrors>,
+}
+
+/// A scan on the scan thread.
+#[derive(Clone)]
+struct RunningScan {
+    kind: ScanKind,
+    watch: Arc<ScanProgress>,
+    /// When it was started or resumed, in seconds since 1970.
+    started: u64,
+    /// Bytes that were scanned before.
+    base: u64,
 }
 
 #[derive(Default)]
 struct ScanState {
-    /// Somebody lends a thread.
-    has_thread: bool,
     is_closed: bool,
     requested: Option<ScanKind>,
-    running: Option<(ScanKind, Arc<ScanProgress>, u64)>,
-    last: Option<ScanStatus>,
+    running: Option<RunningScan>,
+    /// Why the last scan failed.
+    failure: Option<(ScanKind, String, u64)>,
+    /// When the scrub was paused, or the pool with a paused scrub imported.
+    paused: u64,
+    /// Why blocks could not be repaired.
+    reasons: HashMap<Zbookmark, String>,
+}
+
+/// The files of the error log, for a while.
+#[derive(Default)]
+struct DataErrors {
+    count: u64,
+    /// When they were looked up, in seconds since 1970.
+    time: u64,
+    files: Vec<String>,
 }
 
 impl Pool {
-    /// Whether a drive that is there lacks what it missed, or was replaced and is still there.
+    /// Whether a present leaf lacks something, or was replaced and is still there.
     pub fn needs_resilver(&self) -> bool {
         self.0.spa.needs_resilver()
     }
 
-    /// Gives all drives that are there what they missed while they were away, or failed; until
-    /// that is done, or the watch says stop; drives that were replaced go. What could not be mended
-    /// stays noted. Everything else goes on meanwhile. For a thread of its own, one at a time.
+    /// Writes to all present leaves what they missed, until that is done or the watch is cancelled; replaced
+    /// leaves are detached. Blocks that could not be repaired stay in the DTLs. For a thread of its own, one
+    /// at a time.
     pub fn resilver(&self, watch: &ScanProgress) -> Result<ScanResult> {
         let mended = self.0.spa.resilver(watch).map_err(|error| self.explain_error(&error))?;
         self.finish_replacements()?;
         Ok(self.describe_result(mended))
     }
 
-    /// Reads all that is in the pool, each copy on each drive and parity, and mends what is wrong
-    /// where others have it; until that is done, or the watch says stop. For a thread of its own,
-    /// one at a time.
+    /// Reads everything in the pool, each copy on each leaf and parity, and repairs what is wrong where others
+    /// are right, until that is done or the watch is cancelled. For a thread of its own, one at a time.
     pub fn scrub(&self, watch: &ScanProgress) -> Result<ScanResult> {
-        Ok(self
-            .describe_result(self.0.spa.scrub(watch).map_err(|error| self.explain_error(&error))?))
+        let mended = self.0.spa.scrub(watch).map_err(|error| self.explain_error(&error))?;
+        Ok(self.describe_result(mended))
+    }
+
+    fn error_scrub(&self, watch: &ScanProgress) -> Result<ScanResult> {
+        let mended = self.0.spa.error_scrub(watch).map_err(|error| self.explain_error(&error))?;
+        Ok(self.describe_result(mended))
     }
 
     fn describe_result(&self, mended: spa::ScanResult) -> ScanResult {
+        let reasons = mended.damaged_blocks.iter().map(|one| (one.zbookmark, one.why.clone()));
+        self.0.scan_control.state.lock().reasons.extend(reasons);
         let spa::ScanResult {
             is_complete: complete,
             rounds,
@@ -119,28 +192,45 @@ impl Pool {
             errors,
             damaged_blocks: damage,
         } = mended;
-        let damage = self.describe_damage(damage);
-        ScanResult { complete, rounds, blocks, read, written, errors, damage }
+        let lost = damage.into_iter().map(|one| (one.zbookmark, one.why)).collect();
+        ScanResult { complete, rounds, blocks, read, written, errors, damage: self.name_lost(lost) }
     }
 
-    /// What is lost with blocks, as people know it.
-    fn describe_damage(&self, lost: Vec<spa::DamagedBlock>) -> Vec<String> {
+    /// The files that damaged blocks belong to.
+    fn name_lost(&self, lost: Vec<(Zbookmark, String)>) -> Vec<String> {
+        if lost.is_empty() {
+            return Vec::new();
+        }
         let _pin = self.pin();
-        let plain = |one: &spa::DamagedBlock| format!("{}: {}", one.zbookmark, one.why);
+        let plain = |(place, why): &(Zbookmark, String)| format!("{place}: {why}");
         let Ok(tree) = self.tree() else { return lost.iter().map(plain).collect() };
-        let lost = lost.into_iter().map(|one| (one.zbookmark, one.why)).collect();
         let found = ::check::name_lost_blocks(&self.0.spa.synced_mos(), &tree, lost);
         found.iter().map(crate::check::format_damage).collect()
     }
 
-    /// Walks over the pool whenever that is wanted, and at once if a drive lacks something, until
-    /// told to stop. For a thread of its own.
+    /// The files with damage that is known: the error log, which a scrub that finds them whole empties.
+    pub fn data_errors(&self) -> Vec<String> {
+        let count = self.0.spa.logged_error_count().unwrap_or(0);
+        let now = self.unix_seconds();
+        let mut known = self.0.scan_control.data_errors.lock();
+        if count == 0 {
+            *known = DataErrors::default();
+        } else if known.count != count || now.abs_diff(known.time) >= DAMAGE_INTERVAL {
+            let places = self.0.spa.damaged_places().unwrap_or_default();
+            let reasons = self.0.scan_control.state.lock().reasons.clone();
+            let unknown = || "it could not be read or repaired".to_owned();
+            let reason = |place| reasons.get(&place).cloned().unwrap_or_else(unknown);
+            let lost = places.into_iter().map(|place| (place, reason(place))).collect();
+            *known = DataErrors { count, time: now, files: self.name_lost(lost) };
+        }
+        known.files.clone()
+    }
+
+    /// Runs scans when they are requested, until told to stop. A scan that was interrupted goes on at once. For
+    /// a thread of its own.
     pub fn run_scans(&self, stop: &AtomicBool) {
         let scans = &self.0.scan_control;
-        scans.state.lock().has_thread = true;
-        if self.needs_resilver() {
-            self.request_scan(ScanKind::Resilver);
-        }
+        self.request_interrupted_scan();
         let mut had_checkpoint = false;
         while !stop.load(Ordering::Acquire) && !self.0.spa.txgs().is_stopped() {
             let has_checkpoint = self.0.spa.checkpoint_status().is_some();
@@ -153,88 +243,166 @@ impl Pool {
             if state.is_closed {
                 break;
             }
-            let Some(scan) = state.requested.take() else {
+            let Some(kind) = state.requested.take() else {
                 scans.changed.wait_for(&mut state, POLL_INTERVAL);
                 continue;
             };
             let watch = ScanProgress::new();
-            state.running = Some((scan, Arc::clone(&watch), self.unix_seconds()));
+            let (started, base) = (self.unix_seconds(), self.0.spa.scan_record().examined);
+            state.running = Some(RunningScan { kind, watch: Arc::clone(&watch), started, base });
+            state.failure = None;
             drop(state);
-            let done = match scan {
+            let done = match kind {
                 ScanKind::Resilver => self.resilver(&watch),
                 ScanKind::Scrub => self.scrub(&watch),
+                ScanKind::ErrorScrub => self.error_scrub(&watch),
             };
-            self.finish_scan(done);
+            let mut state = scans.state.lock();
+            state.running = None;
+            state.failure = done.err().map(|why| (kind, why.to_string(), self.unix_seconds()));
+            scans.changed.notify_all();
         }
-        scans.state.lock().has_thread = false;
     }
 
-    fn finish_scan(&self, done: Result<ScanResult>) {
-        let mut state = self.0.scan_control.state.lock();
-        let Some(status) = self.running_status(&state) else { return };
-        let (word, damage) = match done {
-            Ok(mended) if mended.complete => ("finished", mended.damage),
-            Ok(mended) => ("canceled", mended.damage),
-            Err(error) => ("failed", vec![error.to_string()]),
-        };
-        state.last = Some(ScanStatus { state: word.to_owned(), damage, ..status });
-        state.running = None;
-        self.0.scan_control.changed.notify_all();
+    /// Requests the scan that an export or a crash interrupted, or the resilver that leaves need.
+    fn request_interrupted_scan(&self) {
+        let record = self.0.spa.scan_record();
+        let error_scrub = self.0.spa.error_scrub_record();
+        self.0.scan_control.state.lock().paused = self.unix_seconds();
+        let is_resilver = record.is_running() && record.function == ScanFunction::Resilver;
+        if self.0.spa.is_read_only() {
+            return;
+        }
+        if is_resilver || self.needs_resilver() {
+            self.request_scan(ScanKind::Resilver);
+        } else if record.is_running() && !record.is_paused() {
+            self.request_scan(ScanKind::Scrub);
+        } else if error_scrub.is_running() && error_scrub.paused == 0 {
+            self.request_scan(ScanKind::ErrorScrub);
+        }
     }
 
-    /// Has drives get what they lack, as soon as the thread for that comes to it. One that is going
-    /// on begins anew, and a scrub ends.
+    /// Has leaves get what they lack, as soon as the scan thread comes to it. A resilver that goes on begins
+    /// anew where it must, and a scrub ends.
     pub fn start_resilver(&self) {
         self.request_scan(ScanKind::Resilver);
     }
 
-    /// Has all read and mended. Refused while the pool is walked over already.
-    pub fn start_scrub(&self) -> Result<()> {
+    /// Starts a scrub, or resumes a paused one. Refused while the pool is scanned already.
+    pub fn start_scrub(&self, range: ScrubRange) -> Result<()> {
         self.check_writable()?;
-        let mut state = self.0.scan_control.state.lock();
-        let busy = state.running.as_ref().map(|running| running.0).or(state.requested);
-        if let Some(scan) = busy {
-            let scan = if scan == ScanKind::Scrub { "scrubbed" } else { "resilvered" };
-            let what = format!("pool '{}' is being {scan} already", self.name());
-            return Err(Error::Usage { what });
+        let record = self.0.spa.scan_record();
+        let error_scrub = self.0.spa.error_scrub_record();
+        let pending = self.0.scan_control.state.lock().requested;
+        let refuse = |why: spa::ScanError| Err(Error::Usage { what: why.to_string() });
+        let explain = |error: spa::Error| match error {
+            spa::Error::Scan(why) => Error::Usage { what: why.to_string() },
+            other => self.explain_error(&other),
+        };
+        if range == ScrubRange::Errors {
+            if self.0.spa.start_error_scrub().map_err(explain)? {
+                self.request_scan(ScanKind::ErrorScrub);
+            }
+            return Ok(());
         }
-        state.requested = Some(ScanKind::Scrub);
-        self.0.scan_control.changed.notify_all();
+        if error_scrub.is_running() {
+            return refuse(if error_scrub.paused == 0 {
+                spa::ScanError::ErrorScrubbing
+            } else {
+                spa::ScanError::ErrorScrubPaused
+            });
+        }
+        if record.is_paused() && range == ScrubRange::SinceLastScrub {
+            return refuse(spa::ScanError::Paused);
+        } else if record.is_paused() {
+            self.0.spa.set_scan_paused(false).map_err(explain)?;
+        } else if pending == Some(ScanKind::Resilver) {
+            return refuse(spa::ScanError::Resilvering);
+        } else if record.is_running() {
+            let is_scrub = record.function == ScanFunction::Scrub;
+            let (scrub, other) = (spa::ScanError::Scrubbing, spa::ScanError::Resilvering);
+            return refuse(if is_scrub { scrub } else { other });
+        } else {
+            let since = match range {
+                ScrubRange::SinceLastScrub => self.0.spa.last_scrubbed_txg().map_err(explain)?,
+                _ => Txg::ZERO,
+            };
+            self.0.spa.start_scrub_after(since).map_err(explain)?;
+        }
+        self.request_scan(ScanKind::Scrub);
         Ok(())
     }
 
-    /// Ends a scrub; what it mended stays so.
+    /// Pauses the scrub or error scrub, until it is started again. If there is none, nothing happens, as with
+    /// OpenZFS.
+    pub fn pause_scrub(&self) -> Result<()> {
+        let spa = &self.0.spa;
+        let record = spa.scan_record();
+        let is_error_scrub = spa.error_scrub_record().is_running();
+        let is_scrub = record.is_running() && record.function == ScanFunction::Scrub;
+        if !is_error_scrub && !is_scrub {
+            return Ok(());
+        }
+        let paused =
+            if is_error_scrub { spa.pause_error_scrub() } else { spa.set_scan_paused(true) };
+        paused.map_err(|error| match error {
+            spa::Error::Scan(why) => Error::Usage { what: why.to_string() },
+            other => self.explain_error(&other),
+        })?;
+        self.0.scan_control.state.lock().paused = self.unix_seconds();
+        self.interrupt_scan();
+        Ok(())
+    }
+
+    /// Ends a scrub or error scrub; what it repaired stays so.
     pub fn stop_scrub(&self) -> Result<()> {
+        let spa = &self.0.spa;
+        let record = spa.scan_record();
+        let is_error_scrub = spa.error_scrub_record().is_running();
+        let is_scrub = record.is_running() && record.function == ScanFunction::Scrub;
+        if !is_error_scrub && !is_scrub {
+            return Err(Error::Usage { what: spa::ScanError::NotScrubbing.to_string() });
+        }
+        self.interrupt_scan();
+        let ended = if is_error_scrub { spa.end_error_scrub(false) } else { spa.cancel_scan() };
+        ended.map_err(|error| self.explain_error(&error))
+    }
+
+    /// Has the scan thread leave a scrub or error scrub, and waits for that.
+    fn interrupt_scan(&self) {
         let mut state = self.0.scan_control.state.lock();
-        match &state.running {
-            Some((ScanKind::Scrub, watch, _)) => watch.job.cancel.cancel(),
-            _ if state.requested == Some(ScanKind::Scrub) => state.requested = None,
-            _ => {
-                let name = self.name();
-                let what = format!("cannot cancel scrubbing {name}: there is no active scrub");
-                return Err(Error::Usage { what });
+        if state.requested.is_some_and(|kind| kind != ScanKind::Resilver) {
+            state.requested = None;
+        }
+        while let Some(running) = &state.running {
+            if running.kind == ScanKind::Resilver {
+                return;
+            }
+            running.watch.job.cancel.cancel();
+            self.0.scan_control.changed.wait_for(&mut state, POLL_INTERVAL);
+            if self.is_suspended() {
+                return;
             }
         }
-        Ok(())
     }
 
-    pub(super) fn request_scan(&self, scan: ScanKind) {
+    pub(super) fn request_scan(&self, kind: ScanKind) {
         let mut state = self.0.scan_control.state.lock();
-        if let Some((_, watch, _)) = &state.running {
-            watch.job.cancel.cancel();
+        if let Some(running) = &state.running {
+            running.watch.job.cancel.cancel();
         }
-        state.requested = Some(scan);
+        state.requested = Some(kind);
         self.0.scan_control.changed.notify_all();
     }
 
-    /// Ends the walk, and has none begun any more.
+    /// Interrupts the scan, and lets none begin any more. The pool keeps how far it has come.
     pub(super) fn stop_scans(&self) {
         let mut state = self.0.scan_control.state.lock();
         state.is_closed = true;
         state.requested = None;
-        while let Some((_, watch, _)) = &state.running {
-            watch.job.cancel.cancel();
-            // one whose pool stands still ends when that is given up
+        while let Some(running) = &state.running {
+            running.watch.job.cancel.cancel();
+            // the scan of a suspended pool ends when the pool is given up
             let timed_out =
                 self.0.scan_control.changed.wait_for(&mut state, POLL_INTERVAL).timed_out();
             if timed_out && self.is_suspended() {
@@ -244,32 +412,111 @@ impl Pool {
         self.0.scan_control.changed.notify_all();
     }
 
-    /// The walk that goes on, or the last.
+    /// The scan that goes on, or the last one, as the pool keeps it.
     pub fn scan_status(&self) -> Option<ScanStatus> {
+        let record = self.0.spa.scan_record();
+        let error_scrub = self.0.spa.error_scrub_record();
         let state = self.0.scan_control.state.lock();
-        self.running_status(&state).or_else(|| state.last.clone())
+        let shows_errors = error_scrub.function == ScanFunction::ErrorScrub
+            && error_scrub.start_time >= record.start_time;
+        let mut status = if shows_errors {
+            error_scrub_status(&error_scrub)
+        } else {
+            self.record_status(&record, &state)?
+        };
+        match status.state.as_str() {
+            "paused" => status.paused = state.paused,
+            "scanning" => status.ended = self.unix_seconds(),
+            _ => {}
+        }
+        if let Some((kind, why, time)) = &state.failure
+            && *kind == status.scan
+            && status.is_scanning()
+        {
+            (status.state, status.ended) = ("failed".to_owned(), *time);
+            status.damage = vec![why.clone()];
+        }
+        Some(status)
     }
 
-    fn running_status(&self, state: &ScanState) -> Option<ScanStatus> {
-        let begins = |scan| (scan, ScanProgress::new(), self.unix_seconds());
-        let running = state.running.clone().or_else(|| state.requested.map(begins));
-        let (scan, watch, started) = running?;
-        let progress = &watch.job.progress;
-        Some(ScanStatus {
+    fn record_status(&self, record: &ScanPhys, state: &ScanState) -> Option<ScanStatus> {
+        let running = state.running.as_ref().map(|running| running.kind);
+        let is_resilver_due = [running, state.requested].contains(&Some(ScanKind::Resilver));
+        let has_resilver = record.is_running() && record.function == ScanFunction::Resilver;
+        if is_resilver_due && !has_resilver {
+            // the resilver is not in the pool yet
+            return Some(ScanStatus { started: self.unix_seconds(), ..empty_status() });
+        }
+        let scan = match record.function {
+            ScanFunction::Scrub => ScanKind::Scrub,
+            ScanFunction::Resilver => ScanKind::Resilver,
+            ScanFunction::None | ScanFunction::ErrorScrub => return None,
+        };
+        let mut status = ScanStatus {
             scan,
-            state: "scanning".to_owned(),
-            started,
-            ended: self.unix_seconds(),
-            scanned: progress.bytes_done(),
-            total: progress.bytes_total(),
-            read: watch.bytes_read(),
-            written: watch.bytes_written(),
-            errors: watch.errors(),
-            damage: Vec::new(),
-        })
+            state: phase_word(record.phase, record.is_paused()).to_owned(),
+            started: record.start_time,
+            ended: record.end_time,
+            scanned: record.examined,
+            issued: record.examined,
+            total: record.to_examine,
+            written: record.processed,
+            errors: record.errors,
+            ..empty_status()
+        };
+        if let Some(running) = state.running.as_ref().filter(|_| record.is_running()) {
+            let seconds = self.unix_seconds().saturating_sub(running.started).max(1);
+            status.read = running.watch.bytes_read();
+            status.scanned = running.watch.job.progress.bytes_done().max(record.examined);
+            status.scan_rate = status.scanned.saturating_sub(running.base) / seconds;
+            status.issue_rate = status.issued.saturating_sub(running.base) / seconds;
+        }
+        Some(status)
     }
 
     fn unix_seconds(&self) -> u64 {
         (self.0.environment.now)().0
+    }
+}
+
+const fn phase_word(phase: ScanPhase, is_paused: bool) -> &'static str {
+    match phase {
+        ScanPhase::Scanning | ScanPhase::ErrorScrubbing if is_paused => "paused",
+        ScanPhase::Scanning | ScanPhase::ErrorScrubbing => "scanning",
+        ScanPhase::Finished => "finished",
+        ScanPhase::Canceled | ScanPhase::None => "canceled",
+    }
+}
+
+fn error_scrub_status(record: &ErrorScrubPhys) -> ScanStatus {
+    ScanStatus {
+        scan: ScanKind::ErrorScrub,
+        state: phase_word(record.phase, record.paused != 0).to_owned(),
+        started: record.start_time,
+        ended: record.end_time,
+        scanned: record.examined,
+        issued: record.examined,
+        total: record.to_examine,
+        errors: record.errors,
+        ..empty_status()
+    }
+}
+
+fn empty_status() -> ScanStatus {
+    ScanStatus {
+        scan: ScanKind::Resilver,
+        state: "scanning".to_owned(),
+        started: 0,
+        ended: 0,
+        paused: 0,
+        scanned: 0,
+        issued: 0,
+        total: 0,
+        scan_rate: 0,
+        issue_rate: 0,
+        read: 0,
+        written: 0,
+        errors: 0,
+        damage: Vec::new(),
     }
 }

@@ -32,8 +32,11 @@ pub struct PoolStatus {
     pub dedup: Vec<DedupBucket>,
     /// Why it is suspended or cannot be had, if so.
     pub error: Option<String>,
-    /// The walk over it that goes on, or was the last since it was taken over.
+    /// The scan that goes on, or the last one.
     pub scan: Option<ScanStatus>,
+    /// The files with damage that is known, and which bytes of them: the error log.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub data_errors: Vec<String>,
     /// The raidz expansion that runs, or the last one that finished.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub expansion: Option<ExpansionStatus>,
@@ -153,6 +156,7 @@ impl PoolStatus {
             dedup: Vec::new(),
             error: Some(why.to_owned()),
             scan: None,
+            data_errors: Vec::new(),
             expansion: None,
             checkpoint: None,
             slow_drives: Vec::new(),
@@ -255,6 +259,10 @@ impl Pool {
         };
         let (size, allocated) = active.space_usage();
         let stored = active.dedup_histogram();
+        let (mut scan, data_errors) = (self.scan_status(), self.data_errors());
+        if let Some(scan) = scan.as_mut().filter(|scan| scan.state == "finished") {
+            scan.damage.clone_from(&data_errors);
+        }
         PoolStatus {
             name: self.name().to_owned(),
             guid: self.guid(),
@@ -266,7 +274,8 @@ impl Pool {
             dedup_ratio: spa::capacity::dedup_ratio(&stored),
             dedup: DedupBucket::from_histogram(&stored),
             error: trouble,
-            scan: self.scan_status(),
+            scan,
+            data_errors,
             expansion: self.expansion_status().ok().flatten(),
             checkpoint: self.checkpoint_status(),
             slow_drives: self.slow_drives(),

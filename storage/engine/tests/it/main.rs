@@ -32,6 +32,7 @@ mod replace;
 mod resilver;
 mod rewind;
 mod rewrite;
+mod scan_state;
 mod self_heal;
 mod shared_blocks;
 mod snapshots;

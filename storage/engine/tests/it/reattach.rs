@@ -225,7 +225,8 @@ fn an_old_copy_of_a_drive_is_known_to_lack_what_came_later() {
     std::fs::OpenOptions::new().write(true).open(&away).unwrap().set_len(0).unwrap();
     let scrubbed = held.scrub(&ScanProgress::new()).unwrap();
     assert!(scrubbed.complete && !held.needs_resilver());
-    assert!(held.status().vdevs[0].children[0].read_errors > 0);
+    let leaf = &held.status().vdevs[0].children[0];
+    assert!(leaf.read_errors + leaf.write_errors > 0);
     held.clear_errors(None).unwrap();
     assert!(held.needs_resilver());
     resilver(&held);

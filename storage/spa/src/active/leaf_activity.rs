@@ -31,7 +31,7 @@ use ondisk::history::Entry;
 use ondisk::label::VdevConfig;
 use parking_lot::Mutex;
 use units::{Guid, MetaslabId, ObjectId, VdevId};
-use vdev::{LayoutHold, Leaf, NodeKind, VdevNode};
+use vdev::{IoClass, LayoutHold, Leaf, NodeKind, VdevNode};
 use zap::Zap;
 
 use super::{ActivePool, DeviceChangeError};
@@ -421,7 +421,7 @@ fn sweep_range(leaf: &Leaf, part: &Range<u64>, kind: ActivityKind) -> Result<(),
         ActivityKind::Initialize => {
             let length = usize::try_from(part.end - part.start).unwrap_or(0);
             let bytes: Vec<u8> = PATTERN.to_le_bytes().into_iter().cycle().take(length).collect();
-            leaf.write(start, &bytes).map_err(failed)
+            vdev::with_class(IoClass::Initialize, || leaf.write(start, &bytes)).map_err(failed)
         }
         ActivityKind::Trim => {
             let end = part.end.saturating_add(DATA_START);

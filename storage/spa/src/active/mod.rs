@@ -53,6 +53,7 @@ use vdev::{LeafError, TxgRanges, VdevTree};
 use zio::{Reader, Source, Writer};
 
 use crate::commit::TxgCommitter;
+use crate::scan::{ErrorLog, ScanState};
 use crate::space::PoolSpace;
 use crate::{Error, Pool, capacity};
 
@@ -271,6 +272,10 @@ pub struct ActivePool {
     pub(crate) suspension: Arc<suspend::Suspension>,
     /// What drives gave wrong, to be mended.
     repair_queue: Arc<self_heal::RepairQueue>,
+    /// How far the scan has come.
+    pub(crate) scan_state: ScanState,
+    /// Blocks that could not be repaired.
+    pub(crate) error_log: ErrorLog,
     /// How a raidz expansion goes on.
     pub(crate) reflow: raidz_expand::ReflowProgress,
     /// Nothing is written, whatever is asked for.
@@ -385,6 +390,8 @@ impl ActivePool {
             heartbeat: mmp::Heartbeat::load(&pool.directory)?,
             suspension: standstill,
             repair_queue: wrongs,
+            scan_state: ScanState::load(&pool.directory),
+            error_log: ErrorLog::default(),
             reflow: raidz_expand::ReflowProgress::default(),
             is_read_only: false,
             rewound_to: pool.rewound_to,

@@ -181,6 +181,7 @@ impl ActivePool {
             mark_obsolete: &|_| {},
             free_log: &|_, _| {},
             dsize: &|_| 0,
+            dataset_event: &|_| {},
         };
         Ok(dsl::write::space_limit(&change, dataset)?)
     }

@@ -104,6 +104,7 @@ impl ActivePool {
             mark_obsolete: &obsolete,
             free_log: &free_log,
             dsize: &deflate,
+            dataset_event: &|event| self.scan_state.apply(event),
         };
         let early = self.tasks.drain_early(txg);
         let mut may_enable_features = !early.is_empty();
@@ -129,6 +130,8 @@ impl ActivePool {
             self.update_label_features()?;
         }
         self.write_config(&tx)?;
+        self.scan_state.write(&change)?;
+        self.error_log.write(&change)?;
         let root = self.write_mos(&change)?;
         self.commit_txg(txg, now.seconds, root)
     }

@@ -14,7 +14,7 @@ use super::walk::BlockBatch;
 /// More blocks than any log has.
 const MAX_LOG_BLOCKS: u64 = 1 << 22;
 /// The level under which log blocks are named in places.
-const LOG_LEVEL: Level = Level::new(254);
+pub(super) const LOG_LEVEL: Level = Level::new(254);
 
 impl Round<'_> {
     /// Has the blocks of a log that hold something mended, and those that its writes point to, as
@@ -35,7 +35,8 @@ impl Round<'_> {
                 Err(error) => {
                     // one that was made beforehand and not written yet is the end of the log
                     if claimed && !header.can_end_at(verifier.seq, last) {
-                        self.scan.record_error(place, &error, (block.birth, block.birth));
+                        let item = ScanBlock { zbookmark: place, block: **block };
+                        self.scan.record_block_error(&item, &error);
                     }
                     return;
                 }

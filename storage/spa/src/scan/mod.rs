@@ -1,27 +1,33 @@
-//! Walking over all that is in a held pool while it is changed, to mend it: a resilver gives drives
-//! what they missed, a scrub reads everything and mends what is wrong.
+//! Scans of a pool that is in use: a resilver writes to leaves what they missed, a scrub verifies everything
+//! and repairs it.
 //!
 //! ```text
-//! round:    pin what the last txg leads to, so that none of it is used anew (metaslab::Pin)
-//! tasks     its object sets ────────────▶ walkers: their indirect blocks and dnodes
-//!                                            |  batches of pointers
-//!                                            ▼
-//!                                         menders: read whole, proved, written to who lacks it
+//! round:    pin the last txg, so that nothing it leads to is reused (metaslab::Pin)
+//! walker    datasets in OpenZFS's order ──▶ batches of blocks, each with the position behind it
+//!                                            |
+//! workers                                    ▼
+//!                                         read, verify, write to the leaves that lack the block
+//!                                            |
+//! txg sync                                   ▼
+//!                                         the position up to which all batches are complete, into the MOS
 //! ```
 //!
-//! When room runs short the round ends, the pin is dropped, and the next one goes on where it was,
-//! in what is then the last txg: which object sets are done, and up to where, is kept (`targets::ScanCoverage`).
-//! What is written meanwhile goes to all drives that are there, so only what a round leads to
-//! matters. A drive's note of what it missed stays in the pool until all of that is mended and
-//! flushed; a cut before makes no harm, and the work begins anew.
+//! When space runs short the round ends, the pin is dropped, and the next round goes on from the durable
+//! position, in what is then the last txg. A scan covers the blocks born up to the txg in which it began:
+//! later blocks are written to all leaves that are present. At the end it looks at the references made
+//! since, as clones and dedup keep old blocks alive. A DTL is cleared when all of it is written and flushed.
 //!
-//! Proved by: the engine's `tests/it/resilver.rs`, and `zdb`.
+//! Proved by: the engine's `tests/it/resilver.rs` and `tests/it/scan_state.rs`, and `zdb`.
 
+mod error_log;
+mod error_scrub;
 mod log;
+mod position;
 mod resilver;
 mod result;
 mod round;
 mod scrub;
+mod state;
 mod targets;
 mod walk;
 
@@ -30,7 +36,10 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use job::Job;
 
+pub(crate) use error_log::ErrorLog;
 pub use result::{DamagedBlock, ScanResult};
+pub use state::ScanError;
+pub(crate) use state::ScanState;
 pub(crate) use targets::dataset_root;
 
 /// A walk as others can watch it: scanned bytes and blocks are in the job's progress.

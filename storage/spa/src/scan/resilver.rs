@@ -1,10 +1,15 @@
-//! Giving drives what they missed while they were away.
+//! Resilvers: leaves get what they missed.
+//!
+//! A resilver that was interrupted goes on if it covers all that leaves lack: one leaf lacks something, and
+//! only of the txgs of the scan. Otherwise it begins anew, as a leaf may lack blocks before the bookmark. For
+//! the same reason no position is kept while a leaf lacks something that the scan does not give it.
 
 use std::collections::HashMap;
 
 use std::sync::Arc;
 
 use ondisk::blkptr::Regular;
+use ondisk::scan::ScanFunction;
 use units::{Guid, Txg};
 use vdev::{Leaf, NodeKind, TxgRanges, VdevTree};
 
@@ -72,6 +77,11 @@ impl ScanPolicy for Resilver {
     fn is_hopeless(&self) -> bool {
         self.without_new_misses().next().is_none()
     }
+
+    fn covers(&self, pool: &ActivePool) -> bool {
+        let leaves = pool.tree.leaves();
+        leaves.iter().all(|leaf| leaf.dtl().is_empty() || self.missed.contains_key(&leaf.guid()))
+    }
 }
 
 impl ActivePool {
@@ -83,22 +93,40 @@ impl ActivePool {
             && (leaves.iter().any(lacks) || !self.completed_replacements().is_empty())
     }
 
-    /// Gives all drives that are there what they missed. When all of it is on them the pool takes
-    /// them for whole; what could not be mended is named, and stays noted. To be called by one at
-    /// a time, on a thread of its own; groups are written meanwhile.
+    /// Writes to all present leaves what they missed, then clears their DTLs; blocks that could not be
+    /// repaired stay in the DTLs and the error log. A resilver that was interrupted goes on. To be called by
+    /// one thread at a time; txgs are written meanwhile.
     pub fn resilver(&self, watch: &ScanProgress) -> Result<ScanResult, Error> {
         let aim = Resilver::from_tree(&self.tree);
         if aim.missed.is_empty() {
+            if self.scan_record().function == ScanFunction::Resilver {
+                self.end_scan(true)?;
+            }
             return Ok(ScanResult { is_complete: true, ..ScanResult::default() });
         }
-        // what they missed of groups that are still open is to be on the others
-        self.sync()?;
+        if !self.can_continue_resilver(&aim) {
+            // what leaves missed of open txgs must be on the other leaves
+            self.sync()?;
+            self.set_up_scan(ScanFunction::Resilver, aim.since_txg())?;
+        }
+        self.error_log.begin_scan();
         let scan = Scan::new(self, &aim, watch);
         let complete = scan.run()?;
         if complete {
             self.clear_dtls(&aim, &scan.errors.lock().births)?;
+            self.end_scan(true)?;
         }
         Ok(scan.result(complete && !aim.is_hopeless()))
+    }
+
+    /// Whether the pool's resilver covers all that leaves lack.
+    fn can_continue_resilver(&self, aim: &Resilver) -> bool {
+        let record = self.scan_record();
+        let is_running = record.function == ScanFunction::Resilver && record.is_running();
+        let lacking = self.tree.leaves().iter().filter(|leaf| !leaf.dtl().is_empty()).count();
+        let is_within = aim.since_txg() >= record.min_txg
+            && aim.all_txgs.last().is_some_and(|last| last <= record.max_txg);
+        is_running && record.errors == 0 && lacking == 1 && is_within
     }
 
     /// Takes drives for whole, but for what was lost, as soon as what they got will last.

@@ -1,56 +1,79 @@
-//! One round: tasks and batches, and the threads that do them.
+//! One round of a scan: tasks and batches, and the worker threads.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
 use std::thread::Builder;
 
+use dmu::Objset;
 use job::{Queue, Work};
 use metaslab::Pin;
 use ondisk::blkptr::Regular;
 use parking_lot::Mutex;
 use units::{ObjsetId, Txg, Zbookmark};
-use vdev::Leaf;
+use vdev::{IoClass, Leaf};
 use zio::{BlockRepair, Reader, Source};
 
+use super::position::ScanPosition;
 use super::result::ScanErrors;
-use super::targets::{ScanCoverage, ScanTarget, list_targets};
+use super::targets::{ScanDatasets, ScanTarget, destroyed_targets};
 use super::{ScanProgress, ScanResult};
 use crate::{ActivePool, Error};
 
 /// Batches that may wait.
-const MAX_QUEUED_BATCHES: usize = 8;
+pub(super) const MAX_QUEUED_BATCHES: usize = 8;
 /// Bytes that are read before they are written.
 const MAX_PENDING_BYTES: u64 = 4 << 20;
+/// Seconds after which the position of a running scan is written to the pool.
+const POSITION_INTERVAL: u64 = 15;
 
-/// What a walk is for.
+/// The kind of scan.
 pub(super) trait ScanPolicy: Sync {
-    /// Only what was born after that txg matters, and what is above it.
+    /// Only blocks born after that txg are scanned, and the blocks above them.
     fn since_txg(&self) -> Txg;
 
-    /// Whether a block is to be looked at.
+    /// Whether a block is scanned.
     fn includes(&self, block: &Regular) -> bool;
 
-    /// Whether a leaf is to get its part of a block of that txg.
+    /// Whether a leaf gets its part of a block of that txg.
     fn needs_write(&self, leaf: &Leaf, birth: Txg) -> bool;
 
-    /// Whether there is nothing left to win.
+    /// Whether no leaf gains anything any more.
     fn is_hopeless(&self) -> bool;
 
-    /// Whether blocks are examined, and those get something who turn out to lack it.
+    /// Whether blocks are verified, and repaired on the leaves that turn out to have them wrong.
     fn verifies_all(&self) -> bool {
         false
     }
+
+    /// Whether a position may be kept: the scan covers every leaf that lacks something.
+    fn covers(&self, _pool: &ActivePool) -> bool {
+        true
+    }
 }
 
-/// A block to be mended.
+/// A block to examine.
 #[derive(Clone, Copy)]
 pub(super) struct ScanBlock {
     pub(super) zbookmark: Zbookmark,
     pub(super) block: Regular,
 }
 
-/// A walk over a pool.
+/// Blocks to examine, and the ticket of the position behind them.
+pub(super) struct ScanBatch {
+    pub(super) blocks: Vec<ScanBlock>,
+    pub(super) ticket: Option<u64>,
+}
+
+/// A walk that a worker does.
+pub(super) enum WalkTask {
+    /// All datasets, from a position on.
+    InOrder(ScanPosition),
+    /// A tree whose blocks are freed by and by.
+    Destroyed(ScanTarget),
+}
+
+/// A scan of a pool.
 pub(super) struct Scan<'a> {
     pub(super) pool: &'a ActivePool,
     pub(super) policy: &'a dyn ScanPolicy,
@@ -58,17 +81,25 @@ pub(super) struct Scan<'a> {
     /// Reads dnodes of locked datasets too.
     pub(super) reader: Arc<Reader>,
     pub(super) errors: Mutex<ScanErrors>,
-    pub(super) coverage: Mutex<ScanCoverage>,
+    /// Blocks born after the first and up to the second txg are scanned.
+    pub(super) min_txg: Txg,
+    pub(super) max_txg: Txg,
     rounds: AtomicU64,
+    /// Bytes written and errors that the record has.
+    counted: Mutex<(u64, u64)>,
+    /// When the position was last written to the pool, seconds since 1970.
+    synced: AtomicU64,
 }
 
-/// A round of it.
+/// A round of a scan, over the pool as one txg has it.
 pub(super) struct Round<'a> {
     pub(super) scan: &'a Scan<'a>,
-    pub(super) queue: Queue<Vec<ScanBlock>, ScanTarget>,
+    pub(super) queue: Queue<ScanBatch, WalkTask>,
+    pub(super) mos: Objset,
+    pub(super) datasets: ScanDatasets,
     /// The txg whose state is walked.
     pub(super) txg: Txg,
-    pin: Pin,
+    pub(super) pin: Pin,
 }
 
 /// How a round ended.
@@ -84,21 +115,34 @@ impl<'a> Scan<'a> {
         policy: &'a dyn ScanPolicy,
         progress: &'a ScanProgress,
     ) -> Self {
-        let reader = Arc::new(pool.reader.with_raw_dnodes());
-        let (errors, coverage) = (Mutex::default(), Mutex::default());
-        Self { pool, policy, progress, reader, errors, coverage, rounds: AtomicU64::new(0) }
+        let record = pool.scan_record();
+        Self {
+            pool,
+            policy,
+            progress,
+            reader: Arc::new(pool.reader.with_raw_dnodes()),
+            errors: Mutex::default(),
+            min_txg: record.min_txg,
+            max_txg: record.max_txg,
+            rounds: AtomicU64::new(0),
+            counted: Mutex::default(),
+            synced: AtomicU64::new((pool.environment.now)().seconds),
+        }
     }
 
-    /// Walks over everything, in as many rounds as it takes; whether it came to the end.
+    /// Scans the rest, in as many rounds as it takes. Returns whether it reached the end.
     pub(super) fn run(&self) -> Result<bool, Error> {
-        let used = self.pool.space_usage().1;
-        self.progress.job.progress.set_bytes_total(used);
+        let record = self.pool.scan_record();
+        self.progress.job.progress.add(record.examined, 0);
+        self.progress.job.progress.set_bytes_total(record.to_examine);
         loop {
             self.rounds.fetch_add(1, Relaxed);
-            match self.run_round()? {
+            let end = self.run_round()?;
+            self.update_counts();
+            match end {
                 RoundEnd::Complete => return Ok(true),
                 RoundEnd::Stopped => return Ok(false),
-                // what was kept can be used when one more is on the drives
+                // the space that the pin kept can be used after one more txg
                 RoundEnd::OutOfSpace => self.pool.sync()?,
             }
         }
@@ -106,20 +150,24 @@ impl<'a> Scan<'a> {
 
     fn run_round(&self) -> Result<RoundEnd, Error> {
         let source = Arc::clone(&self.reader) as Arc<dyn Source>;
-        let (pin, txg, mos) = self.pool.open_pinned_mos(&source)?;
+        let (pin, txg, mos, position) = {
+            let _no_txg_is_written = self.pool.sync_lock.lock();
+            let (pin, txg, mos) = self.pool.open_pinned_mos(&source)?;
+            (pin, txg, mos, self.pool.scan_state.begin_round())
+        };
         let queue = Queue::new(MAX_QUEUED_BATCHES);
         let mut lose = |error: Error| {
-            self.record_error(Zbookmark::root(ObjsetId::MOS), &error, (Txg::ZERO, txg));
+            let place = Zbookmark::root(ObjsetId::MOS);
+            self.record_error(place, &error, Txg::ZERO, (Txg::ZERO, txg));
         };
-        queue.push_tasks(list_targets(&mos, &self.coverage.lock(), &mut lose));
-        let round = Round { scan: self, queue, txg, pin };
-        std::thread::scope(|scope| {
-            for _ in 1..self.pool.environment.workers {
-                // where the system has no more threads to give, there are fewer
-                let _ = Builder::new().spawn_scoped(scope, || round.run_worker());
-            }
-            round.run_worker();
-        });
+        let datasets = ScanDatasets::read(&mos, &mut lose);
+        queue.push_tasks([WalkTask::InOrder(position)]);
+        match destroyed_targets(&mos) {
+            Ok(targets) => queue.push_tasks(targets.into_iter().map(WalkTask::Destroyed)),
+            Err(error) => lose(error),
+        }
+        let round = Round { scan: self, queue, mos, datasets, txg, pin };
+        round.run_workers();
         Ok(if self.is_stopped() {
             RoundEnd::Stopped
         } else if round.pin.is_release_requested() {
@@ -129,20 +177,50 @@ impl<'a> Scan<'a> {
         })
     }
 
-    fn is_stopped(&self) -> bool {
-        let wished = self.progress.job.cancel.is_cancelled();
-        wished || self.pool.txgs.is_stopped() || self.policy.is_hopeless()
+    pub(super) fn is_stopped(&self) -> bool {
+        let is_cancelled = self.progress.job.cancel.is_cancelled();
+        is_cancelled || self.pool.txgs.is_stopped() || self.policy.is_hopeless()
     }
 
-    /// Something of these txgs could not be mended.
+    /// Writes the position to the pool, if that is due: an idle pool writes no txg by itself.
+    pub(super) fn sync_if_due(&self) {
+        let now = (self.pool.environment.now)().seconds;
+        if now.abs_diff(self.synced.load(Relaxed)) < POSITION_INTERVAL || self.is_stopped() {
+            return;
+        }
+        self.synced.store(now, Relaxed);
+        self.update_counts();
+        // a pool that cannot be written ends the scan by itself
+        let _ = vdev::with_class(IoClass::Foreground, || self.pool.sync());
+    }
+
+    /// Brings the counts of the record up to date.
+    fn update_counts(&self) {
+        let now = (self.progress.bytes_written(), self.progress.errors());
+        let mut counted = self.counted.lock();
+        self.pool.scan_state.count(now.0 - counted.0, now.1 - counted.1);
+        *counted = now;
+    }
+
+    /// A block born in the logical txg `birth` could not be repaired; what was written in `births` may be
+    /// lost with it.
     pub(super) fn record_error(
         &self,
         zbookmark: Zbookmark,
         why: &dyn std::fmt::Display,
+        birth: Txg,
         births: (Txg, Txg),
     ) {
+        self.pool.error_log.record(zbookmark, birth);
         self.errors.lock().add(zbookmark, why.to_string(), births);
         self.progress.errors.fetch_add(1, Relaxed);
+    }
+
+    /// The same of a block that is known.
+    pub(super) fn record_block_error(&self, item: &ScanBlock, why: &dyn std::fmt::Display) {
+        let ScanBlock { zbookmark, block } = item;
+        let births = (block.birth_physical, block.birth_physical);
+        self.record_error(*zbookmark, why, block.birth, births);
     }
 
     pub(super) fn result(&self, complete: bool) -> ScanResult {
@@ -165,13 +243,24 @@ impl Round<'_> {
         self.pin.is_release_requested() || self.scan.is_stopped()
     }
 
+    fn run_workers(&self) {
+        std::thread::scope(|scope| {
+            for _ in 1..self.scan.pool.environment.workers {
+                // where the system has no more threads to give, there are fewer
+                let _ = Builder::new().spawn_scoped(scope, || self.run_worker());
+            }
+            self.run_worker();
+        });
+    }
+
     fn run_worker(&self) {
         while let Some(work) = self.queue.pop() {
             match work {
                 Work::Batch(batch) => self.repair_batch(batch),
                 Work::Task(task) => {
-                    if !self.is_stopping() {
-                        self.walk_target(&task);
+                    match task {
+                        WalkTask::InOrder(position) => self.walk_in_order(position),
+                        WalkTask::Destroyed(target) => self.walk_destroyed(&target),
                     }
                     self.queue.finish_task();
                 }
@@ -179,54 +268,66 @@ impl Round<'_> {
         }
     }
 
-    /// Mends the blocks of a batch, in the order in which they lie on the drives.
-    pub(super) fn repair_batch(&self, mut batch: Vec<ScanBlock>) {
-        batch.sort_unstable_by_key(|item| item.block.dvas[0].map(|dva| (dva.vdev, dva.offset)));
-        if self.scan.policy.verifies_all() {
-            let left = batch.iter().take_while(|_| !self.scan.is_stopped());
-            return left.for_each(|item| self.verify_block(item));
+    /// Examines the blocks of a batch, in the order in which they lie on the drives.
+    pub(super) fn repair_batch(&self, batch: ScanBatch) {
+        let ScanBatch { mut blocks, ticket } = batch;
+        blocks.sort_unstable_by_key(|item| item.block.dvas[0].map(|dva| (dva.vdev, dva.offset)));
+        let verifies_all = self.scan.policy.verifies_all();
+        let is_complete = vdev::with_class(IoClass::Scan, || {
+            if verifies_all { self.verify_blocks(&blocks) } else { self.resilver_blocks(&blocks) }
+        });
+        if let Some(ticket) = ticket.filter(|_| is_complete) {
+            if self.scan.policy.covers(self.scan.pool) {
+                self.scan.pool.scan_state.complete(ticket);
+            } else {
+                self.scan.pool.scan_state.restart();
+            }
         }
+    }
+
+    /// Verifies blocks. Returns whether it reached the end.
+    fn verify_blocks(&self, blocks: &[ScanBlock]) -> bool {
+        for item in blocks {
+            if self.scan.is_stopped() {
+                return false;
+            }
+            self.verify_block(item);
+        }
+        true
+    }
+
+    /// Writes blocks to the leaves that lack them. Returns whether it reached the end.
+    fn resilver_blocks(&self, blocks: &[ScanBlock]) -> bool {
         let wants = |leaf: &Leaf, birth: Txg| self.scan.policy.needs_write(leaf, birth);
         let mut mending = BlockRepair::new(&self.scan.reader, &wants);
         let mut read = 0;
-        for (index, item) in batch.iter().enumerate() {
+        for (index, item) in blocks.iter().enumerate() {
             if self.scan.is_stopped() {
-                return;
+                return false;
             }
             read += self.read_block(&mut mending, item);
-            if read >= MAX_PENDING_BYTES || index + 1 == batch.len() {
-                self.write_repairs(&mut mending, &batch);
+            if read >= MAX_PENDING_BYTES || index + 1 == blocks.len() {
+                self.write_repairs(&mut mending, blocks);
                 self.scan.progress.bytes_read.fetch_add(std::mem::take(&mut read), Relaxed);
             }
         }
+        true
     }
 
     fn read_block(&self, mending: &mut BlockRepair<'_>, item: &ScanBlock) -> u64 {
-        let ScanBlock { zbookmark: place, block } = item;
-        match mending.add(block, *place) {
-            Ok(read) => read,
-            Err(error) => {
-                self.scan.record_error(
-                    *place,
-                    &error,
-                    (block.birth_physical, block.birth_physical),
-                );
-                0
-            }
-        }
+        mending.add(&item.block, item.zbookmark).unwrap_or_else(|error| {
+            self.scan.record_block_error(item, &error);
+            0
+        })
     }
 
-    pub(super) fn write_repairs(&self, mending: &mut BlockRepair<'_>, batch: &[ScanBlock]) {
-        // a leaf that fails remembers it, and is not taken for whole
+    pub(super) fn write_repairs(&self, mending: &mut BlockRepair<'_>, blocks: &[ScanBlock]) {
+        // a leaf that fails notes what it misses, so the scan does not clear that from its DTL
         match mending.write_repairs(&mut Vec::new()) {
             Ok(written) => drop(self.scan.progress.bytes_written.fetch_add(written, Relaxed)),
             Err(error) => {
-                for ScanBlock { zbookmark: place, block } in batch {
-                    self.scan.record_error(
-                        *place,
-                        &error,
-                        (block.birth_physical, block.birth_physical),
-                    );
+                for item in blocks {
+                    self.scan.record_block_error(item, &error);
                 }
             }
         }

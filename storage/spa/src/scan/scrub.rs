@@ -1,20 +1,21 @@
-//! Reading everything, and mending what is wrong or cannot be read where others have it.
+//! Scrubs: everything is read and verified, and repaired where other copies are right.
 
 use std::collections::BTreeSet;
 use std::sync::atomic::Ordering::Relaxed;
 
 use ondisk::blkptr::Regular;
+use ondisk::scan::ScanFunction;
 use ondisk::{Checksum, Dva};
 use units::Txg;
 use vdev::{DeviceError, Leaf, NodeKind};
 use zio::{BlockRepair, Reader};
 
 use super::round::{Round, Scan, ScanBlock, ScanPolicy};
-use super::{ScanProgress, ScanResult};
+use super::{ScanError, ScanProgress, ScanResult};
 use crate::{ActivePool, Error};
 
 /// Everything is of interest.
-struct Scrub;
+pub(super) struct Scrub;
 
 impl ScanPolicy for Scrub {
     fn since_txg(&self) -> Txg {
@@ -39,26 +40,41 @@ impl ScanPolicy for Scrub {
 }
 
 impl ActivePool {
-    /// Reads all that is in the pool, each copy on each drive and parity, and writes anew what is
-    /// wrong where it can be had from others. To be called by one at a time, on a thread of its
-    /// own; groups are written meanwhile.
+    /// Reads everything in the pool, each copy on each leaf and parity, and repairs what is wrong where
+    /// others are right. A scrub that was interrupted goes on. To be called by one thread at a time; txgs
+    /// are written meanwhile.
     pub fn scrub(&self, watch: &ScanProgress) -> Result<ScanResult, Error> {
+        let record = self.scan_record();
+        if record.is_paused() {
+            return Err(ScanError::Paused.into());
+        }
+        if record.function != ScanFunction::Scrub || !record.is_running() {
+            self.start_scrub_after(Txg::ZERO)?;
+        }
+        self.error_log.begin_scan();
         let scan = Scan::new(self, &Scrub, watch);
         let complete = scan.run()?;
-        // what was mended is to last, as what is written with a group does
+        // repaired sectors must survive a power cut as the blocks of a txg do
         self.tree.flush(&mut Vec::new())?;
+        if complete {
+            self.end_scan(true)?;
+        }
         Ok(scan.result(complete))
+    }
+
+    /// Begins a scrub of the blocks born after a txg, which [`ActivePool::scrub`] does.
+    pub fn start_scrub_after(&self, min_txg: Txg) -> Result<(), Error> {
+        self.set_up_scan(ScanFunction::Scrub, min_txg)
     }
 }
 
 impl Round<'_> {
-    /// Reads all of a block, and mends what is wrong of it.
+    /// Reads all copies of a block, and repairs those that are wrong.
     pub(super) fn verify_block(&self, item: &ScanBlock) {
         let ScanBlock { zbookmark: place, block } = item;
-        let births = (block.birth_physical, block.birth_physical);
         let examined = match self.scan.reader.verify_block(block, *place) {
             Ok(examined) => examined,
-            Err(error) => return self.scan.record_error(*place, &error, births),
+            Err(error) => return self.scan.record_block_error(item, &error),
         };
         self.scan.progress.bytes_read.fetch_add(u64::from(block.psize), Relaxed);
         let faults = examined.faults().filter(|fault| fault.error.is_repairable());
@@ -70,24 +86,21 @@ impl Round<'_> {
         let Some(bytes) = examined.bytes else {
             let why = examined.copies.iter().find_map(|copy| copy.2.as_ref().err());
             let why = why.map_or_else(|| "it cannot be read".to_owned(), ToString::to_string);
-            return self.scan.record_error(*place, &why, births);
+            return self.scan.record_block_error(item, &why);
         };
         Reader::recycle(bytes);
         if guilty.is_empty() {
             return;
         }
         if differs && !self.can_identify_bad_copy(block) {
-            return self.scan.record_error(
-                *place,
-                &"its sides differ, and it has no checksum",
-                births,
-            );
+            let why = &"its copies differ, and it has no checksum";
+            return self.scan.record_block_error(item, why);
         }
         let wants = |leaf: &Leaf, _: Txg| leaf.is_writable() && guilty.contains(&leaf.guid());
         let mut mending = BlockRepair::new(&self.scan.reader, &wants);
         match mending.add(block, *place) {
             Ok(_) => self.write_repairs(&mut mending, std::slice::from_ref(item)),
-            Err(error) => self.scan.record_error(*place, &error, births),
+            Err(error) => self.scan.record_block_error(item, &error),
         }
     }
 

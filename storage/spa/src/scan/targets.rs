@@ -1,5 +1,4 @@
-//! What a round has to walk: found in the pool's own object set, so that it has datasets that no
-//! directory names any more, too.
+//! The object sets that a scan walks: found in the MOS, so that datasets without a name are among them.
 
 use std::collections::HashMap;
 
@@ -12,161 +11,145 @@ use units::{BlockId, Level, ObjectId, ObjsetId, Txg, Zbookmark};
 
 use crate::{Error, PoolDirectory};
 
-/// An object set to be walked.
+/// An object set to walk.
 #[derive(Clone, Debug)]
 pub(super) struct ScanTarget {
     pub(super) id: ObjsetId,
     pub(super) root: Blkptr,
-    /// Only what was born after this belongs to it; the rest is found elsewhere.
+    /// Blocks born after this txg belong to it; older ones belong to the snapshot before it.
     pub(super) since_txg: Txg,
-    /// Where to begin.
+    /// The bookmark at which the walk begins.
     pub(super) start: Option<Zbookmark>,
-    /// Before that place it was walked as it was in this txg: what is newer must be looked at.
-    pub(super) walked_txg: Option<Txg>,
-    /// Whether all of it was walked then.
-    pub(super) is_walked: bool,
-    /// Whether it has an intent log of its own.
+    /// Whether it is a head, which has an intent log of its own.
     pub(super) has_log: bool,
-    /// What is left of a destroyed one. Its number says nothing: before the first of it is freed that
-    /// is the one of the pool's own object set.
-    is_destroyed: bool,
 }
 
-impl ScanTarget {
-    fn new(id: ObjsetId, root: Blkptr, since_txg: Txg) -> Self {
-        let (start, walked_txg) = (None, None);
-        Self {
-            id,
-            root,
-            since_txg,
-            start,
-            walked_txg,
-            is_walked: false,
-            has_log: false,
-            is_destroyed: false,
-        }
+/// A dataset as the MOS has it.
+#[derive(Clone, Debug)]
+pub(super) struct ScanDataset {
+    root: Blkptr,
+    previous: ObjectId,
+    pub(super) previous_txg: Txg,
+    /// When the snapshot was taken; none for a head.
+    pub(super) snapshot_txg: Option<Txg>,
+}
+
+impl ScanDataset {
+    /// Its object set as a target.
+    pub(super) fn target(&self, id: ObjsetId, since_txg: Txg) -> ScanTarget {
+        let has_log = self.snapshot_txg.is_none();
+        ScanTarget { id, root: self.root.clone(), since_txg, start: None, has_log }
+    }
+
+    /// The root of its object set.
+    pub(super) const fn root(&self) -> &Blkptr {
+        &self.root
     }
 }
 
-/// What of an object set was walked.
-#[derive(Clone, Copy, Debug)]
-struct Coverage {
-    since_txg: Txg,
-    /// Up to there; none: to the end.
-    end: Option<Zbookmark>,
-    /// As it was in that txg.
-    walked_txg: Txg,
-}
-
-/// What was walked in the rounds before.
+/// All datasets of a pool.
 #[derive(Debug, Default)]
-pub(super) struct ScanCoverage(HashMap<ObjsetId, Coverage>);
+pub(super) struct ScanDatasets {
+    by_id: HashMap<ObjsetId, ScanDataset>,
+    /// The next snapshot, or the head, and the clones of each snapshot.
+    children: HashMap<ObjsetId, Vec<ObjsetId>>,
+}
 
-impl ScanCoverage {
-    /// A task was walked, as of a txg, up to a place or to its end. What is dying is walked anew each
-    /// time, as far as it is still there.
-    pub(super) fn record(&mut self, task: &ScanTarget, upto: Option<Zbookmark>, seen: Txg) {
-        if !task.is_destroyed {
-            self.0.insert(
-                task.id,
-                Coverage { since_txg: task.since_txg, end: upto, walked_txg: seen },
-            );
-        }
-    }
-
-    /// A task without what was done of it. Datasets may have come, gone, and taken over what was
-    /// another's: done is what was walked of the same one, as far back at least.
-    fn remaining(&self, task: ScanTarget) -> ScanTarget {
-        match self.0.get(&task.id) {
-            Some(covered) if covered.since_txg <= task.since_txg && !task.is_destroyed => {
-                ScanTarget {
-                    start: covered.end.or(task.start),
-                    walked_txg: Some(covered.walked_txg),
-                    is_walked: covered.end.is_none(),
-                    ..task
+impl ScanDatasets {
+    /// Reads them. `lose` gets the error of each that cannot be read.
+    pub(super) fn read(mos: &Objset, lose: &mut dyn FnMut(Error)) -> Self {
+        let mut datasets = Self::default();
+        for object in mos.objects() {
+            match object.map_err(Error::from).and_then(|(id, dnode)| read_dataset(id, &dnode)) {
+                Ok(Some((id, dataset))) => {
+                    let previous = ObjsetId::new(dataset.previous.get());
+                    datasets.children.entry(previous).or_default().push(id);
+                    datasets.by_id.insert(id, dataset);
                 }
+                Ok(None) => {}
+                Err(error) => lose(error),
             }
-            _ => task,
         }
+        datasets
+    }
+
+    pub(super) fn get(&self, id: ObjsetId) -> Option<&ScanDataset> {
+        self.by_id.get(&id)
+    }
+
+    /// The datasets that may share blocks with one: its snapshots, those of its origins, and all clones of
+    /// these.
+    pub(super) fn family(&self, id: ObjsetId) -> Vec<ObjsetId> {
+        let mut first = id;
+        // chains have no loops, but what a drive returns may
+        for _ in 0..self.by_id.len() {
+            let previous = self.by_id.get(&first).map(|dataset| dataset.previous);
+            let previous = previous.map(|previous| ObjsetId::new(previous.get()));
+            match previous.filter(|previous| self.has_content(*previous)) {
+                Some(previous) => first = previous,
+                None => break,
+            }
+        }
+        let mut found = vec![first];
+        let mut at = 0;
+        while let Some(id) = found.get(at).copied().filter(|_| found.len() <= self.by_id.len()) {
+            found.extend_from_slice(self.children(id));
+            at += 1;
+        }
+        found
+    }
+
+    /// Whether there is such a dataset, and it is not the empty origin of all file systems.
+    fn has_content(&self, id: ObjsetId) -> bool {
+        self.by_id.get(&id).is_some_and(|dataset| !dataset.root.is_hole())
+    }
+
+    pub(super) fn iter(&self) -> impl Iterator<Item = (ObjsetId, &ScanDataset)> {
+        self.by_id.iter().map(|(id, dataset)| (*id, dataset))
+    }
+
+    /// The datasets that follow a snapshot; those that follow none, if it is the MOS.
+    pub(super) fn children(&self, id: ObjsetId) -> &[ObjsetId] {
+        self.children.get(&id).map_or(&[], Vec::as_slice)
     }
 }
 
-/// All that is to be walked of a pool whose own object set is `mos`. `lose` is told what may be left
-/// out.
-pub(super) fn list_targets(
-    mos: &Objset,
-    done: &ScanCoverage,
-    lose: &mut dyn FnMut(Error),
-) -> Vec<ScanTarget> {
-    let mut tasks = vec![ScanTarget::new(ObjsetId::MOS, mos.root().clone(), Txg::ZERO)];
-    for object in mos.objects() {
-        match object.map_err(Error::from).and_then(|(id, dnode)| dataset_target(id, &dnode)) {
-            Ok(task) => tasks.extend(task),
-            Err(error) => lose(error),
-        }
-    }
-    // what is left of destroyed datasets is read once more, to be freed
-    match destroyed_targets(mos) {
-        Ok(dying) => tasks.extend(dying),
-        Err(error) => lose(error),
-    }
-    tasks.into_iter().map(|task| done.remaining(task)).collect()
-}
-
-/// The root of a dataset's object set; none: that is no dataset.
+/// The root of a dataset's object set; none if that is no dataset.
 pub(crate) fn dataset_root(mos: &Objset, id: ObjsetId) -> Result<Option<Blkptr>, Error> {
     let id = ObjectId::new(id.get());
-    Ok(dataset_target(id, mos.object(id)?.dnode())?.map(|task| task.root))
+    Ok(read_dataset(id, mos.object(id)?.dnode())?.map(|(_, dataset)| dataset.root))
 }
 
-fn dataset_target(id: ObjectId, dnode: &Dnode) -> Result<Option<ScanTarget>, Error> {
+fn read_dataset(id: ObjectId, dnode: &Dnode) -> Result<Option<(ObjsetId, ScanDataset)>, Error> {
     if dnode.bonus_kind != ObjectType::DSL_DATASET {
         return Ok(None);
     }
     let mut bonus = ondisk::Reader::new("dataset", &dnode.bonus, dnode.order);
     let dataset = Dataset::read(&mut bonus)?;
-    let log = !dataset.next.exists();
-    let task = ScanTarget::new(ObjsetId::new(id.get()), dataset.root, dataset.previous_txg);
-    Ok(Some(ScanTarget { has_log: log, ..task }))
+    let is_snapshot = dataset.next.exists();
+    let found = ScanDataset {
+        root: dataset.root,
+        previous: dataset.previous,
+        previous_txg: dataset.previous_txg,
+        snapshot_txg: is_snapshot.then_some(dataset.creation_txg),
+    };
+    Ok(Some((ObjsetId::new(id.get()), found)))
 }
 
-fn destroyed_targets(mos: &Objset) -> Result<Vec<ScanTarget>, Error> {
+/// The trees of destroyed datasets whose blocks are not freed yet: the txg sync thread reads them.
+pub(super) fn destroyed_targets(mos: &Objset) -> Result<Vec<ScanTarget>, Error> {
     let directory = PoolDirectory::open(mos.clone())?;
     let Some(list) = directory.lookup_u64("bptree_obj")?.filter(|list| *list != 0) else {
         return Ok(Vec::new());
     };
     let (_, entries) = block_lists::read_bptree(mos, ObjectId::new(list))?;
-    let task = |entry: BptreeEntry| {
+    let target = |entry: BptreeEntry| {
         let [objset, object, level, block] = entry.resume;
         let level = Level::new(u8::try_from(level).unwrap_or(0));
         let id = ObjsetId::new(objset);
         let zbookmark = Zbookmark::new(id, ObjectId::new(object), level, BlockId::new(block));
-        let from = (entry.resume != [0; 4]).then_some(zbookmark);
-        ScanTarget {
-            start: from,
-            is_destroyed: true,
-            ..ScanTarget::new(id, entry.root, entry.birth)
-        }
+        let start = (entry.resume != [0; 4]).then_some(zbookmark);
+        ScanTarget { id, root: entry.root, since_txg: entry.birth, start, has_log: false }
     };
-    Ok(entries.into_iter().map(task).collect())
-}
-
-#[cfg(test)]
-mod tests {
-    use ondisk::Blkptr;
-    use units::{ObjsetId, Txg};
-
-    use super::{ScanCoverage, ScanTarget};
-
-    #[test]
-    fn a_destroyed_dataset_is_not_taken_for_the_pools_own_object_set() {
-        let of = |id| ScanTarget::new(id, Blkptr::EMPTY, Txg::ZERO);
-        let dying = || ScanTarget { is_destroyed: true, ..of(ObjsetId::MOS) };
-        let mut done = ScanCoverage::default();
-        done.record(&dying(), None, Txg::new(9));
-        assert!(!done.remaining(of(ObjsetId::MOS)).is_walked);
-        done.record(&of(ObjsetId::MOS), None, Txg::new(9));
-        assert!(done.remaining(of(ObjsetId::MOS)).is_walked);
-        assert!(!done.remaining(dying()).is_walked);
-    }
+    Ok(entries.into_iter().map(target).collect())
 }

@@ -106,7 +106,8 @@ mod tests {
         let stats = |count: u64| {
             let read = RequestStats { latencies: vec![0, count], ..RequestStats::default() };
             let [write, trim, flush] = [0; 3].map(|_| RequestStats::default());
-            let drives = vec![DriveIoStats { guid: 7, read, write, trim, flush }];
+            let scan = engine::pool::QueueDepth::default();
+            let drives = vec![DriveIoStats { guid: 7, read, write, trim, flush, scan }];
             PoolIoStats { name: "tank".to_owned(), milliseconds: 0, drives }
         };
         let table = HistogramKind::Latencies.sum(&stats(9), Some(&stats(4)), &[7]);

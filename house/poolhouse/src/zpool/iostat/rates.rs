@@ -2,7 +2,7 @@
 
 use std::io::{self, Write};
 
-use engine::pool::{DriveIoStats, PoolIoStats, RequestStats};
+use engine::pool::{DriveIoStats, PoolIoStats, QueueDepth, RequestStats};
 use units::human_bytes;
 
 use crate::table::escape_control;
@@ -18,6 +18,7 @@ pub(super) struct Rates {
     read: RequestRate,
     write: RequestRate,
     trim: RequestRate,
+    scan: QueueDepth,
 }
 
 /// What requests of one kind did.
@@ -89,14 +90,19 @@ impl Rates {
             RequestRate::new(pairs, milliseconds)
         };
         let (read, write) = (of(|drive| &drive.read), of(|drive| &drive.write));
-        Self { label, is_class: false, space, read, write, trim: of(|drive| &drive.trim) }
+        let own = now.drives.iter().filter(|drive| guids.contains(&drive.guid));
+        let scan = own.fold(QueueDepth::default(), |sum, drive| QueueDepth {
+            waiting: sum.waiting + drive.scan.waiting,
+            active: sum.active + drive.scan.active,
+        });
+        Self { label, is_class: false, space, read, write, trim: of(|drive| &drive.trim), scan }
     }
 
     /// The row above the vdevs of a class.
     pub(super) fn class(name: &str) -> Self {
-        let none = RequestRate::default();
+        let (none, scan) = (RequestRate::default(), QueueDepth::default());
         let label = name.to_owned();
-        Self { label, is_class: true, space: None, read: none, write: none, trim: none }
+        Self { label, is_class: true, space: None, read: none, write: none, trim: none, scan }
     }
 }
 
@@ -169,11 +175,15 @@ impl Columns {
             cells.extend([time(rates.trim.latency), none()]);
         }
         if self.queue {
-            // each request is at its drive as soon as it is made
-            let active = |rate: &RequestRate| ["0".to_owned(), count(rate.in_flight)];
-            cells.extend(active(read).into_iter().chain(active(write)));
-            cells.extend((0..6).map(|_| none()));
-            cells.extend(active(&rates.trim));
+            // requests of users are at their drive as soon as they are made; those of scans wait
+            let active = |requests: u64| ["0".to_owned(), count(requests)];
+            let QueueDepth { waiting, active: scans } = rates.scan;
+            // both are read one after the other, and a request of a scan may have begun between
+            let reads = read.in_flight.max(scans) - scans;
+            cells.extend(active(reads).into_iter().chain(active(write.in_flight)));
+            cells.extend((0..4).map(|_| none()));
+            cells.extend([count(waiting), count(scans)]);
+            cells.extend(active(rates.trim.in_flight));
             cells.extend((0..2).map(|_| none()));
         }
         cells
@@ -294,7 +304,8 @@ mod tests {
         };
         let (write, trim, flush) =
             (RequestStats::default(), RequestStats::default(), RequestStats::default());
-        let drives = vec![DriveIoStats { guid: 7, read, write, trim, flush }];
+        let drives =
+            vec![DriveIoStats { guid: 7, read, write, trim, flush, scan: QueueDepth::default() }];
         PoolIoStats { name: "tank".to_owned(), milliseconds, drives }
     }
 
