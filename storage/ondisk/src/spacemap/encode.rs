@@ -158,7 +158,7 @@ impl SpaceMapAppender {
 
     /// Bytes of the map with what was appended.
     pub fn end(&self) -> u64 {
-        self.length.saturating_add(u64::try_from(self.bytes.len()).unwrap_or(u64::MAX))
+        self.length.saturating_add(units::to_u64(self.bytes.len()))
     }
 
     /// What is to be written at the map's end.
