@@ -62,7 +62,7 @@ pub trait Device: Send + Sync + std::fmt::Debug {
         let mut offset = offset;
         for part in parts {
             self.read_at(offset, part)?;
-            offset = offset.saturating_add(part.len() as u64);
+            offset += part.len() as u64;
         }
         Ok(())
     }
@@ -85,7 +85,7 @@ pub trait Device: Send + Sync + std::fmt::Debug {
         let mut offset = offset;
         for part in parts {
             self.write_at(offset, part)?;
-            offset = offset.saturating_add(part.len() as u64);
+            offset += part.len() as u64;
         }
         Ok(())
     }

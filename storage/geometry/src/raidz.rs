@@ -62,7 +62,7 @@ impl Raidz {
     /// Bytes that a block of `psize` bytes takes of the array, parity and padding included.
     /// Saturates beyond any size a block can have.
     pub fn asize(&self, psize: u64) -> u64 {
-        let bounded = usize::try_from(psize.max(1)).unwrap_or(usize::MAX).min(4 * MAX_BLOCK);
+        let bounded = units::to_usize(psize.max(1)).min(4 * MAX_BLOCK);
         let stripe = self.stripe(bounded.div_ceil(1 << self.ashift.get()));
         let sectors = stripe.total_sectors + stripe.raidz_padding(self.parity as usize);
         (sectors as u64) << self.ashift.get()

@@ -223,7 +223,7 @@ impl Writer {
         }
         // a quarter is left to metadata
         let usage = self.allocator.class_usage(Class::Special);
-        let taken = usage.allocated.saturating_add(usage.deferred).saturating_add(length);
+        let taken = (usage.allocated + usage.deferred) + length;
         if taken < usage.capacity / 4 * 3 { Class::Special } else { class }
     }
 
@@ -283,7 +283,9 @@ impl Writer {
         bytes: &[u8],
         zbookmark: Zbookmark,
     ) -> Result<(), Error> {
+        assert_eq!(bytes.len(), units::to_usize(block.psize), "a block has the bytes of its psize");
         for dva in block.copies() {
+            assert!(dva.gang || dva.asize >= block.psize.into(), "a block fits what is allocated");
             self.write_copy(dva, block.birth_physical, bytes, zbookmark)?;
         }
         Ok(())
@@ -398,10 +400,15 @@ fn new_block_pointer(
     compression: Compression,
     psize: usize,
 ) -> Regular {
+    let lsize = lsize(request);
+    assert!(
+        units::to_u64(psize) <= u64::from(lsize) && psize.is_multiple_of(512),
+        "a block is stored in whole sectors, no more than its content has"
+    );
     Regular {
         dvas: [None; 3],
-        lsize: lsize(request),
-        psize: u32::try_from(psize).unwrap_or(u32::MAX),
+        lsize,
+        psize: units::narrow::<u32>(psize),
         compression,
         checksum: request.policy.checksum,
         kind: request.kind,
