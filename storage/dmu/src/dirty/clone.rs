@@ -22,7 +22,7 @@ impl Object {
         let (entry, overlay) = self.require_writable()?;
         let (source, _) = from.0.require_writable()?;
         let (to, from) = (to.get(), from.1.get());
-        lookup::check_path(entry, to..to.saturating_add(1))?;
+        lookup::check_path(entry, to..to + 1)?;
         let seen = source.state.read().lookup_block(from);
         let tree = match seen {
             BlockLocation::Hole => None,
@@ -48,7 +48,7 @@ impl Object {
         match clone {
             None => {
                 extend_max_block(&mut state, tx.txg(), to);
-                free_blocks(&mut state, tx.txg(), to..to.saturating_add(1));
+                free_blocks(&mut state, tx.txg(), to..to + 1);
             }
             Some(clone) => {
                 set_block_version(&mut state, tx.txg(), to, &BlockVersion::Cloned(clone));
