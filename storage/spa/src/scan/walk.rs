@@ -108,7 +108,7 @@ impl Round<'_> {
 
     /// Takes a block in, and hands over what was gathered when that is enough.
     pub(super) fn queue_block(&self, item: ScanBlock, gathered: &mut BlockBatch) {
-        let taken = item.block.copies().map(|dva| dva.asize).fold(0, u64::saturating_add);
+        let taken = item.block.copies().map(|dva| dva.asize).sum();
         self.scan.progress.job.progress.add(taken, 1);
         if !self.scan.policy.includes(&item.block) {
             return;
