@@ -94,7 +94,7 @@ fn parse_property(name: &str, value: &str) -> Result<PoolPropertyChange> {
         let Some(number) = choice.values.iter().position(|word| *word == value) else {
             return usage(format!("{name}={value}: it is {}", choice.values.join(" or ")));
         };
-        return Ok(PoolPropertyChange::Number(choice.name, u64::try_from(number).unwrap_or(0)));
+        return Ok(PoolPropertyChange::Number(choice.name, units::to_u64(number)));
     }
     if let Some(feature) = name.strip_prefix(FEATURE_PREFIX) {
         return match (Feature::by_name(feature), value) {
@@ -366,7 +366,8 @@ impl Pool {
         };
         let source_of = |is_set: bool| if is_set { "local" } else { "default" };
         let (cloned, saved) = self.0.spa.clone_space();
-        let hundredths = cloned.saturating_add(saved).saturating_mul(100).checked_div(cloned);
+        let hundredths =
+            ((u128::from(cloned) + u128::from(saved)) * 100).checked_div(cloned.into());
         let hundredths = hundredths.unwrap_or(100);
         let ratio = format!("{}.{:02}", hundredths / 100, hundredths % 100);
         let ashift = number(ASHIFT)?;
