@@ -69,6 +69,9 @@ impl Raidz {
     }
 
     /// Where the columns of `block` are: one row.
+    ///
+    /// # Panics
+    /// If the columns do not hold the block: our own arithmetic is wrong.
     pub fn map(&self, block: Block) -> Result<Map, Error> {
         let sectors = block.sectors(self.ashift)?;
         let (width, parity) = (self.width as usize, self.parity as usize);
@@ -93,6 +96,7 @@ impl Raidz {
             map.push(Column { child, offset, size, data_start: start, scratch: false });
             data_start += if is_data { size } else { 0 };
         }
+        assert_eq!(data_start, sectors.count << shift, "the data columns hold the block");
         if parity == 1 && block.offset & SWAP_BIT != 0 {
             map.swap_first_two_of_last_row();
         }

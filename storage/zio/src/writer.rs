@@ -283,9 +283,14 @@ impl Writer {
         bytes: &[u8],
         zbookmark: Zbookmark,
     ) -> Result<(), Error> {
-        assert_eq!(bytes.len(), units::to_usize(block.psize), "a block has the bytes of its psize");
+        let is_psize = bytes.len() == units::to_usize(block.psize);
         for dva in block.copies() {
-            assert!(dva.gang || dva.asize >= block.psize.into(), "a block fits what is allocated");
+            // of a gang block these are the bytes of its header
+            let fits = is_psize && dva.asize >= u64::from(block.psize);
+            assert!(
+                dva.gang || fits,
+                "a block has the bytes of its psize, and fits what is allocated"
+            );
             self.write_copy(dva, block.birth_physical, bytes, zbookmark)?;
         }
         Ok(())
