@@ -283,13 +283,14 @@ impl Writer {
         bytes: &[u8],
         zbookmark: Zbookmark,
     ) -> Result<(), Error> {
-        let is_psize = bytes.len() == units::to_usize(block.psize);
+        // of a log block only the part with records is written
+        let is_within = bytes.len() <= units::to_usize(block.psize);
         for dva in block.copies() {
             // of a gang block these are the bytes of its header
-            let fits = is_psize && dva.asize >= u64::from(block.psize);
+            let fits = is_within && dva.asize >= u64::from(block.psize);
             assert!(
                 dva.gang || fits,
-                "a block has the bytes of its psize, and fits what is allocated"
+                "a block has no more bytes than its psize, and fits what is allocated"
             );
             self.write_copy(dva, block.birth_physical, bytes, zbookmark)?;
         }
