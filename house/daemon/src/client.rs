@@ -13,6 +13,7 @@ use http_body_util::{BodyExt, Full};
 use hyper::{Request, header};
 use hyper_util::rt::TokioIo;
 use tokio::net::UnixStream;
+use units::MinusOrZero as _;
 
 use crate::{Error, Result, StateDir};
 
@@ -207,8 +208,8 @@ impl Client {
     fn not_started_error(&self, begins: u64) -> Error {
         let path = self.state_dir.log();
         let bytes = std::fs::read(&path).unwrap_or_default();
-        let begins = usize::try_from(begins).unwrap_or(usize::MAX);
-        let begins = begins.max(bytes.len().saturating_sub(LOG_TAIL_BYTES));
+        let begins = units::to_usize(begins);
+        let begins = begins.max(bytes.len().minus_or_zero(LOG_TAIL_BYTES));
         let tail = String::from_utf8_lossy(bytes.get(begins..).unwrap_or_default());
         Error::NotStarted { log: path.display().to_string(), tail: tail.trim_end().to_owned() }
     }

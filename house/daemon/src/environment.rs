@@ -29,7 +29,7 @@ pub(crate) fn host_environment(memory: Option<u64>) -> Result<Environment> {
     })?;
     let (least, most) = DIRTY_LIMITS;
     let memory = memory_limit(memory);
-    let cache = usize::try_from(memory / CACHE_DIVISOR).unwrap_or(usize::MAX);
+    let cache = units::to_usize(memory / CACHE_DIVISOR);
     Ok(Environment {
         random: Arc::new(|bytes| fill_random(bytes).expect("the system gave random bytes before")),
         now: Arc::new(|| {
@@ -69,7 +69,7 @@ pub(crate) fn fill_random(mut bytes: &mut [u8]) -> rustix::io::Result<()> {
 /// The memory that this program may use in bytes: the machine's, or the limit of a cgroup around it.
 fn available_memory() -> u64 {
     let info = rustix::system::sysinfo();
-    let all = u64::from(info.mem_unit).saturating_mul(info.totalram);
+    let all = u64::from(info.mem_unit) * info.totalram;
     let own = std::fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
     let own = own.lines().find_map(|line| line.strip_prefix("0::/")).unwrap_or_default();
     let limits = Path::new(own).ancestors().filter_map(|group| {

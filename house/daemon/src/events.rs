@@ -49,7 +49,7 @@ struct Ring {
 
 impl Events {
     pub(crate) fn new() -> Self {
-        let last = unix_seconds().saturating_mul(SEQUENCES_PER_SECOND);
+        let last = unix_seconds() * SEQUENCES_PER_SECOND;
         let ring = Ring { records: VecDeque::new(), last, is_closed: false };
         let (sender, _) = watch::channel(last);
         Self { ring: Mutex::new(ring), last: sender, services: RwLock::default() }

@@ -10,6 +10,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use api::{Event, Job, JobProgress, JobState};
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
+use units::MinusOrZero as _;
 
 use crate::events::{Events, unix_seconds};
 use crate::log::Log;
@@ -150,7 +151,7 @@ impl Jobs {
         job.log.extend(sentence);
         self.record(job);
         let ended = list.jobs.iter().filter(|(_, control)| control.is_none()).count();
-        let mut surplus = ended.saturating_sub(MAX_ENDED);
+        let mut surplus = ended.minus_or_zero(MAX_ENDED);
         list.jobs.retain(|(_, control)| {
             let goes = control.is_none() && surplus > 0;
             surplus -= usize::from(goes);

@@ -16,6 +16,7 @@ use engine::pool::Snapshot;
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
 use serde::Deserialize;
+use units::MinusOrZero as _;
 
 /// A section `[[policy]]`.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
@@ -132,7 +133,7 @@ impl PolicyConfig {
         for period in Period::ALL.into_iter().filter(|_| self.autoprune) {
             let mut all: Vec<_> = automatic(snapshots, period).collect();
             all.sort_by_key(|snapshot| snapshot.txg);
-            all.truncate(all.len().saturating_sub(self.keep(period)));
+            all.truncate(all.len().minus_or_zero(self.keep(period)));
             surplus.extend(all);
         }
         surplus

@@ -143,7 +143,7 @@ pub(crate) fn surplus(all: &[Snapshot], now: u64, keep_days: u64) -> Vec<&Snapsh
 
 /// Whole seconds since 1970; 0 for times before.
 fn unix_time(time: Time) -> u64 {
-    u64::try_from(time.seconds).unwrap_or(0)
+    time.seconds.max(0).unsigned_abs()
 }
 
 #[cfg(test)]

@@ -34,7 +34,7 @@ pub(crate) fn handle_get_ioctl(of: &Attributes, command: u32, room: u32) -> Opti
     match command {
         FS_IOC_GETFLAGS | FS_IOC32_GETFLAGS => {
             let mut flags = of.flags.to_linux().to_ne_bytes().to_vec();
-            flags.resize(usize::try_from(room).unwrap_or(0).clamp(4, 8), 0);
+            flags.resize(units::to_usize(room).clamp(4, 8), 0);
             Some(Reply::ioctl(&flags))
         }
         FS_IOC_FSGETXATTR => Some(Reply::ioctl(&encode_fsxattr(of))),

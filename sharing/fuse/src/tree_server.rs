@@ -110,7 +110,7 @@ impl RequestHandler for TreeServer {
         match ask {
             Request::Read { handle, offset, size } => {
                 let reader = self.open_files.get(handle).ok_or(Errno::BADF)?;
-                let length = usize::try_from(size.min(MAX_REQUEST_BYTES)).unwrap_or(0);
+                let length = units::to_usize(size.min(MAX_REQUEST_BYTES));
                 let mut answer = None;
                 let read = reader.read(offset, length, |bytes| answer = Some(out.send(bytes)));
                 self.report_error(node, read)?;
@@ -184,7 +184,7 @@ impl TreeServer {
         let room = self.tree.space(node).map_err(|why| to_errno(&why))?;
         let free = room.available / 512;
         Ok(Reply::statfs(&Statfs {
-            blocks: free.saturating_add(room.referenced / 512),
+            blocks: free + room.referenced / 512,
             free_blocks: free,
             files: 0,
             free_files: 0,

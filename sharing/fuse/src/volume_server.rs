@@ -13,6 +13,7 @@ use fusedev::{
 use lun::{Durability, Lun};
 use rustix::fs::FallocateFlags;
 use rustix::io::Errno;
+use units::MinusOrZero as _;
 
 use crate::ROOT_NODEID;
 use crate::volume_files::VolumeFiles;
@@ -80,7 +81,7 @@ impl VolumeServer {
     ) -> ReplyResult {
         let unit = self.unit(asker.nodeid)?;
         let (offset, size) = from;
-        let left = unit.geometry().size().saturating_sub(offset);
+        let left = unit.geometry().size().minus_or_zero(offset);
         let length = left.min(size.min(MAX_REQUEST_BYTES).into());
         let length = usize::try_from(length).map_err(|_| Errno::INVAL)?;
         out.fill_with(length, |into| {

@@ -64,7 +64,7 @@ impl EntryBatch {
             return Some(0);
         }
         let before = self.entries.binary_search_by_key(&cookie, |item| item.next_cookie).ok()?;
-        let place = before.saturating_add(1);
+        let place = before + 1;
         // behind the last one there may be more
         (place < self.entries.len()).then_some(place)
     }

@@ -12,6 +12,7 @@ use std::time::Duration;
 use engine::files::Content;
 use parking_lot::{Condvar, Mutex, MutexGuard};
 use rustix::thread::{sched_getaffinity, sched_setaffinity};
+use units::MinusOrZero as _;
 
 use crate::FileReader;
 
@@ -95,7 +96,7 @@ impl PrefetchHandle {
         let mut queue = shared.queue.lock();
         let mut at = range.start / block * block;
         while at < end && queue.jobs.len() < MAX_QUEUED {
-            let behind = at.saturating_add(block);
+            let behind = at + block;
             queue.jobs.push_back(PrefetchJob::WarmCache(Arc::clone(&content), at..behind));
             at = behind;
         }
@@ -109,8 +110,8 @@ impl SharedQueue {
         queue.threads.retain(|thread| !thread.is_finished());
         let most =
             std::thread::available_parallelism().map_or(2, usize::from).clamp(2, MAX_THREADS);
-        let missing = queue.jobs.len().saturating_sub(queue.idle);
-        let more = missing.min(most.saturating_sub(queue.running));
+        let missing = queue.jobs.len().minus_or_zero(queue.idle);
+        let more = missing.min(most.minus_or_zero(queue.running));
         for _ in 0..if queue.is_closed { 0 } else { more } {
             let shared = Arc::clone(self);
             let named = std::thread::Builder::new().name(format!("read-ahead-{}", queue.running));

@@ -5,6 +5,7 @@
 //! piece ended counts as the next.
 
 use std::ops::Range;
+use units::MinusOrZero as _;
 
 /// Bytes that a piece may come too early or too late.
 const REORDER_TOLERANCE: u64 = 2 << 20;
@@ -28,7 +29,7 @@ impl Readahead {
     pub(crate) fn next_prefetch(&mut self, start: u64, length: usize) -> Option<Range<u64>> {
         let until = self.record_read(start, length)?;
         let from = self.prefetched_to.max(self.expected_offset);
-        if until.saturating_sub(from) < self.window / 2 {
+        if until.minus_or_zero(from) < self.window / 2 {
             return None;
         }
         self.prefetched_to = until;
@@ -38,9 +39,10 @@ impl Readahead {
     /// Takes note that a piece up to `end` is read, and gives up to where to fetch ahead, if at
     /// all.
     pub(crate) fn record_read(&mut self, start: u64, length: usize) -> Option<u64> {
-        let end = start.saturating_add(u64::try_from(length).unwrap_or(u64::MAX));
-        let is_next = start.saturating_add(REORDER_TOLERANCE) >= self.expected_offset
-            && start <= self.expected_offset.saturating_add(REORDER_TOLERANCE)
+        // a client may ask for any offset; no file has bytes beyond 2^63
+        let end = start.checked_add(units::to_u64(length)).filter(|end| *end < 1 << 63)?;
+        let is_next = start + REORDER_TOLERANCE >= self.expected_offset
+            && start <= self.expected_offset + REORDER_TOLERANCE
             && self.expected_offset > 0;
         if !is_next {
             *self = Self { expected_offset: end, window: 0, prefetched_to: 0 };
@@ -48,9 +50,9 @@ impl Readahead {
         }
         if end > self.expected_offset {
             self.expected_offset = end;
-            self.window = self.window.saturating_mul(2).clamp(INITIAL_WINDOW, MAX_WINDOW);
+            self.window = (self.window * 2).clamp(INITIAL_WINDOW, MAX_WINDOW);
         }
-        Some(self.expected_offset.saturating_add(self.window))
+        Some(self.expected_offset + self.window)
     }
 }
 

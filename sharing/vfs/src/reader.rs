@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use engine::files::{Content, ContentChunk};
 use parking_lot::{Condvar, Mutex};
+use units::MinusOrZero as _;
 
 use crate::prefetch::{PrefetchHandle, PrefetchWorkers};
 use crate::readahead::Readahead;
@@ -80,9 +81,9 @@ impl FileReader {
         length: usize,
         give: impl FnOnce(&[u8]) -> R,
     ) -> Result<R> {
-        let left = usize::try_from(self.size.saturating_sub(offset)).unwrap_or(usize::MAX);
+        let left = units::to_usize(self.size.minus_or_zero(offset));
         let length = length.min(left);
-        let end = offset.saturating_add(u64::try_from(length).unwrap_or(u64::MAX));
+        let end = offset + units::to_u64(length);
         if length == 0 {
             return Ok(give(&[]));
         }
@@ -114,10 +115,10 @@ impl FileReader {
                 Some(piece) => piece,
                 None => self.get_block(at / self.block_size)?,
             };
-            let behind = (at / self.block_size).saturating_add(1).saturating_mul(self.block_size);
-            let count = usize::try_from(behind.saturating_sub(at)).unwrap_or(usize::MAX);
+            let behind = (at / self.block_size + 1) * self.block_size;
+            let count = units::to_usize(behind - at);
             let (now, later) = rest.split_at_mut(count.min(rest.len()));
-            let end = at.saturating_add(u64::try_from(now.len()).unwrap_or(u64::MAX));
+            let end = at + units::to_u64(now.len());
             match slice_of(&piece, at..end) {
                 Some(bytes) => now.copy_from_slice(bytes),
                 None if piece.bytes.is_none() && piece.start <= at && end <= piece.end => {
@@ -137,15 +138,15 @@ impl FileReader {
     /// Has the blocks of a range fetched by the workers, but for the first, and those behind it if
     /// the file is read in sequence.
     fn queue_prefetch(self: &Arc<Self>, offset: u64, length: usize) {
-        let end = offset.saturating_add(u64::try_from(length).unwrap_or(u64::MAX));
+        let end = offset + units::to_u64(length);
         let mut state = self.state.lock();
         let until =
             state.readahead.record_read(offset, length).unwrap_or(end).max(end).min(self.size);
         let capacity = (MAX_HELD_BYTES / self.block_size).clamp(MIN_SLOTS, MAX_SLOTS);
         let first = offset / self.block_size;
-        let behind = until.div_ceil(self.block_size).min(first.saturating_add(capacity / 2));
+        let behind = until.div_ceil(self.block_size).min(first + capacity / 2);
         let mut wanted = Vec::new();
-        for block in first.saturating_add(1)..behind {
+        for block in first + 1..behind {
             if !state.slots.iter().any(|slot| slot.block == block) {
                 if !state.evict_if_full(capacity) {
                     break;
@@ -196,8 +197,8 @@ impl FileReader {
     /// Fetches a block whose slot says so.
     fn fetch_block(&self, block: u64) -> Result<ContentChunk> {
         let mut landing = FetchGuard { reader: self, block, result: None };
-        let start = block.saturating_mul(self.block_size);
-        let end = start.saturating_add(self.block_size).min(self.size);
+        let start = block * self.block_size;
+        let end = (start + self.block_size).min(self.size);
         let piece = self.content.read_chunk(start, end).map_err(Error::from);
         landing.result = Some(piece.clone());
         piece
@@ -217,7 +218,7 @@ impl FileReader {
 impl ReaderState {
     /// Makes room for another slot; false if all are waited for.
     fn evict_if_full(&mut self, capacity: u64) -> bool {
-        if u64::try_from(self.slots.len()).unwrap_or(u64::MAX) < capacity {
+        if units::to_u64(self.slots.len()) < capacity {
             return true;
         }
         let oldest = self.slots.iter().position(|slot| matches!(slot.state, SlotState::Fetched(_)));

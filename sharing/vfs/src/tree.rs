@@ -40,7 +40,7 @@ impl DatasetTree {
         report: Box<dyn Fn(&str) + Send + Sync>,
     ) -> engine::Result<Self> {
         let mut heads = if target.contains('@') { Vec::new() } else { catalog.heads_below(target) };
-        heads.truncate(usize::try_from(DatasetIndex::LIMIT / 2).unwrap_or(usize::MAX));
+        heads.truncate(units::to_usize(DatasetIndex::LIMIT / 2));
         let top = heads.first().map_or_else(|| target.to_owned(), |head| head.name.clone());
         let opened = catalog.open_filesystem(&top);
         // a dataset that is locked may have others below it that are not
@@ -54,7 +54,7 @@ impl DatasetTree {
         for head in heads.iter().skip(1) {
             let Some((above, name)) = head.name.rsplit_once('/') else { continue };
             let number = all.len();
-            let place = DatasetIndex(u32::try_from(number).unwrap_or(u32::MAX));
+            let place = DatasetIndex(units::narrow::<u32>(number));
             let Some(parent) = known.get(above).and_then(|at: &usize| all.get_mut(*at)) else {
                 continue;
             };
@@ -86,7 +86,7 @@ impl DatasetTree {
     }
 
     pub(crate) fn dataset(&self, place: DatasetIndex) -> Result<Arc<TreeDataset>> {
-        let at = usize::try_from(place.0).unwrap_or(usize::MAX);
+        let at = units::to_usize(place.0);
         self.0.datasets.read().get(at).cloned().ok_or(Error::NotFound)
     }
 
@@ -110,7 +110,7 @@ impl DatasetTree {
             return Ok(*place);
         }
         let mut all = self.0.datasets.write();
-        let place = DatasetIndex(u32::try_from(all.len()).unwrap_or(u32::MAX));
+        let place = DatasetIndex(units::narrow::<u32>(all.len()));
         if place.0 >= DatasetIndex::LIMIT {
             return Err(Error::InoOverflow);
         }

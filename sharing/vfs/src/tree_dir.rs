@@ -14,6 +14,7 @@ use std::sync::Arc;
 use engine::files::{File, FileSystemReader};
 use parking_lot::Mutex;
 use posix::{Attributes, FileType, Ino};
+use units::MinusOrZero as _;
 
 use crate::control_dir;
 use crate::entry_batch::EntryBatch;
@@ -93,7 +94,7 @@ impl TreeDir {
             }
         }
         let Vnode::File(_, object) = self.vnode else {
-            items.extend(self.synthetic_entries(from.saturating_sub(STORED_COOKIE))?);
+            items.extend(self.synthetic_entries(from.minus_or_zero(STORED_COOKIE))?);
             return Ok(items);
         };
         let files = self.tree.files(&self.dataset)?;
@@ -103,7 +104,7 @@ impl TreeDir {
             return Ok(items);
         }
         if object == files.root_object() {
-            self.push_children(&files, from.saturating_sub(CHILD_COOKIE), &mut items)?;
+            self.push_children(&files, from.minus_or_zero(CHILD_COOKIE), &mut items)?;
         }
         Ok(items)
     }
@@ -120,14 +121,14 @@ impl TreeDir {
         let before = items.len();
         let mut is_all = true;
         let listed =
-            files.read_dir_from(dir, from.saturating_sub(STORED_COOKIE), &mut |name, next| {
+            files.read_dir_from(dir, from.minus_or_zero(STORED_COOKIE), &mut |name, next| {
                 let child = if is_root { self.dataset.child(&name.name) } else { None };
                 let kind = if child.is_some() { FileType::Directory } else { name.kind };
                 let number = match child {
                     Some(child) => self.root_ino(child),
                     None => Vnode::File(self.dataset.index, name.ino).ino(),
                 };
-                items.push(new_entry(&name.name, number, kind, next.saturating_add(STORED_COOKIE)));
+                items.push(new_entry(&name.name, number, kind, next + STORED_COOKIE));
                 is_all = items.len() < BATCH_LEN;
                 is_all
             });
@@ -152,7 +153,7 @@ impl TreeDir {
         let root = files.root()?;
         for (index, (name, place)) in (0_u64..).zip(&self.dataset.children) {
             if index >= from && !matches!(files.lookup(&root, name), Ok(Some(_))) {
-                let next = CHILD_COOKIE.saturating_add(index).saturating_add(1);
+                let next = (CHILD_COOKIE + index) + 1;
                 items.push(new_entry(name, self.root_ino(*place), FileType::Directory, next));
             }
         }
@@ -195,7 +196,7 @@ impl TreeDir {
         let plain = numbered.map(|(index, (name, node))| {
             let is_volume = matches!(node, Vnode::Volume(_));
             let kind = if is_volume { FileType::File } else { FileType::Directory };
-            let next = index.saturating_add(STORED_COOKIE + 1);
+            let next = index + STORED_COOKIE + 1;
             let mut item = new_entry(name, node.ino(), kind, next);
             item.needs_lookup |= is_snapshots;
             item

@@ -37,6 +37,6 @@ impl BlockIdentity {
     pub(crate) fn shard_index(self, shards: usize) -> usize {
         // addresses are multiples of some sector size: spread them
         let mixed = (self.offset >> 9 ^ u64::from(self.vdev)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-        usize::try_from(mixed >> 40).unwrap_or(0) % shards
+        units::to_usize(mixed >> 40) % shards
     }
 }

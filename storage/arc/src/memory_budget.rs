@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
 
 use parking_lot::Mutex;
+use units::MinusOrZero as _;
 
 /// What is reserved may grow by so much before caches are told.
 const NOTIFY_STEP: usize = 1 << 20;
@@ -52,7 +53,7 @@ impl MemoryBudget {
 
     /// What each cache may have.
     fn share_bytes(&self) -> usize {
-        let left = self.bytes().saturating_sub(self.0.reserved.load(Ordering::Relaxed));
+        let left = self.bytes().minus_or_zero(self.0.reserved.load(Ordering::Relaxed));
         left / self.0.user_count.load(Ordering::Relaxed).max(1)
     }
 

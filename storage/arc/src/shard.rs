@@ -8,6 +8,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 
+use units::MinusOrZero as _;
 use zio::Trimmed;
 
 use crate::identity::BlockIdentity;
@@ -133,7 +134,7 @@ impl Shard {
             self.list(entry.kind, false).remove(entry.seq, entry.size.max(MIN_GHOST_SIZE));
             self.mru_target = match entry.kind {
                 ListKind::Mru => (self.mru_target + size.max(size * frequent / recent)).min(limit),
-                ListKind::Mfu => self.mru_target.saturating_sub(size.max(size * recent / frequent)),
+                ListKind::Mfu => self.mru_target.minus_or_zero(size.max(size * recent / frequent)),
             };
         }
         ListKind::Mfu

@@ -125,7 +125,7 @@ fn damaged_range(
     let shift =
         u32::from(dnode.indirect_shift.saturating_sub(7)) * u32::from(zbookmark.level.get());
     let blocks = 1_u64.checked_shl(shift).unwrap_or(u64::MAX);
-    let last = dnode.max_block.get().saturating_add(1);
+    let last = dnode.max_block.get() + 1;
     let start = block.saturating_mul(blocks).min(last);
     let end = start.saturating_add(blocks).min(last).max(start);
     let part = if is_meta { DamagedPart::ObjectTable } else { DamagedPart::Content };

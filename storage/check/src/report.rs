@@ -22,10 +22,10 @@ pub struct BlockCounts {
 impl BlockCounts {
     /// Adds others.
     pub fn add(&mut self, other: &Self) {
-        self.blocks = self.blocks.saturating_add(other.blocks);
-        self.lsize = self.lsize.saturating_add(other.lsize);
-        self.psize = self.psize.saturating_add(other.psize);
-        self.asize = self.asize.saturating_add(other.asize);
+        self.blocks += other.blocks;
+        self.lsize += other.lsize;
+        self.psize += other.psize;
+        self.asize += other.asize;
     }
 }
 

@@ -31,7 +31,7 @@ pub(crate) struct SectorSet {
 impl SectorSet {
     /// The empty set of sectors below `limit`.
     pub(crate) fn new(limit: u64) -> Self {
-        let chunks = usize::try_from(limit.div_ceil(CHUNK_SECTORS)).unwrap_or(0);
+        let chunks = units::to_usize(limit.div_ceil(CHUNK_SECTORS));
         Self { chunks: vec![Chunk::Empty; chunks], limit }
     }
 
@@ -49,7 +49,7 @@ impl SectorSet {
         while at < end {
             let (index, first) = (at / CHUNK_SECTORS, at % CHUNK_SECTORS);
             let length = (CHUNK_SECTORS - first).min(end - at);
-            if let Some(chunk) = self.chunks.get_mut(usize::try_from(index).unwrap_or(usize::MAX)) {
+            if let Some(chunk) = self.chunks.get_mut(units::to_usize(index)) {
                 already += chunk.set_range(first, length, wanted);
             }
             at += length;
@@ -111,9 +111,9 @@ impl SectorSet {
         while at < end {
             let chunk =
                 usize::try_from(at / CHUNK_SECTORS).ok().and_then(|index| self.chunks.get(index));
-            let bit = u32::try_from(at % 64).unwrap_or(0);
-            let length = u32::try_from((end - at).min(64 - u64::from(bit))).unwrap_or(64);
-            let index = usize::try_from(at % CHUNK_SECTORS / 64).unwrap_or(0);
+            let bit = units::narrow::<u32>(at % 64);
+            let length = units::narrow::<u32>((end - at).min(64 - u64::from(bit)));
+            let index = units::to_usize(at % CHUNK_SECTORS / 64);
             let word = chunk.map_or(0, |chunk| chunk.word(index)) & bit_mask(bit, length);
             visit(word, at, length);
             at += u64::from(length);
@@ -152,10 +152,10 @@ impl Chunk {
         let mut already = 0;
         let (mut at, end) = (first, first + length);
         while at < end {
-            let bit = u32::try_from(at % 64).unwrap_or(0);
-            let here = u32::try_from((end - at).min(64 - u64::from(bit))).unwrap_or(64);
+            let bit = units::narrow::<u32>(at % 64);
+            let here = units::narrow::<u32>((end - at).min(64 - u64::from(bit)));
             let mask = bit_mask(bit, here);
-            if let Some(word) = words.get_mut(usize::try_from(at / 64).unwrap_or(usize::MAX)) {
+            if let Some(word) = words.get_mut(units::to_usize(at / 64)) {
                 let had = (*word & mask).count_ones();
                 if wanted {
                     *word |= mask;

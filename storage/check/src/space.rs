@@ -11,7 +11,7 @@ use ondisk::spacemap::{Action, Entry, parse_unflushed_txgs};
 use ondisk::{Blkptr, Dva};
 use parking_lot::Mutex;
 use spa::{Pool, VdevSpace, space_map_entries};
-use units::{Ashift, BlockId, ObjectId, Txg, VdevId, Zbookmark};
+use units::{Ashift, BlockId, MinusOrZero, ObjectId, Txg, VdevId, Zbookmark};
 use vdev::{NodeKind, VdevTree};
 use zap::Zap;
 
@@ -217,7 +217,7 @@ impl SpaceMapCheck {
 
 impl SpaceErrors {
     fn add_double_claim(&mut self, extent: Extent, bytes: u64) {
-        self.double_claimed_bytes = self.double_claimed_bytes.saturating_add(bytes);
+        self.double_claimed_bytes += bytes;
         if self.double_claims.len() < MAX_LISTED {
             self.double_claims.push(extent.into());
         }
@@ -234,7 +234,7 @@ impl SpaceErrors {
 impl From<Extent> for ClaimedRange {
     fn from(extent: Extent) -> Self {
         let Extent { vdev, offset, length, zbookmark: place, .. } = extent;
-        Self { vdev, range: offset..offset.saturating_add(length), zbookmark: place }
+        Self { vdev, range: offset..offset + length, zbookmark: place }
     }
 }
 
@@ -271,11 +271,11 @@ impl VdevSectors {
     fn apply_entry(&mut self, action: Action, start: u64, length: u64) {
         let sectors = self.sector_range(start, length);
         let already = self.allocated.set_range(sectors, action == Action::Allocated);
-        self.contradictions = self.contradictions.saturating_add(already << self.ashift);
+        self.contradictions += already << self.ashift;
     }
 
     fn sector_range(&self, offset: u64, length: u64) -> Range<u64> {
-        let end = offset.saturating_add(length).div_ceil(1 << self.ashift);
+        let end = (offset + length).div_ceil(1 << self.ashift);
         offset >> self.ashift..end
     }
 
@@ -293,7 +293,7 @@ impl VdevSectors {
         self.allocated.visit_difference(&referenced, &mut |run| {
             let claimed = promised.count(run.clone()) << self.ashift;
             let run = bytes(run);
-            report.leaked += (run.end - run.start).saturating_sub(claimed);
+            report.leaked += (run.end - run.start).minus_or_zero(claimed);
             if report.leaked_ranges.len() < MAX_LISTED && run.end - run.start > claimed {
                 report.leaked_ranges.push(run);
             }

@@ -53,7 +53,7 @@ pub(crate) struct Tally {
 
 /// Bytes that a block takes, as its addresses say.
 pub(crate) fn allocated_bytes(block: &Regular) -> u64 {
-    block.copies().map(|dva| dva.asize).fold(0, u64::saturating_add)
+    block.copies().map(|dva| dva.asize).sum()
 }
 
 impl Tally {
@@ -70,8 +70,7 @@ impl Tally {
     pub(crate) fn count_extra_reference(&mut self, block: &Regular) {
         self.count(block);
         self.extra_references += 1;
-        self.extra_reference_bytes =
-            self.extra_reference_bytes.saturating_add(allocated_bytes(block));
+        self.extra_reference_bytes += allocated_bytes(block);
     }
 
     /// Counts a block that waits to be freed.

@@ -103,7 +103,7 @@ impl CheckInner {
         let lost = failed.filter(|_| examined.bytes.is_none()).map(ToString::to_string);
         tally.record_block_errors(block, *place, faults, lost);
         let bytes = if *shared { 0 } else { allocated_bytes(block) };
-        tally.examined_bytes = tally.examined_bytes.saturating_add(allocated_bytes(block));
+        tally.examined_bytes += allocated_bytes(block);
         self.job.progress.add(bytes, 1);
         examined.bytes
     }

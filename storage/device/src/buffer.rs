@@ -95,7 +95,7 @@ impl BufferPool {
         // what it has room for in any case
         let class = (room / MIN_POOLED).ilog2() as usize;
         let held = self.pooled_bytes.fetch_add(room, Ordering::Relaxed);
-        let is_too_much = held.saturating_add(room) > self.limit();
+        let is_too_much = held + room > self.limit();
         let class = self.classes.get(class).filter(|_| !is_too_much);
         match class.and_then(|class| class.lock().ok()) {
             Some(mut class) => class.push(buffer),

@@ -18,7 +18,7 @@ impl DeviceSlice {
     /// A part of `inner`; cut where it would reach beyond the end.
     pub fn new(name: impl Into<String>, inner: Arc<dyn Device>, start: u64, size: u64) -> Self {
         let start = start.min(inner.size());
-        let size = size.min(inner.size().saturating_sub(start));
+        let size = size.min(inner.size() - start);
         Self { name: name.into(), inner, start, size }
     }
 }
@@ -34,13 +34,13 @@ impl Device for DeviceSlice {
 
     fn read_at(&self, offset: u64, into: &mut [u8]) -> Result<(), Error> {
         Error::check_range(&self.name, self.size, offset, into.len())?;
-        self.inner.read_at(self.start.saturating_add(offset), into)
+        self.inner.read_at(self.start + offset, into)
     }
 
     fn read_parts_at(&self, offset: u64, parts: &mut [&mut [u8]]) -> Result<(), Error> {
         let length = parts.iter().map(|part| part.len()).sum();
         Error::check_range(&self.name, self.size, offset, length)?;
-        self.inner.read_parts_at(self.start.saturating_add(offset), parts)
+        self.inner.read_parts_at(self.start + offset, parts)
     }
 
     fn is_writable(&self) -> bool {
@@ -49,13 +49,13 @@ impl Device for DeviceSlice {
 
     fn write_at(&self, offset: u64, from: &[u8]) -> Result<(), Error> {
         Error::check_range(&self.name, self.size, offset, from.len())?;
-        self.inner.write_at(self.start.saturating_add(offset), from)
+        self.inner.write_at(self.start + offset, from)
     }
 
     fn write_parts_at(&self, offset: u64, parts: &[&[u8]]) -> Result<(), Error> {
         let length = parts.iter().map(|part| part.len()).sum();
         Error::check_range(&self.name, self.size, offset, length)?;
-        self.inner.write_parts_at(self.start.saturating_add(offset), parts)
+        self.inner.write_parts_at(self.start + offset, parts)
     }
 
     fn flush(&self) -> Result<(), Error> {
@@ -71,7 +71,7 @@ impl Device for DeviceSlice {
     }
 
     fn discard(&self, range: Range<u64>) -> Result<(), Error> {
-        let place = |at: u64| self.start.saturating_add(at.min(self.size));
+        let place = |at: u64| self.start + at.min(self.size);
         self.inner.discard(place(range.start)..place(range.end))
     }
 }

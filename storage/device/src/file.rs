@@ -14,6 +14,7 @@ use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 use rustix::fs::{FallocateFlags, FlockOperation, fallocate, fcntl_lock, flock};
 use rustix::io::{Errno, retry_on_intr};
+use units::MinusOrZero as _;
 
 use crate::location::DeviceLocation;
 use crate::own_volumes;
@@ -236,7 +237,7 @@ fn open_locked(path: &Path, name: &str, facts: &fs::Metadata) -> Result<(Arc<Han
     if facts.file_type().is_block_device() {
         // for block devices alone it means: only if the system itself does not use it
         let flag = rustix::fs::OFlags::EXCL.bits();
-        options.custom_flags(i32::try_from(flag).unwrap_or_default());
+        options.custom_flags(units::narrow::<i32>(flag));
     }
     if is_write_protected(facts) {
         return Err(Error::WriteProtected { path: name.to_owned() });
@@ -343,7 +344,7 @@ impl Device for File {
                 .read_some(at, &mut rest[..count])
                 .map_err(|error| self.read_error(offset, length, &error))?;
             IoSliceMut::advance_slices(&mut rest, read);
-            at = at.saturating_add(read as u64);
+            at += read as u64;
         }
         Ok(())
     }
@@ -381,7 +382,7 @@ impl Device for File {
                 .write_some(at, some)
                 .map_err(|error| self.write_error(offset, length, &error))?;
             IoSlice::advance_slices(&mut rest, written);
-            at = at.saturating_add(written as u64);
+            at += written as u64;
         }
         Ok(())
     }
@@ -418,7 +419,7 @@ impl Device for File {
     }
 
     fn discard(&self, range: Range<u64>) -> Result<(), Error> {
-        let (offset, length) = (range.start, range.end.saturating_sub(range.start));
+        let (offset, length) = (range.start, range.end.minus_or_zero(range.start));
         if !self.is_writable() || length == 0 {
             return Ok(());
         }
@@ -427,7 +428,7 @@ impl Device for File {
             // a hint that the system does not take
             Ok(()) | Err(Errno::OPNOTSUPP | Errno::NOSYS | Errno::INVAL) => Ok(()),
             Err(errno) => {
-                let length = usize::try_from(length).unwrap_or(usize::MAX);
+                let length = units::to_usize(length);
                 Err(self.write_error(offset, length, &errno.into()))
             }
         }

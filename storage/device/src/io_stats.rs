@@ -92,7 +92,7 @@ impl IoStats {
     /// Notes that a request ended which took so long.
     pub fn end(&self, kind: IoKind, bytes: u64, took: Duration) {
         let stats = &self.kinds[kind as usize];
-        let nanoseconds = u64::try_from(took.as_nanos()).unwrap_or(u64::MAX);
+        let nanoseconds = units::narrow::<u64>(took.as_nanos());
         stats.in_flight.fetch_sub(1, Ordering::Relaxed);
         stats.requests.fetch_add(1, Ordering::Relaxed);
         stats.bytes.fetch_add(bytes, Ordering::Relaxed);

@@ -63,7 +63,7 @@ pub trait Device: Send + Sync + std::fmt::Debug {
         let mut offset = offset;
         for part in parts {
             self.read_at(offset, part)?;
-            offset = offset.saturating_add(part.len() as u64);
+            offset += part.len() as u64;
         }
         Ok(())
     }
@@ -86,7 +86,7 @@ pub trait Device: Send + Sync + std::fmt::Debug {
         let mut offset = offset;
         for part in parts {
             self.write_at(offset, part)?;
-            offset = offset.saturating_add(part.len() as u64);
+            offset += part.len() as u64;
         }
         Ok(())
     }

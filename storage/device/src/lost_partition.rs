@@ -14,6 +14,7 @@
 //! Learnt from: the partitions that OpenZFS, TrueNAS, FreeBSD and illumos make. Proved by: the tests below.
 
 use crate::Device;
+use units::MinusOrZero as _;
 
 const LABEL_SIZE: u64 = 256 << 10;
 /// Where the list of names and values is in a label.
@@ -51,7 +52,7 @@ pub(crate) fn find_at_usual_starts(device: &dyn Device) -> Vec<LostVdev> {
         has_label(device, *start) && second.is_some_and(|second| has_label(device, second))
     };
     let starts = USUAL_STARTS.into_iter().filter(is_first);
-    starts.map(|start| LostVdev { start, size: device.size().saturating_sub(start) }).collect()
+    starts.map(|start| LostVdev { start, size: device.size().minus_or_zero(start) }).collect()
 }
 
 /// Vdevs anywhere on a disk, all of which is read.
@@ -64,8 +65,8 @@ pub(crate) fn find_anywhere(device: &dyn Device) -> Vec<LostVdev> {
         // the last pair with the same list: a vdev may have been moved, and its old labels be left
         let end = pairs.iter().rposition(|pair| list.is_some() && read_list(device, *pair) == list);
         let size = match end {
-            Some(at) => pairs.remove(at).saturating_add(2 * LABEL_SIZE).saturating_sub(first),
-            None => device.size().saturating_sub(first),
+            Some(at) => (pairs.remove(at) + 2 * LABEL_SIZE) - first,
+            None => device.size() - first,
         };
         found.push(LostVdev { start: first, size });
     }
@@ -86,12 +87,12 @@ fn label_pairs(device: &dyn Device) -> Vec<u64> {
             let lists = sectors.filter(|(_, sector)| sector.starts_with(&LIST_START));
             labels.extend(lists.filter_map(|(list, _)| list.checked_sub(LIST_OFFSET)));
         }
-        at = at.saturating_add(CHUNK as u64);
+        at += CHUNK as u64;
     }
     let mut pairs: Vec<u64> = Vec::new();
     for label in &labels {
-        let follows = labels.contains(&label.saturating_add(LABEL_SIZE));
-        let is_second = pairs.last().is_some_and(|pair| pair.saturating_add(LABEL_SIZE) == *label);
+        let follows = labels.contains(&(label + LABEL_SIZE));
+        let is_second = pairs.last().is_some_and(|pair| pair + LABEL_SIZE == *label);
         if follows && !is_second {
             pairs.push(*label);
         }
@@ -101,13 +102,13 @@ fn label_pairs(device: &dyn Device) -> Vec<u64> {
 
 fn has_label(device: &dyn Device, start: u64) -> bool {
     let mut bytes = [0; LIST_START.len()];
-    let at = start.saturating_add(LIST_OFFSET);
+    let at = start + LIST_OFFSET;
     device.read_at(at, &mut bytes).is_ok() && bytes == LIST_START
 }
 
 fn read_list(device: &dyn Device, label: u64) -> Option<Vec<u8>> {
     let mut bytes = vec![0; COMPARED];
-    device.read_at(label.saturating_add(LIST_OFFSET), &mut bytes).ok().map(|()| bytes)
+    device.read_at(label + LIST_OFFSET, &mut bytes).ok().map(|()| bytes)
 }
 
 #[cfg(test)]

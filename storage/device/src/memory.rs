@@ -33,7 +33,7 @@ impl MemoryDevice {
 
     /// Its content, whole.
     pub fn bytes(&self) -> Vec<u8> {
-        let mut bytes = vec![0; usize::try_from(self.size).unwrap_or(usize::MAX)];
+        let mut bytes = vec![0; units::to_usize(self.size)];
         self.read_pages(0, &mut bytes);
         bytes
     }
@@ -75,7 +75,7 @@ fn split_at_pages(
             return None;
         }
         let at = offset + done as u64;
-        let start = usize::try_from(at % PAGE_SIZE as u64).unwrap_or_default();
+        let start = units::to_usize(at % PAGE_SIZE as u64);
         let end = length.min(done + PAGE_SIZE - start);
         let range = done..end;
         done = end;

@@ -58,7 +58,7 @@ const SIGNATURES: [Signature; 21] = [
 /// Says whose data the device holds; none: nobody's that is known here. What cannot be read is not
 /// seen.
 pub fn detect_signature(device: &dyn Device) -> Option<&'static str> {
-    let size = usize::try_from(device.size()).unwrap_or(usize::MAX);
+    let size = units::to_usize(device.size());
     let mut head = vec![0; HEAD_SIZE.min(size)];
     device.read_at(0, &mut head).ok()?;
     let is_there =

@@ -5,10 +5,7 @@
 //! and never data. A live object set can be changed ([`Objset::to_writable`]): each group's changes
 //! are laid over it, seen at once, and written to a [`zio::Sink`] by [`Objset::sync`].
 #![forbid(unsafe_code)]
-#![cfg_attr(
-    not(test),
-    deny(clippy::unwrap_used, clippy::indexing_slicing, clippy::arithmetic_side_effects)
-)]
+#![cfg_attr(not(test), deny(clippy::unwrap_used, clippy::indexing_slicing))]
 
 mod dirty;
 mod error;

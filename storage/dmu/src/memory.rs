@@ -8,7 +8,7 @@ use ondisk::blkptr::{Hole, Protection, Regular};
 use ondisk::objset::Kind;
 use ondisk::{Blkptr, Checksum, Compression, Dva, Order};
 use parking_lot::Mutex;
-use units::{ObjsetId, Txg, VdevId, Zbookmark};
+use units::{MinusOrZero, ObjsetId, Txg, VdevId, Zbookmark};
 use zio::{Block, BlockRead, Error, Key, Sink, Source, WritePolicy, WriteRequest};
 
 use crate::{BlockLedger, Objset, PolicyQuery, Result, SyncContext, SyncOutput, WriteThrough};
@@ -66,7 +66,7 @@ impl MemoryStore {
         let mut left = self.reads_before_failure.lock();
         let Some(left) = &mut *left else { return false };
         let is_out = *left == 0;
-        *left = left.saturating_sub(1);
+        *left = left.minus_or_zero(1);
         is_out
     }
 
@@ -169,7 +169,7 @@ impl BlockLedger for FreeingLedger<'_> {
 impl Sink for MemoryStore {
     fn write(&self, request: &WriteRequest<'_>) -> std::result::Result<Blkptr, Error> {
         let WriteRequest { data, kind, level, fill, txg, previous, .. } = *request;
-        let lsize = u32::try_from(data.len()).unwrap_or(u32::MAX);
+        let lsize = units::narrow::<u32>(data.len());
         if request.policy.zeros_to_hole && data.iter().all(|byte| *byte == 0) {
             return Ok(Blkptr::Hole(Hole { birth: txg, level, lsize, kind }));
         }
@@ -180,7 +180,7 @@ impl Sink for MemoryStore {
             _ => {
                 let mut next = self.next_offset.lock();
                 let offset = *next;
-                *next = next.saturating_add(lsize.into());
+                *next += u64::from(lsize);
                 offset
             }
         };
@@ -240,7 +240,7 @@ impl Source for MemoryStore {
                 };
                 found.or_else(late).filter(|_| !is_lost)
             }
-            Blkptr::Hole(hole) => Some(vec![0; usize::try_from(hole.lsize).unwrap_or(0)]),
+            Blkptr::Hole(hole) => Some(vec![0; units::to_usize(hole.lsize)]),
             _ => None,
         };
         let found = found.ok_or(Error::Unreadable { zbookmark: place, faults: Vec::new() })?;

@@ -173,26 +173,26 @@ impl Object {
     /// Content from `offset` on: zeros in holes and beyond the last block.
     pub fn read(&self, offset: u64, into: &mut [u8]) -> Result<()> {
         let size = NonZeroU64::new(self.block_size().into()).unwrap_or(NonZeroU64::MIN);
-        let (mut block, skip) = (offset / size, usize::try_from(offset % size).unwrap_or(0));
+        let (mut block, skip) = (offset / size, units::to_usize(offset % size));
         let count = NonZeroUsize::try_from(size).unwrap_or(NonZeroUsize::MAX);
         let whole = count.get();
         let is_long = into.len() >= LONG_READ;
-        let head = if skip > 0 { whole.saturating_sub(skip).min(into.len()) } else { 0 };
+        let head = if skip > 0 { (whole - skip).min(into.len()) } else { 0 };
         let (head, rest) = into.split_at_mut(head);
         if !head.is_empty() {
             self.read_part(block, skip, head)?;
-            block = block.saturating_add(1);
+            block += 1;
         }
-        let long = if is_long { rest.len().saturating_sub(rest.len() % count) } else { 0 };
+        let long = if is_long { rest.len() - rest.len() % count } else { 0 };
         let (long, rest) = rest.split_at_mut(long);
-        for run in long.chunks_mut(whole.saturating_mul(READ_RUN_BLOCKS)) {
+        for run in long.chunks_mut(whole * READ_RUN_BLOCKS) {
             self.read_run(block, whole, run)?;
-            let blocks = u64::try_from(run.len() / count).unwrap_or(u64::MAX);
-            block = block.saturating_add(blocks);
+            let blocks = units::to_u64(run.len() / count);
+            block += blocks;
         }
         for into in rest.chunks_mut(whole) {
             self.read_part(block, 0, into)?;
-            block = block.saturating_add(1);
+            block += 1;
         }
         Ok(())
     }
@@ -203,7 +203,7 @@ impl Object {
             into.fill(0);
             return Ok(());
         };
-        match content.get(skip..skip.saturating_add(into.len())) {
+        match content.get(skip..skip + into.len()) {
             Some(bytes) => into.copy_from_slice(bytes),
             None => return Err(Error::OutOfTree { zbookmark: self.tree.zbookmark(0, block) }),
         }
@@ -262,18 +262,18 @@ impl Object {
     /// The first byte from `from` on that is in a block which is there; `None` if there is none.
     pub fn next_data(&self, from: u64) -> Result<Option<u64>> {
         let size = u64::from(self.block_size());
-        let mut block = from.checked_div(size).unwrap_or(u64::MAX);
+        let mut block = from / size.max(1);
         if let Some(entry) = self.entry() {
             let found = lookup::next_data(entry, block)?;
-            return Ok(found.map(|block| block.saturating_mul(size).max(from)));
+            return Ok(found.map(|block| (block * size).max(from)));
         }
         while block < self.tree.end_block() {
             let spot = self.tree.find(0, block)?;
             if !spot.pointer.is_hole() {
-                return Ok(Some(block.saturating_mul(size).max(from)));
+                return Ok(Some((block * size).max(from)));
             }
             let above = self.tree.shape.ancestor(spot.level, block);
-            block = self.tree.shape.end_data_block(spot.level, above).max(block.saturating_add(1));
+            block = self.tree.shape.end_data_block(spot.level, above).max(block + 1);
         }
         Ok(None)
     }
@@ -287,18 +287,20 @@ impl Object {
     /// end of the range or a byte behind it. Every block is looked up, so that a long range takes long.
     pub fn next_hole_within(&self, range: std::ops::Range<u64>) -> Result<u64> {
         let (from, size) = (range.start, u64::from(self.block_size()));
-        let mut block = from.checked_div(size).unwrap_or(u64::MAX);
+        let mut block = from / size.max(1);
         let end = range.end.div_ceil(size.max(1));
         if let Some(entry) = self.entry() {
-            return Ok(lookup::next_hole(entry, block..end)?.saturating_mul(size).max(from));
+            return Ok(lookup::next_hole(entry, block..end)?
+                .checked_mul(size)
+                .map_or(range.end, |byte| byte.max(from)));
         }
         while block < self.tree.end_block().min(end) {
             if self.tree.find(0, block)?.pointer.is_hole() {
                 break;
             }
-            block = block.saturating_add(1);
+            block += 1;
         }
-        Ok(block.saturating_mul(size).max(from))
+        Ok(block.checked_mul(size).map_or(range.end, |byte| byte.max(from)))
     }
 
     /// Shows every pointer of the object to `visit`, those of indirect blocks before what is below

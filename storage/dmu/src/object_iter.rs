@@ -42,9 +42,9 @@ impl ObjectIter {
             });
             match found {
                 Ok((content, end)) => {
-                    self.next_block = end.max(block.saturating_add(1));
+                    self.next_block = end.max(block + 1);
                     if let Some(content) = content {
-                        let first = block.saturating_mul(slots_per_block(tree));
+                        let first = block * slots_per_block(tree);
                         self.current = Some(DnodeBlockIter::new(self.objset.id(), content, first));
                         return Some(Ok(()));
                     }
@@ -93,14 +93,14 @@ impl DnodeBlockIter {
     /// The next dnode whose number is not below `least`.
     pub(crate) fn next_from(&mut self, least: u64) -> Option<Result<(ObjectId, Dnode)>> {
         loop {
-            let at = self.slot.saturating_mul(Dnode::SLOT);
+            let at = self.slot * Dnode::SLOT;
             let rest = self.content.get(at..).filter(|rest| !rest.is_empty())?;
-            let number = self.first_id.saturating_add(u64::try_from(self.slot).ok()?);
+            let number = self.first_id + u64::try_from(self.slot).ok()?;
             let Some(slots) = Dnode::peek_slots(rest) else {
-                self.slot = self.slot.saturating_add(1);
+                self.slot += 1;
                 continue;
             };
-            self.slot = self.slot.saturating_add(slots.into());
+            self.slot += usize::from(slots);
             if number < least {
                 continue;
             }

@@ -299,10 +299,10 @@ impl Objset {
         let Some(bytes) = self.dnode_block(block)? else { return Err(absent) };
         let mut at = 0_usize;
         while at < slot {
-            let rest = bytes.get(at.saturating_mul(Dnode::SLOT)..).unwrap_or(&[]);
-            at = at.saturating_add(Dnode::peek_slots(rest).unwrap_or(1).into());
+            let rest = bytes.get(at * Dnode::SLOT..).unwrap_or(&[]);
+            at += usize::from(Dnode::peek_slots(rest).unwrap_or(1));
         }
-        let rest = bytes.get(slot.saturating_mul(Dnode::SLOT)..).unwrap_or(&[]);
+        let rest = bytes.get(slot * Dnode::SLOT..).unwrap_or(&[]);
         if at != slot || rest.is_empty() {
             return Err(absent);
         }

@@ -34,7 +34,7 @@ impl<K: PartialEq + Copy, const N: usize, B: Clone> RecentBlocks<K, N, B> {
         if blocks.iter().any(|(known, _)| *known == key) {
             return;
         }
-        blocks.truncate(N.saturating_sub(1));
+        blocks.truncate(N - 1);
         blocks.insert(0, (key, block.clone()));
     }
 }

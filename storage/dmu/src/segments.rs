@@ -57,13 +57,13 @@ fn next_segment(tree: &DnodeTree, at: &mut u64, end: u64) -> Result<BlockSegment
     let spot = tree.find(0, first)?;
     if !spot.pointer.is_hole() {
         let content = tree.fetch(&spot.pointer, 0, first)?;
-        *at = first.saturating_add(1);
+        *at = first + 1;
         return Ok(BlockSegment::Data { block: BlockId::new(first), content });
     }
     let mut level = spot.level;
     while *at < end {
         let above = tree.shape.ancestor(level, *at);
-        *at = tree.shape.end_data_block(level, above).max(at.saturating_add(1));
+        *at = tree.shape.end_data_block(level, above).max(*at + 1);
         // an error here belongs to the next piece
         match tree.find(0, *at) {
             Ok(next) if next.pointer.is_hole() => level = next.level,
@@ -71,7 +71,7 @@ fn next_segment(tree: &DnodeTree, at: &mut u64, end: u64) -> Result<BlockSegment
         }
     }
     *at = (*at).min(end);
-    let count = at.saturating_sub(first);
+    let count = *at - first;
     Ok(BlockSegment::Hole { first: BlockId::new(first), count })
 }
 

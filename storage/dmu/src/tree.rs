@@ -60,7 +60,7 @@ impl DnodeTree {
 
     /// The data block that follows the last.
     pub(crate) fn end_block(&self) -> u64 {
-        self.max_block().saturating_add(1)
+        self.max_block() + 1
     }
 
     /// The pointer to a block, or the hole that it is in.
@@ -82,7 +82,7 @@ impl DnodeTree {
             self.validate_pointer(&pointer, level, block)?;
             return Ok(FoundPointer { pointer, level });
         }
-        let (above, parent) = (level.saturating_add(1), self.shape.parent(block));
+        let (above, parent) = (level + 1, self.shape.parent(block));
         let indirect = if let Some(known) = self.indirect.get((above, parent)) {
             known
         } else {
@@ -102,7 +102,7 @@ impl DnodeTree {
     /// The pointer to a block as it stands in the indirect block above.
     fn child_pointer(&self, indirect: &Trimmed, level: u8, block: u64) -> Result<Blkptr> {
         let (begin, slot) = (indirect.begin(), self.shape.slot(block));
-        let offset = slot.saturating_mul(Blkptr::SIZE);
+        let offset = slot * Blkptr::SIZE;
         if offset >= begin.len() && offset < indirect.length() {
             // among the zeros that are left out
             return Ok(Blkptr::EMPTY);
@@ -132,7 +132,7 @@ impl DnodeTree {
     fn validate_length(&self, length: usize, level: u8, block: u64) -> Result<()> {
         let wanted = if level == 0 { self.dnode.block_size } else { self.dnode.indirect_size() };
         if u64::try_from(length) != Ok(u64::from(wanted)) {
-            let found = u64::try_from(length).unwrap_or(u64::MAX);
+            let found = units::to_u64(length);
             let place = self.zbookmark(level, block);
             return Err(Error::Mismatch {
                 zbookmark: place,
@@ -212,13 +212,13 @@ impl DnodeTree {
         } else {
             0
         };
-        end.max(block.saturating_add(1))
+        end.max(block + 1)
     }
 }
 
 /// The pointer in a slot of an indirect block.
 pub(crate) fn parse_child(bytes: &[u8], order: Order, slot: usize) -> ondisk::Result<Blkptr> {
     let mut reader = ondisk::Reader::new("indirect block", bytes, order);
-    reader.seek(slot.saturating_mul(Blkptr::SIZE));
+    reader.seek(slot * Blkptr::SIZE);
     Blkptr::read(&mut reader)
 }

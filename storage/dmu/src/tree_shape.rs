@@ -13,12 +13,12 @@ pub(crate) struct TreeShape {
 
 impl TreeShape {
     pub(crate) fn from_dnode(dnode: &Dnode) -> Self {
-        Self { top_level: dnode.levels.saturating_sub(1), fan_out_shift: dnode.fan_out_shift() }
+        Self { top_level: dnode.levels - 1, fan_out_shift: dnode.fan_out_shift() }
     }
 
     /// log2 of the data blocks below a pointer of this level.
     fn span_shift(self, level: u8) -> u32 {
-        self.fan_out_shift.saturating_mul(level.into())
+        self.fan_out_shift * u32::from(level)
     }
 
     /// The block of a higher level that data block `block` is below.
@@ -34,7 +34,7 @@ impl TreeShape {
     /// The index of a block's pointer in the indirect block above.
     pub(crate) fn slot(self, block: u64) -> usize {
         let mask = !u64::MAX.checked_shl(self.fan_out_shift).unwrap_or(0);
-        usize::try_from(block & mask).unwrap_or(usize::MAX)
+        units::to_usize(block & mask)
     }
 
     /// The first block of the next lower level that is below a block.

@@ -82,7 +82,7 @@ pub(crate) fn walk_objset(objset: &Objset, plan: &WalkOptions, visit: Visitor<'_
 }
 
 fn walk_key(tree: &DnodeTree, level: u8, block: u64) -> WalkKey {
-    (tree.shape.first_data_block(level, block), LEVEL_BASE.saturating_sub(level.into()))
+    (tree.shape.first_data_block(level, block), LEVEL_BASE - u16::from(level))
 }
 
 fn resume_key(tree: &DnodeTree, zbookmark: Zbookmark) -> WalkKey {
@@ -148,10 +148,8 @@ impl Walker<'_> {
     }
 
     fn walk_dnode_pointers(&mut self, tree: &DnodeTree, from: WalkKey) -> WalkResult {
-        let mut block = 0_u64;
-        for pointer in &tree.dnode.pointers {
+        for (block, pointer) in (0..).zip(&tree.dnode.pointers) {
             self.walk_pointer(tree, pointer, tree.shape.top_level, block, from)?;
-            block = block.saturating_add(1);
         }
         Ok(())
     }
@@ -187,9 +185,9 @@ impl Walker<'_> {
             return self.walk_dnodes(DnodeBlockIter::new(tree.objset, content, first));
         }
         let first = tree.shape.first_child(block);
-        let below = level.saturating_sub(1);
+        let below = level - 1;
         for slot in 0..content.len() / Blkptr::SIZE {
-            let block = first.saturating_add(u64::try_from(slot).unwrap_or(u64::MAX));
+            let block = first.saturating_add(units::to_u64(slot));
             match parse_child(&content, content.order(), slot) {
                 Ok(child) => self.walk_pointer(tree, &child, below, block, from)?,
                 Err(why) => {

@@ -161,7 +161,7 @@ pub fn visit_live_blocks(
         if let Blkptr::Regular(block) = listed.pointer {
             let key = (block.dvas[0], block.birth);
             let count = &mut alive.entry(key).or_insert((listed.pointer.clone(), 0)).1;
-            *count = count.saturating_add(if listed.is_free { -1 } else { 1 });
+            *count += if listed.is_free { -1 } else { 1 };
         }
         ControlFlow::Continue(())
     })?;
@@ -243,14 +243,14 @@ fn for_each_chunk(
     size: u64,
     each: ReadChunk<'_>,
 ) -> Result<ControlFlow<()>> {
-    let blocks = object.max_block().get().saturating_add(1);
-    let room = blocks.saturating_mul(u64::from(object.block_size()));
-    let end = count.saturating_mul(size).min(room);
-    let step = CHUNK_RECORDS.saturating_mul(size);
+    let blocks = object.max_block().get() + 1;
+    let room = blocks * u64::from(object.block_size());
+    let end = count.checked_mul(size).map_or(room, |bytes| bytes.min(room));
+    let step = CHUNK_RECORDS * size;
     let mut at = 0_u64;
     while at < end {
-        let length = step.min(end.saturating_sub(at));
-        let mut bytes = vec![0; usize::try_from(length).unwrap_or(0)];
+        let length = step.min(end - at);
+        let mut bytes = vec![0; units::to_usize(length)];
         object.read(at, &mut bytes)?;
         // an object of the MOS has one byte order, that of its dnode
         let mut reader = Reader::new("list", &bytes, object.bonus_order());
@@ -259,7 +259,7 @@ fn for_each_chunk(
         if next.is_break() {
             return Ok(next);
         }
-        at = at.saturating_add(length);
+        at += length;
     }
     Ok(ControlFlow::Continue(()))
 }
@@ -271,14 +271,14 @@ pub fn read_bptree(mos: &Objset, id: ObjectId) -> Result<(Bptree, Vec<BptreeEntr
         .map_err(|error| Error::Corrupt { object: id, why: error })?;
     let mut entries = Vec::new();
     let mut index = 0;
-    let size = u64::try_from(BptreeEntry::SIZE).unwrap_or(u64::MAX);
+    let size = units::to_u64(BptreeEntry::SIZE);
     let _ = for_each_chunk(&object, header.end, size, &mut |reader| {
         while reader.remaining() >= BptreeEntry::SIZE {
             let entry = BptreeEntry::read(reader)?;
             if index >= header.begin {
                 entries.push(entry);
             }
-            index = u64::saturating_add(index, 1);
+            index += 1;
         }
         Ok(ControlFlow::Continue(()))
     })?;

@@ -332,7 +332,7 @@ impl Dataset {
         let clones = open_zap(self.tree.mos(), phys.next_clones)?;
         for entry in clones.iter().flat_map(Zap::entries) {
             let Some(id) = entry?.value.u64() else { continue };
-            count = count.saturating_add(1);
+            count += 1;
             let (_, clone) = dataset_record(self.tree.mos(), ObjsetId::new(id))?;
             let dir = self.tree.dir(clone.dir);
             names.extend(dir.map(|dir| dir.path().to_owned()));

@@ -242,7 +242,7 @@ impl FuidDomains {
         let object = objset.object(id)?;
         let mut size = Reader::new("domain table's size", object.bonus(), object.bonus_order());
         let size = size.u64().map_err(broken)?.min(MAX_TABLE_SIZE);
-        let mut bytes = vec![0; usize::try_from(size).unwrap_or(0)];
+        let mut bytes = vec![0; units::to_usize(size)];
         object.read(0, &mut bytes)?;
         let list = Nvlist::decode(&bytes).map_err(broken)?;
         let domain =

@@ -37,7 +37,7 @@ impl Dataset {
             levels: meta.levels,
             block_size: meta.block_size,
             indirect_shift: meta.indirect_shift,
-            pointer_count: u8::try_from(meta.pointers.len()).unwrap_or(u8::MAX),
+            pointer_count: units::narrow::<u8>(meta.pointers.len()),
             max_block: meta.max_block.get(),
         });
         Ok(Some(CryptKeydata {

@@ -172,7 +172,7 @@ impl Dataset {
 
 fn encode_token(packed: &[u8]) -> Option<String> {
     let gzip = Compression::Gzip(6);
-    let limit = packed.len().saturating_add(64);
+    let limit = packed.len() + 64;
     let squeezed = transform::compress::compress(gzip, 6, packed, limit)?;
     let sum = token_checksum(&squeezed);
     let mut token = format!("1-{sum:x}-{:x}-", packed.len());

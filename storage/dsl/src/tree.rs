@@ -233,7 +233,7 @@ impl DirWalk {
                 Ok(entry) => {
                     let child = format!("{path}/{}", String::from_utf8_lossy(&entry.name));
                     let id = ObjectId::new(entry.value.u64().unwrap_or(0));
-                    self.visit(mos, id, child, Some(&dir), depth.saturating_add(1));
+                    self.visit(mos, id, child, Some(&dir), depth + 1);
                 }
                 Err(error) => self.errors.push((path.clone(), error.into())),
             }

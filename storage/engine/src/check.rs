@@ -21,7 +21,7 @@ use ::check::report::{
 };
 use job::Job;
 use serde::Serialize;
-use units::Guid;
+use units::{Guid, MinusOrZero};
 
 use crate::{Error, RescuePool, Result};
 
@@ -358,9 +358,9 @@ pub(crate) fn format_damage(object: &DamagedObject) -> String {
             ("rest", _) => write!(text, "{comma} attributes"),
             (_, u64::MAX) => write!(text, "{comma} all of it"),
             ("objects", end) => {
-                write!(text, "{comma} objects {} to {}", range.start, end.saturating_sub(1))
+                write!(text, "{comma} objects {} to {}", range.start, end.minus_or_zero(1))
             }
-            (_, end) => write!(text, "{comma} bytes {} to {}", range.start, end.saturating_sub(1)),
+            (_, end) => write!(text, "{comma} bytes {} to {}", range.start, end.minus_or_zero(1)),
         };
     }
     text

@@ -15,6 +15,7 @@
 
 use crate::draid::{REFLOW_RESERVE, ROW_HEIGHT};
 use crate::{LABEL_END, LABEL_START, Layout};
+use units::MinusOrZero as _;
 
 /// Bytes of one of a drive's four labels; sizes are whole multiples of it.
 pub const LABEL_SIZE: u64 = 256 << 10;
@@ -59,7 +60,7 @@ pub fn vdev_space(layout: &Layout, smallest: u64) -> u64 {
         }
         Layout::Draid(draid) => {
             let shape = draid.shape();
-            let rows = smallest.saturating_sub(REFLOW_RESERVE) / ROW_HEIGHT;
+            let rows = smallest.minus_or_zero(REFLOW_RESERVE) / ROW_HEIGHT;
             let places = u64::from(shape.children - shape.spares);
             let groups = (rows * ROW_HEIGHT).saturating_mul(places) / draid.group_size();
             groups * draid.group_size()
@@ -167,7 +168,7 @@ pub fn metaslab(layout: &Layout, index: u64, shift: u32) -> Metaslab {
     };
     let row = draid.row_size();
     let first = start.div_ceil(row).saturating_mul(row);
-    let rows = size.saturating_sub(first - start) / row;
+    let rows = size.minus_or_zero(first - start) / row;
     Metaslab { start: first, size: rows * row }
 }
 

@@ -31,7 +31,7 @@ use crate::Error;
 use crate::map::{Block, Column, Map, Shape, child};
 use crate::stripe::Stripe;
 use permutations::Permutations;
-use units::Ashift;
+use units::{Ashift, MinusOrZero};
 
 /// Bytes that a group takes of each of its drives.
 pub const ROW_HEIGHT: u64 = 16 << 20;
@@ -58,7 +58,7 @@ impl DraidShape {
     /// rows.
     pub fn with_fewest_groups(children: u32, data: u32, parity: u32, spares: u32) -> Self {
         let width = data.saturating_add(parity).max(1);
-        let places = children.saturating_sub(spares).max(1);
+        let places = children.minus_or_zero(spares).max(1);
         let groups = (1..=places).find(|count| (count * width).is_multiple_of(places));
         Self { children, data, parity, spares, groups: groups.unwrap_or(places) }
     }
@@ -130,7 +130,7 @@ impl Draid {
     /// Bytes that a block of `psize` bytes takes of the array: whole rows.
     pub fn asize(&self, psize: u64) -> u64 {
         let row = u64::from(self.shape.data) << self.ashift.get();
-        psize.max(1).div_ceil(row).saturating_mul(self.row_size())
+        psize.max(1).div_ceil(row) * self.row_size()
     }
 
     /// Which child stands for distributed spare `spare` at a child's `offset`; it is to be read or
@@ -152,7 +152,7 @@ impl Draid {
         let parity = self.shape.parity as usize;
         // how many sectors of data fit what is left of the group
         let rows_left = (self.group_size() - offset % self.group_size()) / self.row_size();
-        let first = sectors.count.min(child(rows_left).saturating_mul(data));
+        let first = sectors.count.min(child(rows_left) * data);
         let rest = sectors.count - first;
         let rows = 1 + usize::from(rest > 0);
         let size = sectors.count << self.ashift.get();

@@ -122,7 +122,7 @@ impl Expandable {
     /// The width of the rows of a block that was born in `birth` (the physical birth).
     pub fn logical_width(&self, birth: Txg) -> u32 {
         let grown = self.expansion_txgs.partition_point(|txg| *txg <= birth);
-        self.original_width.saturating_add(u32::try_from(grown).unwrap_or(u32::MAX))
+        self.original_width + units::narrow::<u32>(grown)
     }
 
     /// Bytes that a block of `psize` bytes takes of the array if born in `birth`.
@@ -179,7 +179,7 @@ impl Expandable {
         let ashift = self.current.ashift();
         let (parity, logical) = (self.current.parity() as usize, logical as usize);
         let sectors = block.sectors(ashift)?;
-        let stripe = Stripe::new(sectors.count, logical.saturating_sub(parity), parity);
+        let stripe = Stripe::new(sectors.count, logical - parity, parity);
         let padding = stripe.raidz_padding(parity);
         let rows = stripe.total_sectors.div_ceil(logical);
         let width = stripe.total_sectors.min(logical);

@@ -44,6 +44,6 @@ impl Layout {
 
     /// What `asize` bytes of this vdev count as where a pool tells what is used and available.
     pub fn deflated(&self, asize: u64) -> u64 {
-        (asize >> 9).saturating_mul(self.deflate_ratio())
+        (asize >> 9) * self.deflate_ratio()
     }
 }

@@ -48,13 +48,13 @@ impl Column {
     /// The bytes of the block that a data column holds. The last may reach beyond the block's
     /// physical size, up to the end of the sector.
     pub fn data(&self) -> Range<usize> {
-        self.data_start..self.data_start.saturating_add(self.size)
+        self.data_start..self.data_start + self.size
     }
 
     /// Where it is on the drive, counted from the drive's first byte.
     pub fn device_offset(&self) -> u64 {
         let start = if self.scratch { LABEL_START - BOOT_SIZE } else { LABEL_START };
-        start.saturating_add(self.offset)
+        start + self.offset
     }
 }
 
@@ -119,7 +119,7 @@ impl Map {
     /// An empty map with room for `rows` rows and `padding` sectors that hold nothing.
     pub(crate) fn with_shape(shape: Shape, padding: usize) -> Self {
         let Shape { rows, width, parity, size } = shape;
-        let columns = Vec::with_capacity(rows.saturating_mul(width).saturating_add(padding));
+        let columns = Vec::with_capacity((rows * width) + padding);
         Self { columns, shadows: Vec::new(), width, rows, parity, size, zero_padding: false }
     }
 
@@ -140,7 +140,7 @@ impl Map {
 
     /// Lets the first two columns of the row that was pushed last change drives.
     pub(crate) fn swap_first_two_of_last_row(&mut self) {
-        let start = self.columns.len().saturating_sub(self.width);
+        let start = self.columns.len() - self.width;
         if let Some([a, b, ..]) = self.columns.get_mut(start..) {
             std::mem::swap(&mut a.child, &mut b.child);
             std::mem::swap(&mut a.offset, &mut b.offset);
@@ -221,5 +221,5 @@ impl Block {
 
 /// The child index for a sector number that was taken modulo a number of children.
 pub(crate) fn child(remainder: u64) -> usize {
-    usize::try_from(remainder).unwrap_or(usize::MAX)
+    units::to_usize(remainder)
 }

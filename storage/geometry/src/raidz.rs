@@ -62,13 +62,16 @@ impl Raidz {
     /// Bytes that a block of `psize` bytes takes of the array, parity and padding included.
     /// Saturates beyond any size a block can have.
     pub fn asize(&self, psize: u64) -> u64 {
-        let bounded = usize::try_from(psize.max(1)).unwrap_or(usize::MAX).min(4 * MAX_BLOCK);
+        let bounded = units::to_usize(psize.max(1)).min(4 * MAX_BLOCK);
         let stripe = self.stripe(bounded.div_ceil(1 << self.ashift.get()));
         let sectors = stripe.total_sectors + stripe.raidz_padding(self.parity as usize);
         (sectors as u64) << self.ashift.get()
     }
 
     /// Where the columns of `block` are: one row.
+    ///
+    /// # Panics
+    /// If the columns do not hold the block: our own arithmetic is wrong.
     pub fn map(&self, block: Block) -> Result<Map, Error> {
         let sectors = block.sectors(self.ashift)?;
         let (width, parity) = (self.width as usize, self.parity as usize);
@@ -93,6 +96,7 @@ impl Raidz {
             map.push(Column { child, offset, size, data_start: start, scratch: false });
             data_start += if is_data { size } else { 0 };
         }
+        assert_eq!(data_start, sectors.count << shift, "the data columns hold the block");
         if parity == 1 && block.offset & SWAP_BIT != 0 {
             map.swap_first_two_of_last_row();
         }

@@ -82,7 +82,7 @@ impl<B, T> Queue<B, T> {
     /// A task that was taken is done.
     pub fn finish_task(&self) {
         let mut state = self.state.lock();
-        state.active = state.active.saturating_sub(1);
+        state.active -= 1;
         let over = state.active == 0;
         drop(state);
         if over {

@@ -128,7 +128,8 @@ impl Allocator {
         let mut state = top.state.lock();
         for (slab, (allocated, hint)) in state.metaslabs.iter_mut().zip(known) {
             if !slab.is_loaded() {
-                slab.allocated = *allocated;
+                // a larger figure is wrong; the map is read before anything is allocated by it
+                slab.allocated = (*allocated).min(slab.size());
                 slab.largest_bucket_hint = *hint;
             }
         }
@@ -543,7 +544,7 @@ pub(crate) fn metaslab_index(
     metaslab: MetaslabId,
     top: &MetaslabGroup,
 ) -> Result<usize, Error> {
-    let at = usize::try_from(metaslab.get()).unwrap_or(usize::MAX);
+    let at = units::to_usize(metaslab.get());
     let offset = u64::from(metaslab.get()) << top.spec.metaslab_shift.min(31);
     let none = Error::InvalidRange { vdev, offset, length: 0 };
     if at < top.state.lock().metaslabs.len() { Ok(at) } else { Err(none) }
@@ -552,7 +553,7 @@ pub(crate) fn metaslab_index(
 /// The bytes that an address has allocated.
 pub(crate) fn dva_range(top: &MetaslabGroup, dva: &Dva) -> Range<u64> {
     let length = if dva.gang { top.psize_to_asize(GANG_HEADER_SIZE, Txg::ZERO) } else { dva.asize };
-    dva.offset..dva.offset.saturating_add(length)
+    dva.offset..dva.offset + length
 }
 
 fn copy_offsets(others: &[Option<Dva>; 3], vdev: VdevId, near: &mut [u64; 3]) -> usize {

@@ -146,7 +146,7 @@ impl Allocator {
         range: &Range<u64>,
         txg: Txg,
     ) -> Result<(), Error> {
-        let (offset, asize) = (range.start, range.end.saturating_sub(range.start));
+        let (offset, asize) = (range.start, range.end - range.start);
         self.free(&Dva { vdev, offset, asize, gang: false }, txg)
     }
 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use parking_lot::Mutex;
-use units::{Ashift, MetaslabId, Txg, VdevId};
+use units::{Ashift, MetaslabId, MinusOrZero, Txg, VdevId};
 
 use crate::metaslab::{ChangedRanges, Metaslab};
 use crate::{Class, Error, RangeSet};
@@ -137,7 +137,7 @@ impl MetaslabGroup {
         let found = state.allocate(lane_index(class) == 1, size, txg, others);
         if let AllocResult::Offset(_) = found {
             // approximate on purpose: two writers may pass each other, and `count` mends it
-            let left = self.available(class).saturating_sub(size);
+            let left = self.available(class).minus_or_zero(size);
             self.available[lane_index(class)].store(left, Ordering::Relaxed);
         }
         found
@@ -151,14 +151,14 @@ fn lane_index(class: Class) -> usize {
 impl GroupState {
     /// Adds the metaslabs that the vdev has room for and has not yet.
     pub(crate) fn add_metaslabs(&mut self, spec: &MetaslabGroupSpec) {
-        let size = 1_u64.checked_shl(spec.metaslab_shift).unwrap_or(u64::MAX);
-        let count = usize::try_from(spec.asize / size).unwrap_or(0);
+        let size = 1_u64.checked_shl(spec.metaslab_shift).unwrap_or(0);
+        let count = units::to_usize(spec.asize.checked_div(size).unwrap_or(0));
         let row = spec.alignment.max(1);
-        let mut start = size.saturating_mul(self.metaslabs.len() as u64);
+        let mut start = size * (self.metaslabs.len() as u64);
         while self.metaslabs.len() < count {
-            let end = start.saturating_add(size);
+            let end = start + size;
             let from = start.checked_next_multiple_of(row).unwrap_or(end).min(end);
-            let length = end.saturating_sub(from) / row * row;
+            let length = (end - from) / row * row;
             self.metaslabs.push(Metaslab::new(from..from + length));
             start = end;
         }
@@ -249,7 +249,7 @@ impl GroupState {
     fn rank(&self, at: usize) -> (u32, u64, std::cmp::Reverse<usize>) {
         let slab = &self.metaslabs[at];
         let bucket = slab.largest_bucket().unwrap_or(0).min(MAX_RANKED_BUCKET);
-        let eighths = slab.available().saturating_mul(8) / slab.size().max(1);
+        let eighths = slab.available() * 8 / slab.size().max(1);
         (bucket, eighths, std::cmp::Reverse(at))
     }
 
@@ -257,7 +257,7 @@ impl GroupState {
         let distance = self.metaslabs.len().div_ceil(COPY_DISTANCE_FRACTION);
         others.iter().all(|other| {
             let before = self.metaslabs.partition_point(|slab| slab.extent.start <= *other);
-            before.saturating_sub(1).abs_diff(at) >= distance
+            (before - 1).abs_diff(at) >= distance
         })
     }
 
@@ -353,7 +353,7 @@ impl GroupState {
 
 /// The number of the metaslab at an index.
 pub(crate) fn metaslab_id(at: usize) -> MetaslabId {
-    MetaslabId::new(u32::try_from(at).unwrap_or(u32::MAX))
+    MetaslabId::new(units::narrow::<u32>(at))
 }
 
 impl MetaslabGroup {
@@ -366,7 +366,7 @@ impl MetaslabGroup {
         state.metaslab_containing(self.spec.metaslab_shift, range).ok_or(Error::InvalidRange {
             vdev: self.spec.vdev,
             offset: range.start,
-            length: range.end.saturating_sub(range.start),
+            length: range.end.minus_or_zero(range.start),
         })
     }
 }

@@ -9,7 +9,7 @@
 
 use std::ops::Range;
 
-use units::Txg;
+use units::{MinusOrZero, Txg};
 
 use crate::RangeSet;
 use crate::free_space::FreeSpace;
@@ -103,9 +103,7 @@ impl Metaslab {
     pub(crate) fn available(&self) -> u64 {
         match &self.free {
             Some(free) => free.total(),
-            None => {
-                self.size().saturating_sub(self.allocated).saturating_sub(self.deferred_bytes())
-            }
+            None => self.size().minus_or_zero(self.allocated + self.deferred_bytes()),
         }
     }
 
@@ -113,7 +111,7 @@ impl Metaslab {
     pub(crate) fn defer_read(&mut self, txg: Txg) {
         let waited =
             self.read_backoff.map_or(1, |before| (before.delay * 2).clamp(1, MAX_BACKOFF_TXGS));
-        let again = Txg::new(txg.get().saturating_add(waited));
+        let again = Txg::new(txg.get() + waited);
         self.read_backoff = Some(ReadBackoff { retry_txg: again, delay: waited });
     }
 
@@ -218,6 +216,10 @@ impl Metaslab {
 
     pub(crate) fn allocate(&mut self, size: u64, txg: Txg) -> Option<u64> {
         let start = self.free.as_mut()?.allocate(size)?;
+        assert!(
+            self.extent.start <= start && start + size <= self.extent.end,
+            "a block is allocated inside its metaslab"
+        );
         self.allocated += size;
         append_range(&mut self.pending_mut(txg).allocated, start..start + size);
         Some(start)
@@ -228,7 +230,7 @@ impl Metaslab {
         let free = self.free.as_mut()?;
         let found = free.ranges().ranges_after(from).next()?;
         let start = found.start.max(from);
-        let range = start..found.end.min(start.saturating_add(most));
+        let range = start..start + most.min(found.end - start);
         free.remove(&range);
         self.lent.insert(range.clone());
         Some(range)
@@ -255,13 +257,15 @@ impl Metaslab {
     /// Whether all of the range is allocated, as far as is known.
     pub(crate) fn is_allocated(&self, range: &Range<u64>) -> bool {
         let free = self.free.as_ref().is_some_and(|free| free.ranges().overlaps(range));
-        !free && !self.defer_ranges.overlaps(range) && !self.lent.overlaps(range)
+        // the figure of a map that was not read yet is only claimed by its header on disk
+        let known = range.end - range.start <= self.allocated;
+        known && !free && !self.defer_ranges.overlaps(range) && !self.lent.overlaps(range)
     }
 
     /// Frees an allocated range.
     pub(crate) fn free(&mut self, range: Range<u64>, txg: Txg) {
         assert!(self.is_allocated(&range), "only what is allocated is freed");
-        self.allocated = self.allocated.saturating_sub(range.end - range.start);
+        self.allocated -= range.end - range.start;
         self.defer_ranges.insert(range.clone());
         let at = self.defer_by_txg.partition_point(|(of, _)| *of < txg);
         if self.defer_by_txg.get(at).is_none_or(|(of, _)| *of != txg) {
@@ -303,6 +307,7 @@ impl Metaslab {
     /// Takes what a txg changed since this was last asked. A range that came and went in between
     /// is not told.
     pub(crate) fn drain_changes(&mut self, txg: Txg) -> Option<ChangedRanges> {
+        self.assert_totals();
         let at = self.pending.iter().position(|(of, _)| *of == txg)?;
         let (_, pending) = self.pending.swap_remove(at);
         let mut allocated: RangeSet = pending.allocated.into_iter().collect();
@@ -317,10 +322,22 @@ impl Metaslab {
         (!changed.allocated.is_empty() || !changed.freed.is_empty()).then_some(changed)
     }
 
+    /// Asserts that the sums of a loaded metaslab agree with its ranges: every byte is in one of them.
+    fn assert_totals(&self) {
+        if let Some(free) = &self.free {
+            let unused = free.total() + self.deferred_bytes() + self.lent.total();
+            assert_eq!(
+                self.allocated + unused,
+                self.size(),
+                "allocated, free, deferred and lent bytes are the metaslab"
+            );
+        }
+    }
+
     /// Makes usable what waited long enough, now that `txg` is on disk, but for what was freed after
     /// `kept`. How many bytes, and how many of them wait for `kept` alone.
     pub(crate) fn release_deferred(&mut self, txg: Txg, kept: Option<Txg>) -> (u64, u64) {
-        let old = |of: Txg| of.get().saturating_add(DEFERRED_TXGS) <= txg.get();
+        let old = |of: Txg| of.get() + DEFERRED_TXGS <= txg.get();
         let ripe = |of: Txg| old(of) && kept.is_none_or(|kept| of <= kept);
         let count = self.defer_by_txg.partition_point(|(of, _)| ripe(*of));
         let held = self.defer_by_txg[count..].iter().take_while(|(of, _)| old(*of));

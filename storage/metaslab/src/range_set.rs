@@ -49,7 +49,7 @@ impl RangeSet {
 
     /// The ranges that end after `from`, in their order.
     pub(crate) fn ranges_after(&self, from: u64) -> impl Iterator<Item = Range<u64>> + '_ {
-        self.by_end.range(from.saturating_add(1)..).map(|(end, start)| *start..*end)
+        self.by_end.range(from + 1..).map(|(end, start)| *start..*end)
     }
 
     /// Whether any byte of `range` is in the set.

@@ -33,7 +33,7 @@ pub(crate) struct RemovedVdev {
 impl RemovedVdev {
     fn dva_range(&self, dva: &Dva) -> Range<u64> {
         let length = if dva.gang { self.ashift.round_up(GANG_HEADER_SIZE) } else { dva.asize };
-        dva.offset..dva.offset.saturating_add(length)
+        dva.offset..dva.offset + length
     }
 }
 
@@ -63,7 +63,7 @@ impl Allocator {
         kind: FreeKind,
         depth: u32,
     ) -> Result<(), Error> {
-        let (offset, length) = (range.start, range.end.saturating_sub(range.start));
+        let (offset, length) = (range.start, range.end - range.start);
         // the lock must not be held: a piece may lie on another removed one
         let Some(removed) = self.removed_vdevs.read().get(&vdev).map(Arc::clone) else {
             return self.free_as(&Dva { vdev, offset, asize: length, gang: false }, txg, kind);

@@ -47,7 +47,7 @@ impl Rotor {
 
     /// The index of the vdev whose turn it is; 0 if there is none.
     pub(crate) fn next_index(&mut self, class: Class) -> usize {
-        for _ in 0..self.groups.len().saturating_mul(MAX_TURNS) {
+        for _ in 0..self.groups.len() * MAX_TURNS {
             if self.credits[self.current] > 0 {
                 break;
             }
@@ -62,15 +62,15 @@ impl Rotor {
         let average = self.groups.iter().map(share).sum::<u128>() / self.groups.len() as u128;
         let run = self.average_run();
         let scaled = u128::from(run) * share(&self.groups[self.current]) / average.max(1);
-        i64::try_from(scaled.clamp(1, u128::from(run * MAX_RUN_FACTOR))).unwrap_or(i64::MAX)
+        units::narrow::<i64>(scaled.clamp(1, u128::from(run * MAX_RUN_FACTOR)))
     }
 
     /// That many bytes went to the vdev at this index.
     pub(crate) fn charge(&mut self, index: usize, bytes: u64) {
-        let most = i64::try_from(self.average_run() * MAX_RUN_FACTOR).unwrap_or(i64::MAX);
-        let bytes = i64::try_from(bytes).unwrap_or(i64::MAX);
+        let most = units::narrow::<i64>(self.average_run() * MAX_RUN_FACTOR);
+        let bytes = units::narrow::<i64>(bytes);
         let credit = &mut self.credits[index];
-        *credit = credit.saturating_sub(bytes).max(-most);
+        *credit = (*credit - bytes).max(-most);
     }
 
     /// The vdev at this index had no room: the turn is another's.

@@ -105,6 +105,28 @@ impl Flags {
     }
 }
 
+/// Bytes that an object uses at most: more than a pool can have.
+const MAX_USED_BYTES: u64 = 1 << 60;
+
+/// Reads the last block's number: offsets within the object fit 64 bits.
+fn read_max_block(reader: &mut Reader<'_>, block_size: u32) -> Result<BlockId> {
+    let last = reader.u64()?;
+    let blocks = last.checked_add(1);
+    if blocks.and_then(|blocks| blocks.checked_mul(block_size.into())).is_none() {
+        return Err(reader.corrupt_field(8, "an object has less than 2^64 bytes", last));
+    }
+    Ok(BlockId::new(last))
+}
+
+fn read_used_bytes(reader: &mut Reader<'_>, flags: Flags) -> Result<u64> {
+    let used = reader.u64()?;
+    let bytes = if flags.used_in_bytes() { used } else { used.saturating_mul(512) };
+    if bytes > MAX_USED_BYTES {
+        return Err(reader.corrupt_field(8, "an object uses at most 2^60 bytes", used));
+    }
+    Ok(bytes)
+}
+
 impl Dnode {
     /// Bytes of a slot, and so of the smallest dnode.
     pub const SLOT: usize = 512;
@@ -174,8 +196,9 @@ impl Dnode {
             return Err(reader.corrupt_field(1, "a dnode takes 1 to 32 slots", slots.into()));
         }
         reader.skip(3)?;
-        let max_block = BlockId::new(reader.u64()?);
-        let used = reader.u64()?;
+        let block_size = u32::from(block_sectors).saturating_mul(512);
+        let max_block = read_max_block(&mut reader, block_size)?;
+        let used_bytes = read_used_bytes(&mut reader, flags)?;
         reader.skip(32)?;
         let tail = Tail::read(&mut reader, pointer_count, bonus_size, slots, flags)?;
         Ok(Some(Self {
@@ -186,10 +209,10 @@ impl Dnode {
             checksum,
             compression,
             flags,
-            block_size: u32::from(block_sectors).saturating_mul(512),
+            block_size,
             slots,
             max_block,
-            used_bytes: if flags.used_in_bytes() { used } else { used.saturating_mul(512) },
+            used_bytes,
             pointers: tail.pointers,
             bonus: tail.bonus,
             bonus_tail: Vec::new(),

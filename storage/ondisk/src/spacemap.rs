@@ -48,6 +48,11 @@ pub struct SpaceMapHeader {
     pub histogram: Option<[u64; 32]>,
 }
 
+/// Bytes of entries that a map has at most.
+const MAX_LENGTH: u64 = 1 << 48;
+/// Bytes that a map says are allocated at most: more than a vdev can have.
+const MAX_ALLOCATED: u64 = 1 << 62;
+
 impl SpaceMapHeader {
     /// Bytes on disk, without a histogram.
     pub const OLD_SIZE: usize = 24;
@@ -58,7 +63,14 @@ impl SpaceMapHeader {
     pub fn read(reader: &mut Reader<'_>) -> Result<Self> {
         let object = ObjectId::new(reader.u64()?);
         let length = reader.u64()?;
+        if length > MAX_LENGTH {
+            return Err(reader.corrupt_field(8, "a space map has at most 2^48 bytes", length));
+        }
         let allocated = reader.i64()?;
+        if allocated.unsigned_abs() > MAX_ALLOCATED {
+            let rule = "a space map is of at most 2^62 bytes";
+            return Err(reader.corrupt_field(8, rule, allocated.unsigned_abs()));
+        }
         let histogram = if reader.remaining() >= Self::SIZE - Self::OLD_SIZE {
             reader.skip(40)?;
             Some(reader.words()?)

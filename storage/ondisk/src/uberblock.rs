@@ -31,6 +31,8 @@ use crate::{Blkptr, Error, Order, Reader, Result};
 
 const MAGIC: u64 = 0x00ba_b10c;
 const MMP_MAGIC: u64 = 0xa11c_ea11;
+/// Far more txgs than a pool can write: sums with a few more stay within 64 bits.
+const MAX_TXG: u64 = 1 << 63;
 const STRUCTURE: &str = "uberblock";
 
 /// The root of a transaction group.
@@ -138,6 +140,9 @@ impl Uberblock {
         }
         let version = reader.u64()?;
         let txg = Txg::new(reader.u64()?);
+        if txg.get() > MAX_TXG {
+            return Err(reader.corrupt_field(8, "a pool has less than 2^63 txgs", txg.get()));
+        }
         let guid_sum = reader.u64()?;
         let timestamp = reader.u64()?;
         let root = Blkptr::read(reader)?;

@@ -100,7 +100,7 @@ impl<'a> Backup<'a> {
             for block in footer.blocks {
                 let location = BlockLocation { block, pack: id, kind: footer.kind };
                 self.new.insert(block.key, location);
-                self.counts.resumed_blocks = self.counts.resumed_blocks.saturating_add(1);
+                self.counts.resumed_blocks += 1;
             }
         }
         Ok(())
@@ -154,10 +154,10 @@ impl<'a> Backup<'a> {
             encrypted: manifest.key.is_some(),
             volume: manifest.volume,
             referenced: manifest.referenced,
-            added: self.counts.bytes.saturating_sub(before),
+            added: self.counts.bytes - before,
             base: base.map(|base| base.guid),
         });
-        self.counts.snapshots = self.counts.snapshots.saturating_add(1);
+        self.counts.snapshots += 1;
         Ok(())
     }
 
@@ -187,7 +187,7 @@ impl<'a> Backup<'a> {
                 return Err(Error::Ambiguous { snapshot: name.to_owned() });
             }
         }
-        self.counts.shared_blocks = self.counts.shared_blocks.saturating_add(1);
+        self.counts.shared_blocks += 1;
         Ok(true)
     }
 
@@ -207,8 +207,8 @@ impl<'a> Backup<'a> {
             let kind = pack_kind(block);
             let location = self.writer.add(kind, key, &stored)?;
             entry.insert(location);
-            self.counts.blocks = self.counts.blocks.saturating_add(1);
-            self.counts.bytes = self.counts.bytes.saturating_add(location.block.length.into());
+            self.counts.blocks += 1;
+            self.counts.bytes += u64::from(location.block.length);
         }
         Ok(())
     }
@@ -294,7 +294,7 @@ struct Batch {
 
 impl Batch {
     fn push(&mut self, block: &Regular, zbookmark: Zbookmark) {
-        self.bytes = self.bytes.saturating_add(block.psize as usize);
+        self.bytes += block.psize as usize;
         self.blocks.push((*block, zbookmark));
     }
 

@@ -112,7 +112,7 @@ impl PoolIndex {
             let why = format!("the block at byte {} has a wrong checksum", block.position);
             return Err(self.repository.corrupt(&name, why));
         }
-        stored.resize(usize::try_from(block.key.psize).unwrap_or(usize::MAX), 0);
+        stored.resize(units::to_usize(block.key.psize), 0);
         Ok(stored)
     }
 

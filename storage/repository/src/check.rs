@@ -48,7 +48,7 @@ impl CheckReport {
     pub const MAX_DAMAGES: usize = 1000;
 
     fn add(&mut self, snapshot: &str, why: String) {
-        self.damage_count = self.damage_count.saturating_add(1);
+        self.damage_count += 1;
         if self.damages.len() < Self::MAX_DAMAGES {
             self.damages.push(Damage { snapshot: snapshot.to_owned(), why });
         }
@@ -64,7 +64,7 @@ impl Repository {
         self.check_packs(&head, &mut report)?;
         for snapshot in &head.snapshots {
             job.progress.set_message(snapshot.name());
-            report.snapshots = report.snapshots.saturating_add(1);
+            report.snapshots += 1;
             match self.check_snapshot(&head, snapshot, options, job, &mut report) {
                 Ok(()) => {}
                 Err(why) if why.is_unavailable() => return Err(why),
@@ -115,7 +115,7 @@ impl Repository {
                     return Err(Error::Cancelled);
                 }
                 let mut report = report_cell.borrow_mut();
-                report.blocks = report.blocks.saturating_add(1);
+                report.blocks += 1;
                 let is_walked = block.level.get() > 0 || block.kind.is_metadata();
                 if options.metadata_only && !is_walked {
                     let key = BlockKey::new(block);
@@ -128,7 +128,7 @@ impl Repository {
                     Ok(stored) => {
                         let size = stored.len() as u64;
                         job.progress.add(size, 1);
-                        report.verified_bytes = report.verified_bytes.saturating_add(size);
+                        report.verified_bytes += size;
                     }
                     Err(why) => report.add(&snapshot.name(), why.to_string()),
                 }

@@ -153,7 +153,7 @@ impl IndexObject {
         let mut numbers: HashMap<ObjectId, u32> = HashMap::new();
         let mut entries = Vec::new();
         for location in locations {
-            let next = u32::try_from(packs.len()).unwrap_or(u32::MAX);
+            let next = units::narrow::<u32>(packs.len());
             let number = *numbers.entry(location.pack).or_insert_with(|| {
                 packs.push(PackRef { id: location.pack, kind: location.kind });
                 next
@@ -164,8 +164,8 @@ impl IndexObject {
         }
         let mut out = MAGIC.to_vec();
         out.extend_from_slice(&pool.to_le_bytes());
-        out.extend_from_slice(&u32::try_from(packs.len()).unwrap_or(u32::MAX).to_le_bytes());
-        out.extend_from_slice(&u32::try_from(locations.len()).unwrap_or(u32::MAX).to_le_bytes());
+        out.extend_from_slice(&units::narrow::<u32>(packs.len()).to_le_bytes());
+        out.extend_from_slice(&units::narrow::<u32>(locations.len()).to_le_bytes());
         for pack in &packs {
             out.extend_from_slice(&pack.id.generation.0.to_le_bytes());
             out.extend_from_slice(&pack.id.id);

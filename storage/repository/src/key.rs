@@ -123,7 +123,7 @@ pub(crate) fn hash(bytes: &[u8]) -> u64 {
 
 /// A block's bytes without the zeros at their end.
 pub(crate) fn trim_zeros(bytes: &[u8]) -> &[u8] {
-    let end = bytes.iter().rposition(|byte| *byte != 0).map_or(0, |last| last.saturating_add(1));
+    let end = bytes.iter().rposition(|byte| *byte != 0).map_or(0, |last| last + 1);
     bytes.get(..end).unwrap_or(bytes)
 }
 

@@ -22,10 +22,7 @@
 //!
 //! This crate has no clock, randomness or I/O of its own: [`ObjectStore`] is implemented above.
 #![forbid(unsafe_code)]
-#![cfg_attr(
-    not(test),
-    deny(clippy::unwrap_used, clippy::indexing_slicing, clippy::arithmetic_side_effects)
-)]
+#![cfg_attr(not(test), deny(clippy::unwrap_used, clippy::indexing_slicing))]
 
 mod backup;
 mod blocks;

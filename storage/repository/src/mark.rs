@@ -32,10 +32,10 @@ impl Marks {
         let word = record / 64;
         if let Some(bits) = self.bits.get_mut(object) {
             if bits.len() <= word {
-                bits.resize(word.saturating_add(1), 0);
+                bits.resize(word + 1, 0);
             }
             if let Some(bits) = bits.get_mut(word) {
-                *bits |= 1_u64.rotate_left(u32::try_from(record % 64).unwrap_or(0));
+                *bits |= 1_u64.rotate_left(units::narrow::<u32>(record % 64));
             }
         }
         Ok(true)
@@ -44,7 +44,7 @@ impl Marks {
     /// Whether a record is marked.
     pub(crate) fn is_marked(&self, object: usize, record: usize) -> bool {
         let word = self.bits.get(object).and_then(|bits| bits.get(record / 64));
-        let bit = 1_u64.rotate_left(u32::try_from(record % 64).unwrap_or(0));
+        let bit = 1_u64.rotate_left(units::narrow::<u32>(record % 64));
         word.is_some_and(|word| word & bit != 0)
     }
 }

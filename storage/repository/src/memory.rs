@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 
 use parking_lot::Mutex;
+use units::MinusOrZero as _;
 
 use crate::{ObjectInfo, ObjectStore, StoreError};
 
@@ -75,7 +76,7 @@ impl MemoryStore {
 impl State {
     /// Counts a request. Returns whether it is done, and how it fails.
     fn begin(&mut self) -> (bool, Result<(), StoreError>) {
-        self.requests = self.requests.saturating_add(1);
+        self.requests += 1;
         let fails = Err(StoreError::Unavailable { why: "503 Slow Down".to_owned() });
         if let Some(left) = self.faults.requests_left {
             if left == 0 {
@@ -113,7 +114,7 @@ impl ObjectStore for MemoryStore {
         let mut state = self.0.lock();
         state.begin().1?;
         let object = state.objects.get(name).ok_or(StoreError::NotFound)?;
-        let index = |at: u64| usize::try_from(at).unwrap_or(usize::MAX).min(object.len());
+        let index = |at: u64| units::to_usize(at).min(object.len());
         let found = object.get(index(range.start)..index(range.end)).unwrap_or_default();
         let end = if state.faults.cuts_reads { found.len() / 2 } else { found.len() };
         Ok(found.get(..end).unwrap_or_default().to_vec())
@@ -136,7 +137,7 @@ impl ObjectStore for MemoryStore {
         };
         let mut found: Vec<ObjectInfo> = named.map(info).collect();
         if prefix == crate::head::HEADS {
-            found.truncate(found.len().saturating_sub(state.faults.stale_heads));
+            found.truncate(found.len().minus_or_zero(state.faults.stale_heads));
         }
         Ok(found)
     }

@@ -53,21 +53,20 @@ impl PackCache {
         length: u32,
     ) -> Result<Vec<u8>> {
         let window = if pack.1 == PackKind::Data { DATA_WINDOW } else { METADATA_WINDOW };
-        let (mut at, end) =
-            (u64::from(position), u64::from(position).saturating_add(length.into()));
+        let (mut at, end) = (u64::from(position), u64::from(position) + u64::from(length));
         let mut out = Vec::new();
         while at < end {
-            let start = at.checked_div(window).unwrap_or(0).saturating_mul(window);
-            let bytes = self.window(repository, pack.0, start..start.saturating_add(window))?;
-            let from = usize::try_from(at.saturating_sub(start)).unwrap_or(usize::MAX);
-            let wanted = usize::try_from(end.saturating_sub(at)).unwrap_or(usize::MAX);
+            let start = at.checked_div(window).unwrap_or(0) * window;
+            let bytes = self.window(repository, pack.0, start..start + window)?;
+            let from = units::to_usize(at - start);
+            let wanted = units::to_usize(end - at);
             let rest = bytes.get(from..).unwrap_or_default();
             let part = rest.get(..wanted.min(rest.len())).unwrap_or_default();
             if part.is_empty() {
                 break;
             }
             out.extend_from_slice(part);
-            at = at.saturating_add(crate::bytes::length(part));
+            at += crate::bytes::length(part);
         }
         Ok(out)
     }
@@ -78,7 +77,7 @@ impl PackCache {
         pack: ObjectId,
         range: std::ops::Range<u64>,
     ) -> Result<Arc<Vec<u8>>> {
-        let window = self.0.lock().get((pack, range.start), range.end.saturating_sub(range.start));
+        let window = self.0.lock().get((pack, range.start), range.end - range.start);
         let mut bytes = window.0.lock();
         if let Some(known) = &*bytes {
             return Ok(Arc::clone(known));
@@ -93,7 +92,7 @@ impl PackCache {
         let mut windows = self.0.lock();
         let of_pack = windows.entries.iter().filter(|(key, _)| key.0 == pack);
         let size: u64 = of_pack.map(|(_, entry)| entry.size).sum();
-        windows.bytes = windows.bytes.saturating_sub(size);
+        windows.bytes -= size;
         windows.entries.retain(|key, _| key.0 != pack);
     }
 }
@@ -107,14 +106,14 @@ impl Windows {
             entry.used = clock;
             return Arc::clone(&entry.window);
         }
-        while self.bytes.saturating_add(size) > MAX_BYTES {
+        while self.bytes + size > MAX_BYTES {
             let oldest = self.entries.iter().min_by_key(|(_, entry)| entry.used);
             let Some(oldest) = oldest.map(|(key, _)| *key) else { break };
             let gone = self.entries.remove(&oldest).map_or(0, |entry| entry.size);
-            self.bytes = self.bytes.saturating_sub(gone);
+            self.bytes -= gone;
         }
         let window = Arc::new(Window::default());
-        self.bytes = self.bytes.saturating_add(size);
+        self.bytes += size;
         self.entries.insert(key, Entry { window: Arc::clone(&window), size, used: clock });
         window
     }

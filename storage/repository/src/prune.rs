@@ -112,8 +112,8 @@ impl Repository {
 }
 
 fn count_deleted(report: &mut PruneReport, object: &ObjectInfo) {
-    report.deleted_objects = report.deleted_objects.saturating_add(1);
-    report.deleted_bytes = report.deleted_bytes.saturating_add(object.size);
+    report.deleted_objects += 1;
+    report.deleted_bytes += object.size;
 }
 
 /// The objects in the store.
@@ -193,10 +193,10 @@ impl Repack<'_> {
         job: &Job,
     ) -> Result<Vec<IndexSummary>> {
         let (mut live, dead) = live_locations(marks)?;
-        self.report.dead_blocks = self.report.dead_blocks.saturating_add(dead);
+        self.report.dead_blocks += dead;
         let sparse = sparse_packs(&live, objects, self.options.repack_below_percent);
         let packs: u64 = sparse.len() as u64;
-        self.report.repacked_packs = self.report.repacked_packs.saturating_add(packs);
+        self.report.repacked_packs += packs;
         if self.options.dry_run {
             let packs = live.iter().map(|location| location.pack);
             self.packs.extend(packs.filter(|pack| !sparse.contains(pack)));
@@ -213,7 +213,7 @@ impl Repack<'_> {
             let stored = marks.index.read(location)?;
             *location = writer.add(location.kind, location.block.key, &stored)?;
             let length = u64::from(location.block.length);
-            self.report.repacked_bytes = self.report.repacked_bytes.saturating_add(length);
+            self.report.repacked_bytes += length;
         }
         writer.flush()?;
         live.sort_unstable_by_key(|location| location.block.key);
@@ -233,7 +233,7 @@ fn live_locations(marks: &Marks) -> Result<(Vec<BlockLocation>, u64)> {
             if marks.is_marked(number, record) {
                 live.push(location);
             } else {
-                dead = dead.saturating_add(1);
+                dead += 1;
             }
         }
     }
@@ -245,13 +245,13 @@ fn sparse_packs(live: &[BlockLocation], objects: &Objects, percent: u8) -> BTree
     let mut bytes: HashMap<ObjectId, u64> = HashMap::new();
     for location in live {
         let sum = bytes.entry(location.pack).or_default();
-        *sum = sum.saturating_add(location.block.length.into());
+        *sum += u64::from(location.block.length);
         // a record is part of what a pack has to hold
-        *sum = sum.saturating_add(crate::StoredBlock::SIZE as u64);
+        *sum += crate::StoredBlock::SIZE as u64;
     }
     let is_sparse = |(pack, live): &(ObjectId, u64)| {
         let size = objects.packs.get(pack).map_or(0, |info| info.size);
-        u128::from(*live).saturating_mul(100) < u128::from(size).saturating_mul(percent.into())
+        u128::from(*live) * 100 < u128::from(size) * u128::from(percent)
     };
     bytes.into_iter().filter(is_sparse).map(|(pack, _)| pack).collect()
 }

@@ -218,7 +218,7 @@ impl Repository {
         };
         // a request that failed may have been done all the same, and a repeated one finds its own work
         let length = crate::bytes::length(&object);
-        match self.0.store.read(&name, 0..length.saturating_add(1)) {
+        match self.0.store.read(&name, 0..length + 1) {
             Ok(stored) if stored == object => Ok(()),
             Ok(_) => Err(Error::Conflict { location: self.location() }),
             Err(StoreError::NotFound) => Err(self.store_error("store", &name, why)),
@@ -266,7 +266,7 @@ fn encode<T: Serialize>(location: &str, object: &str, value: &T) -> Result<Vec<u
 
 fn read_whole(store: &dyn ObjectStore, name: &str, limit: u64) -> Result<Vec<u8>> {
     let location = store.location();
-    let read = store.read(name, 0..limit.saturating_add(1));
+    let read = store.read(name, 0..limit + 1);
     let object = read.map_err(|why| store_error(&location, "read", name, why))?;
     if crate::bytes::length(&object) > limit {
         return Err(corrupt(&location, name, "it is too large"));

@@ -30,7 +30,7 @@ pub(crate) fn check_object(
     payload: &[u8],
 ) -> Result<()> {
     let max_block_size = if large_blocks { MAX_BLOCK_SIZE } else { OLD_MAX_BLOCK_SIZE };
-    let bonus_length = usize::try_from(record.bonus_length).unwrap_or(usize::MAX);
+    let bonus_length = units::to_usize(record.bonus_length);
     let rules = [
         (record.object != 0, "object 0 is the array of dnodes"),
         (record.kind != ObjectType::NONE && record.kind.is_known(), "its type is unknown"),
@@ -81,7 +81,7 @@ pub(crate) fn new_object(record: &ObjectRecord, payload: &[u8]) -> NewObject {
 
 /// The bonus in a record's payload.
 pub(crate) fn bonus<'a>(record: &ObjectRecord, payload: &'a [u8]) -> &'a [u8] {
-    let length = usize::try_from(record.bonus_length).unwrap_or(usize::MAX);
+    let length = units::to_usize(record.bonus_length);
     payload.get(..length).unwrap_or(payload)
 }
 
@@ -90,7 +90,7 @@ fn pointer_count(record: &ObjectRecord) -> usize {
     if record.bonus_kind == ObjectType::SA {
         return 1;
     }
-    let bonus = usize::try_from(record.bonus_length).unwrap_or(usize::MAX);
+    let bonus = units::to_usize(record.bonus_length);
     let room = usize::from(slots(record)).saturating_mul(Dnode::SLOT);
     let room = room.saturating_sub(Dnode::CORE).saturating_sub(Blkptr::SIZE);
     let spare = room.saturating_sub(bonus).checked_div(Blkptr::SIZE).unwrap_or(0);

@@ -50,12 +50,12 @@ pub(crate) fn describe_object(record: &mut ObjectRecord, dnode: &Dnode, area: &[
     record.max_block = dnode.max_block.get();
     record.indirect_shift = dnode.indirect_shift;
     record.levels = dnode.levels;
-    record.pointer_count = u8::try_from(dnode.pointers.len()).unwrap_or(u8::MAX);
+    record.pointer_count = units::narrow::<u8>(dnode.pointers.len());
     if dnode.bonus.is_empty() {
         return Vec::new();
     }
     let area = area.get(..dnode.bonus_space()).unwrap_or_default();
-    record.raw_bonus_length = u32::try_from(area.len()).unwrap_or(u32::MAX);
+    record.raw_bonus_length = units::narrow::<u32>(area.len());
     area.to_vec()
 }
 
@@ -101,7 +101,7 @@ pub(crate) const fn unprotected(object: u64) -> Error {
 
 /// The shape of an object, as its record says.
 pub(crate) fn shape(record: &ObjectRecord, payload: &[u8]) -> RawShape {
-    let bonus = usize::try_from(record.bonus_length).unwrap_or(usize::MAX);
+    let bonus = units::to_usize(record.bonus_length);
     RawShape {
         levels: record.levels,
         pointers: record.pointer_count,
@@ -166,7 +166,7 @@ impl Receiver<'_> {
         self.check_range("OBJECT", record.object)?;
         let size = u64::from(record.block_size);
         let end = record.max_block.checked_add(1).and_then(|blocks| blocks.checked_mul(size));
-        let area = usize::try_from(record.raw_bonus_length).unwrap_or(usize::MAX);
+        let area = units::to_usize(record.raw_bonus_length);
         let pointers = usize::from(record.pointer_count);
         let rules = [
             (record.flags & OTHER_ORDER == 0, "it is in the other byte order"),

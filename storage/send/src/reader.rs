@@ -171,10 +171,10 @@ impl<R: Read> StreamReader<R> {
 
     /// Reads so many bytes, or what there is.
     fn read_bytes(&mut self, length: u64) -> Result<Vec<u8>> {
-        let room = usize::try_from(length.min(FIRST_BUFFER)).unwrap_or_default();
+        let room = units::to_usize(length.min(FIRST_BUFFER));
         let mut bytes = Vec::with_capacity(room);
         self.input.by_ref().take(length).read_to_end(&mut bytes)?;
-        self.at = self.at.saturating_add(u64::try_from(bytes.len()).unwrap_or(u64::MAX));
+        self.at += units::to_u64(bytes.len());
         Ok(bytes)
     }
 

@@ -353,7 +353,7 @@ impl<'a> Receiver<'a> {
         if !self.has(StreamFeatures::EMBEDDED_DATA) {
             return Err(broken("the stream does not announce embedded data"));
         }
-        let stored = usize::try_from(write.physical_size).unwrap_or(usize::MAX);
+        let stored = units::to_usize(write.physical_size);
         if write.embedded_type != 0 || stored > Blkptr::PAYLOAD {
             return Err(broken("its payload is no embedded block"));
         }
@@ -382,7 +382,7 @@ impl<'a> Receiver<'a> {
         offset: u64,
         bytes: &[u8],
     ) -> Result<()> {
-        let length = u64::try_from(bytes.len()).unwrap_or(u64::MAX);
+        let length = units::to_u64(bytes.len());
         let end = offset.checked_add(length).filter(|end| i64::try_from(*end).is_ok());
         if end.is_none() || bytes.is_empty() || !length.is_multiple_of(512) {
             let why = "its range is not allowed";

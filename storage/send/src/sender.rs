@@ -227,19 +227,19 @@ impl Sender<'_, '_> {
     }
 
     fn free_objects(&mut self, meta: &Object, first: u64, count: u64) -> Result<()> {
-        let blocks = meta.dnode().max_block.get().saturating_add(1);
-        let end = blocks.saturating_mul(slots_per_block(meta));
+        let blocks = meta.dnode().max_block.get() + 1;
+        let end = blocks * slots_per_block(meta);
         if first >= end {
             return Ok(());
         }
-        let count = count.min(end.saturating_sub(first));
+        let count = count.min(end - first);
         self.out.free_objects(FreeObjects { first, count, to_guid: self.to_guid })
     }
 
     /// The objects of a block of dnodes.
     fn send_dnode_block(&mut self, meta: &Object, block: BlockId) -> Result<()> {
         let Some(content) = meta.block(block)? else { return Ok(()) };
-        let first = block.get().saturating_mul(slots_per_block(meta));
+        let first = block.get() * slots_per_block(meta);
         let (mut rest, mut number) = (&*content, first);
         while !rest.is_empty() {
             let zbookmark = meta.zbookmark(block);
@@ -252,8 +252,8 @@ impl Sender<'_, '_> {
                 None => self.free_objects(meta, number, 1)?,
                 Some(dnode) => self.send_object(ObjectId::new(number), dnode, rest)?,
             }
-            number = number.saturating_add(slots.into());
-            rest = rest.get(usize::from(slots).saturating_mul(Dnode::SLOT)..).unwrap_or_default();
+            number += u64::from(slots);
+            rest = rest.get(usize::from(slots) * Dnode::SLOT..).unwrap_or_default();
         }
         Ok(())
     }
@@ -376,7 +376,7 @@ impl Sender<'_, '_> {
             compression: block.compression.number(),
             embedded_type: 0,
             logical_size: block.lsize,
-            physical_size: u32::try_from(block.payload.len()).unwrap_or(u32::MAX),
+            physical_size: units::narrow::<u32>(block.payload.len()),
         };
         let mut payload = block.payload.clone();
         payload.resize(payload.len().next_multiple_of(8), 0);
@@ -416,8 +416,8 @@ impl Sender<'_, '_> {
     fn send_pieces(&mut self, object: &Object, at: Zbookmark, whole: &Write) -> Result<()> {
         let content = read_block(object, at)?;
         let mut offset = whole.offset;
-        for piece in content.chunks(OLD_MAX_BLOCK_SIZE.try_into().unwrap_or(usize::MAX)) {
-            let length = u64::try_from(piece.len()).unwrap_or(u64::MAX);
+        for piece in content.chunks(units::to_usize(OLD_MAX_BLOCK_SIZE)) {
+            let length = units::to_u64(piece.len());
             let record = Write { offset, logical_size: length, ..*whole };
             self.out.record(&Record::Write(Box::new(record)), piece)?;
             offset = offset.wrapping_add(length);
@@ -492,7 +492,7 @@ pub(crate) fn object_record(id: ObjectId, dnode: &Dnode, to_guid: u64) -> Object
         kind: dnode.kind,
         bonus_kind: dnode.bonus_kind,
         block_size: dnode.block_size,
-        bonus_length: u32::try_from(dnode.bonus.len()).unwrap_or(u32::MAX),
+        bonus_length: units::narrow::<u32>(dnode.bonus.len()),
         checksum: dnode.checksum,
         compression: dnode.compression,
         dnode_slots: dnode.slots,
@@ -504,8 +504,8 @@ pub(crate) fn object_record(id: ObjectId, dnode: &Dnode, to_guid: u64) -> Object
 
 /// The bytes of a dnode from its bonus on.
 fn bonus_area<'a>(dnode: &Dnode, slots: &'a [u8]) -> &'a [u8] {
-    let pointers = dnode.pointers.len().saturating_mul(Blkptr::SIZE);
-    slots.get(Dnode::CORE.saturating_add(pointers)..dnode.size()).unwrap_or_default()
+    let pointers = dnode.pointers.len() * Blkptr::SIZE;
+    slots.get(Dnode::CORE + pointers..dnode.size()).unwrap_or_default()
 }
 
 /// What the record says of the block on the sender's disks.
@@ -516,7 +516,7 @@ fn describe_block(record: &mut Write, block: &Regular) {
         Checksum::Sha256 | Checksum::Sha512 | Checksum::Skein | Checksum::EdonR | Checksum::Blake3
     );
     record.flags = if is_strong { Write::DEDUP_CHECKSUM } else { 0 };
-    let sectors = |bytes: u32| u64::from((bytes >> 9).saturating_sub(1));
+    let sectors = |bytes: u32| u64::from((bytes >> 9) - 1);
     let sizes = sectors(block.lsize) | sectors(block.psize) << 16;
     let is_protected = block.protection != Protection::None;
     let properties = sizes

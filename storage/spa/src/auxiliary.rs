@@ -267,7 +267,7 @@ pub fn clear_auxiliary(device: &dyn Device) -> Result<(), Error> {
 }
 
 fn clear_area(device: &dyn Device, start: u64) -> Result<(), Error> {
-    let zeros = vec![0; usize::try_from(label::SIZE).unwrap_or(0)];
+    let zeros = vec![0; units::to_usize(label::SIZE)];
     let written = device.write_at(start, &zeros);
     written.map_err(|error| Error::Auxiliary { why: error.to_string() })
 }

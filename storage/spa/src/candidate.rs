@@ -92,13 +92,13 @@ impl Candidate {
         let seen = trees.map(|tree| u64::from(tree.id.get()) + 1).max();
         let count = said.or(seen).unwrap_or(1);
         // an address has 24 bits for a vdev; no pool has more than a label can hold
-        let count = usize::try_from(count.min(1 << 12)).unwrap_or(1);
+        let count = units::to_usize(count.min(1 << 12));
         let mut tops: Vec<Option<(&VdevConfig, Txg)>> = vec![None; count];
         for device in &self.devices {
             let config = &device.config;
             let Some(tree) = &config.pool.tree else { continue };
             let txg = config.pool.txg;
-            let index = usize::try_from(tree.id.get()).unwrap_or(usize::MAX);
+            let index = units::to_usize(tree.id.get());
             if let Some(place) = tops.get_mut(index)
                 && place.is_none_or(|(_, known)| known < txg)
             {

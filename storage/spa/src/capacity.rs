@@ -13,7 +13,7 @@ use ondisk::dsl::Bpobj;
 use ondisk::label::{Bias, VdevConfig, VdevKind};
 use ondisk::spacemap::SpaceMapHeader;
 use ondisk::{Dva, Order, Reader};
-use units::{Ashift, ObjectId};
+use units::{Ashift, MinusOrZero, ObjectId};
 use vdev::VdevTree;
 
 use crate::active::dva_dsize;
@@ -34,7 +34,7 @@ const DEFLATE_BLOCK_SIZE: u64 = 1 << 17;
 /// Bytes that the root dataset has used and available together.
 pub fn usable_space(pool: &Pool) -> u64 {
     let all = base_space(pool).saturating_add(saved_space(pool));
-    all.saturating_sub(checkpointed_space(pool))
+    all.minus_or_zero(checkpointed_space(pool))
 }
 
 /// Bytes that dedup and cloning save.
@@ -63,8 +63,8 @@ pub(crate) fn base_space(pool: &Pool) -> u64 {
         logs = logs.saturating_add(log_space);
     }
     let mut kept = (space >> SLOP_SHIFT).min(SLOP_MAX);
-    kept = kept.saturating_sub(logs.min(kept >> 1)).max(SLOP_MIN.min(space >> 1));
-    space.saturating_sub(deferred_space(pool)).saturating_sub(kept)
+    kept = (kept - logs.min(kept >> 1)).max(SLOP_MIN.min(space >> 1));
+    space.minus_or_zero(deferred_space(pool)).minus_or_zero(kept)
 }
 
 /// Whether blocks of common kinds lie on a vdev.
@@ -143,7 +143,7 @@ fn dedup_totals(sums: &[Sums]) -> (u64, u64) {
 /// How many times 1 % of what the dedup tables store is referred to: 100 if they save nothing.
 pub fn dedup_ratio(sums: &[Sums]) -> u64 {
     let (referenced, stored) = dedup_totals(sums);
-    let ratio = u128::from(referenced).saturating_mul(100).checked_div(stored.into());
+    let ratio = (u128::from(referenced) * 100).checked_div(stored.into());
     ratio.and_then(|ratio| ratio.try_into().ok()).unwrap_or(100)
 }
 

@@ -89,10 +89,10 @@ impl CloneTables {
         let mut tops = self.tops.lock();
         let top = tops.entry(block.vdev).or_insert_with(VdevCloneTable::new);
         let count = top.ref_count(block)?;
-        top.set_ref_count(
-            block,
-            RefCount { current: count.current.saturating_add(references), ..count },
-        )
+        let rule = "the references of a block fit 64 bits";
+        let wrong = Error::CloneTable { vdev: block.vdev, rule };
+        let current = count.current.checked_add(references).ok_or(wrong)?;
+        top.set_ref_count(block, RefCount { current, ..count })
     }
 
     /// Notes that there is a reference less to a block. Gives whether there is another one left;
@@ -127,14 +127,14 @@ impl CloneTables {
             if top.array.is_none() && top.header.total > 0 {
                 let array = top.create_tables(&self.mos, tx, random())?;
                 directory.zap().insert_u64(tx, name.as_bytes(), array.get())?;
-                more = more.saturating_add(1);
+                more += 1;
             }
             top.write_entries(tx)?;
             if top.header.total > 0 {
                 top.write_counts(&self.mos, tx)?;
             } else if top.destroy_tables(&self.mos, tx)? {
                 directory.zap().remove(tx, name.as_bytes())?;
-                more = more.saturating_sub(1);
+                more -= 1;
             }
         }
         Ok(more)
@@ -159,14 +159,13 @@ impl VdevCloneTable {
     fn load(mos: &Objset, vdev: VdevId, array: &Object) -> Result<Self, Error> {
         let mut bonus = Reader::new("clone table", array.bonus(), array.bonus_order());
         let facts = CloneTable::read(&mut bonus)?;
-        let held = array.max_block().get().saturating_add(1);
-        let held = held.saturating_mul(array.block_size().into());
-        let size = facts.ranges.saturating_mul(2);
+        let held = array.max_block().get() + 1;
+        let held = held * u64::from(array.block_size());
         // an array with holes may say that it is of any length
-        if size > held || facts.ranges > MAX_RANGES || facts.range_size == 0 {
+        if facts.ranges > held / 2 || facts.ranges > MAX_RANGES || facts.range_size == 0 {
             return Err(Error::CloneTable { vdev, rule: "its counts are in their array" });
         }
-        let mut bytes = vec![0; usize::try_from(size).unwrap_or(0)];
+        let mut bytes = vec![0; units::to_usize(facts.ranges * 2)];
         array.read(0, &mut bytes)?;
         let mut reader = Reader::new("clone counts", &bytes, facts.counts_order);
         let counts = (0..facts.ranges).map(|_| reader.u16()).collect::<Result<_, _>>()?;
@@ -185,7 +184,7 @@ impl VdevCloneTable {
     /// The place of a block's range among the counts.
     fn range_index(&self, block: &ClonedBlock) -> usize {
         let range = block.offset.checked_div(self.header.range_size).unwrap_or(u64::MAX);
-        usize::try_from(range).unwrap_or(usize::MAX)
+        units::to_usize(range)
     }
 
     fn ref_count(&self, block: &ClonedBlock) -> Result<RefCount, Error> {
@@ -212,20 +211,22 @@ impl VdevCloneTable {
         let size = block.size;
         // what these are for is to be shown: that others counted otherwise keeps nobody from freeing
         let change = |sum: u64, from: u64, to: u64| {
-            sum.saturating_add(size.saturating_mul(to)).saturating_sub(size.saturating_mul(from))
+            let blocks = i128::from(to) - i128::from(from);
+            let after = i128::from(sum) + i128::from(size) * blocks;
+            u64::try_from(after.max(0)).unwrap_or(u64::MAX)
         };
         let there = |count: u64| u64::from(count > 0);
         let saved = change(self.header.saved, before, count.current);
         let used = change(self.header.used, there(before), there(count.current));
-        let total = self.header.total.saturating_add(there(count.current));
-        let total = total.checked_sub(there(before)).ok_or_else(wrong)?;
+        let total = self.header.total.checked_add(there(count.current));
+        let total = total.and_then(|total| total.checked_sub(there(before))).ok_or_else(wrong)?;
         if there(before) != there(count.current) {
             let range = self.range_index(block);
             if u64::try_from(range).is_ok_and(|range| range >= MAX_RANGES) {
                 return Err(wrong());
             }
             if range >= self.range_counts.len() {
-                self.range_counts.resize(range.saturating_add(1), 0);
+                self.range_counts.resize(range + 1, 0);
             }
             let slot = self.range_counts.get_mut(range).ok_or_else(wrong)?;
             let changed = if count.current > 0 { slot.checked_add(1) } else { slot.checked_sub(1) };
@@ -282,7 +283,7 @@ impl VdevCloneTable {
             array.write(tx, 0, &bytes.collect::<Vec<u8>>())?;
             self.counts_dirty = false;
         }
-        self.header.ranges = u64::try_from(self.range_counts.len()).unwrap_or(u64::MAX);
+        self.header.ranges = units::to_u64(self.range_counts.len());
         Ok(array.set_bonus(tx, U64_METADATA, &self.header.encode())?)
     }
 

@@ -21,7 +21,7 @@ use ondisk::Checksum;
 use ondisk::label::{self, LabelConfig, PoolConfig, VdevConfig, VdevKind, config_field};
 use ondisk::uberblock::Uberblock;
 use transform::checksum::embedded;
-use units::{Guid, Txg};
+use units::{Guid, MinusOrZero, Txg};
 use vdev::{DeviceError, Leaf, LeafError, VdevNode, VdevTree};
 
 use crate::Error;
@@ -185,9 +185,9 @@ pub(crate) fn clear_leaf_labels(leaf: &Leaf) -> Result<(), DeviceError> {
 
 /// A label that begins at `start`, without any past.
 fn empty_label(start: u64) -> Vec<u8> {
-    let mut bytes = vec![0; usize::try_from(label::SIZE).unwrap_or(0)];
-    let from = usize::try_from(label::BOOT_ENV_OFFSET).unwrap_or(0);
-    let length = usize::try_from(label::BOOT_ENV_SIZE).unwrap_or(0);
+    let mut bytes = vec![0; units::to_usize(label::SIZE)];
+    let from = units::to_usize(label::BOOT_ENV_OFFSET);
+    let length = units::to_usize(label::BOOT_ENV_SIZE);
     seal_checksum(&mut bytes[from..from + length], start + label::BOOT_ENV_OFFSET);
     bytes
 }
@@ -195,7 +195,7 @@ fn empty_label(start: u64) -> Vec<u8> {
 /// The same with a configuration.
 pub(crate) fn encode_label(config: &[u8], start: u64) -> Vec<u8> {
     let mut bytes = empty_label(start);
-    let from = usize::try_from(label::CONFIG_OFFSET).unwrap_or(0);
+    let from = units::to_usize(label::CONFIG_OFFSET);
     let field = &mut bytes[from..from + config.len()];
     field.copy_from_slice(config);
     seal_checksum(field, start + label::CONFIG_OFFSET);
@@ -222,7 +222,7 @@ fn physical_leaves(top: &VdevConfig) -> impl Iterator<Item = &VdevConfig> {
 }
 
 fn write_uberblock_slot(uberblock: &Uberblock, leaf: &Leaf, place: u64) -> Result<(), DeviceError> {
-    let size = usize::try_from(label::slot_size(leaf.ashift().get().into())).unwrap_or(0);
+    let size = units::to_usize(label::slot_size(leaf.ashift().get().into()));
     let mut slot = vec![0; size];
     slot[..Uberblock::SIZE].copy_from_slice(&uberblock.encode());
     seal_checksum(&mut slot, place);
@@ -239,7 +239,7 @@ fn label_offsets(leaf: &Leaf, which: impl IntoIterator<Item = u32>) -> impl Iter
 /// raidz expansion's first rows are, which must not overwrite the one it amends.
 fn slot_txg(uberblock: &Uberblock) -> Txg {
     let amends = uberblock.reflow.scratch == ondisk::uberblock::Scratch::Valid;
-    Txg::new(uberblock.txg.get().saturating_sub(u64::from(amends)))
+    Txg::new(uberblock.txg.get().minus_or_zero(u64::from(amends)))
 }
 
 fn seal_checksum(field: &mut [u8], place: u64) {

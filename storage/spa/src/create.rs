@@ -177,7 +177,7 @@ fn encrypt_root(
 
 /// Writes down how the pool was made.
 fn log_creation(change: &SyncTaskContext<'_>, new: &NewPool) -> Result<(), Error> {
-    let space = new.tops.iter().filter_map(|top| top.asize).fold(0, u64::saturating_add);
+    let space = new.tops.iter().filter_map(|top| top.asize).sum::<u64>();
     let note = |name, detail: &str| {
         let entry = Entry::Event { name, detail, dataset: None };
         append_entry(change, space, &new.host.1, &entry)
@@ -226,7 +226,7 @@ fn build_root_vdev(guid: Guid, tops: Vec<VdevConfig>, world: &Environment) -> Vd
 
 fn assign_guids(vdev: &mut VdevConfig, world: &Environment) {
     for (index, child) in vdev.children.iter_mut().enumerate() {
-        child.id = VdevId::new(u32::try_from(index).unwrap_or(u32::MAX));
+        child.id = VdevId::new(units::narrow::<u32>(index));
         child.guid = Guid::new(world.random_u64().max(1));
         child.create_txg = Some(INITIAL_TXG);
         assign_guids(child, world);
@@ -319,7 +319,7 @@ pub(crate) fn write_metaslab_array(
     top: &VdevConfig,
 ) -> Result<(), Error> {
     let count = top.asize.unwrap_or(0) >> top.metaslab_shift.unwrap_or(0).min(63);
-    let bytes = usize::try_from(count.saturating_mul(8)).unwrap_or(0);
+    let bytes = units::to_usize(count * 8);
     mos.object(array)?.write(tx, 0, &vec![0; bytes])?;
     Ok(())
 }

@@ -190,8 +190,7 @@ impl DedupSync<'_> {
         let key = DedupKey::from_words(words)?;
         let sums = entry_stats(&key, value, self.size_of);
         let Some(bucket) = sums.referenced_blocks.checked_ilog2() else { return Ok(()) };
-        if let Some(bucket) = table.histogram.get_mut(usize::try_from(bucket).unwrap_or(usize::MAX))
-        {
+        if let Some(bucket) = table.histogram.get_mut(units::to_usize(bucket)) {
             let by = if add { u64::saturating_add } else { u64::saturating_sub };
             *bucket = bucket.combined(&sums, by);
         }
@@ -275,7 +274,7 @@ impl ChecksumTables {
             let name = TableName::Directory(self.checksum).to_string();
             root.zap().insert_u64(work.tx, name.as_bytes(), directory.object().id().get())?;
             self.directory = Some(directory);
-            work.uses_delta = work.uses_delta.saturating_add(1);
+            work.uses_delta += 1;
         }
         for (words, entry) in std::mem::take(&mut self.pending) {
             self.write_entry(work, root, &words, &entry)?;
@@ -287,7 +286,7 @@ impl ChecksumTables {
             let words = histogram_words(&table.histogram);
             let bytes = words.into_iter().flat_map(u64::to_be_bytes).collect();
             statistics.update(work.tx, name.as_bytes(), &ZapValue::new(8, bytes))?;
-            left = left.saturating_add(table.zap.count()?);
+            left += table.zap.count()?;
         }
         if left == 0 { self.destroy_tables(work, root, statistics) } else { Ok(()) }
     }
@@ -386,7 +385,7 @@ impl ChecksumTables {
             let name = TableName::Directory(self.checksum).to_string();
             root.zap().remove(work.tx, name.as_bytes())?;
             work.mos.free(work.tx, directory.object().id())?;
-            work.uses_delta = work.uses_delta.saturating_sub(1);
+            work.uses_delta -= 1;
         }
         Ok(())
     }
@@ -400,7 +399,7 @@ pub(crate) fn entry_stats(key: &DedupKey, value: &DedupValue, size_of: DsizeOf<'
         // with encryption the third is no address
         let places = if key.encrypted { 2 } else { 3 };
         let dsize = copies.dvas.iter().take(places).flatten().map(size_of);
-        let dsize = dsize.fold(0, u64::saturating_add);
+        let dsize = dsize.sum();
         let references = copies.references;
         let this = Sums {
             blocks: 1,

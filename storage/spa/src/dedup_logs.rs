@@ -46,7 +46,7 @@ impl DedupLogs {
         let mut entries = BTreeMap::new();
         for (header, object) in &logs {
             let size = u64::from(object.block_size()).max(1);
-            let held = object.max_block().get().saturating_add(1);
+            let held = object.max_block().get() + 1;
             for number in 0..header.length.div_ceil(size).min(held) {
                 let Some(block) = object.block(BlockId::new(number))? else { continue };
                 for record in Records::new(&block, block.order(), shape) {

@@ -73,7 +73,7 @@ pub(crate) fn read_packed_nvlist(object: &Object) -> Result<Nvlist, Error> {
     if size > MAX_LIST_SIZE {
         return Err(bonus.corrupt_field(8, "a packed list is at most 64 MiB", size).into());
     }
-    let mut bytes = vec![0; usize::try_from(size).unwrap_or(0)];
+    let mut bytes = vec![0; units::to_usize(size)];
     object.read(0, &mut bytes)?;
     Ok(Nvlist::decode(&bytes)?)
 }

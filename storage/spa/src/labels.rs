@@ -66,7 +66,7 @@ pub fn read(device: &Arc<dyn Device>) -> (Option<LabeledDevice>, Vec<LabelCopy>)
     let mut copies = Vec::new();
     let mut raw = Vec::new();
     for (copy, offset) in (0..).zip(label::offsets(device.size())) {
-        let mut bytes = vec![0; usize::try_from(label::SIZE).unwrap_or(0)];
+        let mut bytes = vec![0; units::to_usize(label::SIZE)];
         match device.read_at(offset, &mut bytes) {
             Ok(()) => {
                 copies.push(parse_label(&bytes, offset));
@@ -104,7 +104,7 @@ fn parse_label(bytes: &[u8], offset: u64) -> LabelCopy {
     if field.iter().all(|byte| *byte == 0) {
         return LabelCopy::Empty;
     }
-    if !has_valid_checksum(field, offset.saturating_add(label::CONFIG_OFFSET)) {
+    if !has_valid_checksum(field, offset + label::CONFIG_OFFSET) {
         return LabelCopy::BadChecksum;
     }
     match label.nvlist().and_then(LabelConfig::parse) {
@@ -134,7 +134,7 @@ fn find_uberblocks(
     let mut found = Vec::new();
     for ashift in sizes {
         for (at, slot) in label.slots(*ashift) {
-            let offset = offset.saturating_add(at);
+            let offset = offset + at;
             let Ok(Some(uberblock)) = Uberblock::parse(slot) else { continue };
             if has_valid_checksum(slot, offset) {
                 found.push(UberblockSlot { copy, offset, uberblock });

@@ -165,7 +165,7 @@ impl Candidate {
         let around = BuildContext { find_device: &find, reflow: reflow(uberblock) };
         let mut nodes = Vec::new();
         for child in &root.children {
-            let place = usize::try_from(child.id.get()).unwrap_or(usize::MAX);
+            let place = units::to_usize(child.id.get());
             while nodes.len() < place.min(1 << 12) {
                 nodes.push(VdevNode { guid: Guid::new(0), kind: NodeKind::Missing });
             }

@@ -72,7 +72,7 @@ impl Pool {
     pub(crate) fn continue_after_newest(&mut self) -> bool {
         let goes_back = self.newest_txg > self.uberblock.txg;
         if goes_back {
-            self.uberblock.txg = Txg::new(self.newest_txg.get().saturating_add(1));
+            self.uberblock.txg = self.newest_txg.next();
         }
         goes_back
     }

@@ -50,7 +50,7 @@ fn read_mapping(mos: &Objset, indirect: Indirect) -> Result<IndirectMapping, Err
     if header.size() > MAX_MAPPING_SIZE {
         return Err(bonus.corrupt_field(0, "a mapping is at most 4 GiB", header.size()).into());
     }
-    let size = usize::try_from(header.size()).unwrap_or(0);
+    let size = units::to_usize(header.size());
     let mut segments = Vec::new();
     let mut bytes = vec![0; size];
     object.read(0, &mut bytes)?;

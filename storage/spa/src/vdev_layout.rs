@@ -96,13 +96,13 @@ pub fn top_vdev_config(
         VdevLayout::Single | VdevLayout::Mirror => Layout::Plain(ashift),
         VdevLayout::Raidz(parity) => {
             config.nparity = Some(parity.into());
-            let width = u32::try_from(drives.len()).unwrap_or(u32::MAX);
+            let width = units::narrow::<u32>(drives.len());
             let raidz = Raidz::new(width, parity, ashift)
                 .and_then(|raidz| Expandable::new(raidz, &[], None));
             Layout::Raidz(raidz.map_err(|error| Error::VdevLayout { why: error.to_string() })?)
         }
         VdevLayout::Draid(DraidLayout { parity, data, spares }) => {
-            let width = u32::try_from(drives.len()).unwrap_or(u32::MAX);
+            let width = units::narrow::<u32>(drives.len());
             let shape = DraidShape::with_fewest_groups(width, data, parity, spares);
             config.nparity = Some(parity.into());
             config.draid = Some(Draid {

@@ -69,18 +69,18 @@ impl std::fmt::Debug for TxgsInner {
 
 impl TxgState {
     fn total_dirty(&self) -> u64 {
-        self.dirty_bytes.values().copied().fold(0, u64::saturating_add)
+        self.dirty_bytes.values().copied().sum()
     }
 
     fn total_written_through(&self) -> u64 {
-        self.written_through.values().copied().fold(0, u64::saturating_add)
+        self.written_through.values().copied().sum()
     }
 
     /// What is stored takes no memory, but drives may not have it for good yet: a group that waits
     /// for that is not to take forever.
     fn is_full(&self, limits: TxgLimits) -> bool {
         self.total_dirty() >= limits.max_dirty
-            || self.total_written_through() >= limits.max_dirty.saturating_mul(2)
+            || self.total_written_through() >= limits.max_dirty * 2
     }
 }
 
@@ -141,7 +141,7 @@ pub struct SyncThreadGuard(Txgs);
 impl Drop for SyncThreadGuard {
     fn drop(&mut self) {
         let mut state = self.0.0.state.lock();
-        state.sync_threads = state.sync_threads.saturating_sub(1);
+        state.sync_threads -= 1;
         self.0.0.changed.notify_all();
     }
 }
@@ -155,8 +155,11 @@ impl Drop for Tx {
             group.0.panic_hook.get().inspect(|hook| hook());
         }
         let mut state = group.0.state.lock();
-        if let Some(holds) = state.holds.get_mut(&self.txg) {
-            *holds = holds.saturating_sub(1);
+        let holds = state.holds.get_mut(&self.txg);
+        // a second panic would end the program
+        assert!(holds.is_some() || std::thread::panicking(), "each Tx holds its txg");
+        if let Some(holds) = holds {
+            *holds -= 1;
             if *holds == 0 {
                 state.holds.remove(&self.txg);
                 // nobody waits for the holds of the group that is open
@@ -212,7 +215,7 @@ impl Txgs {
     /// for one can leave that to the caller.
     pub fn register_sync_thread(&self) -> SyncThreadGuard {
         let mut state = self.0.state.lock();
-        state.sync_threads = state.sync_threads.saturating_add(1);
+        state.sync_threads += 1;
         SyncThreadGuard(self.clone())
     }
 
@@ -263,8 +266,9 @@ impl Txgs {
 
     fn hold_open_txg(&self, state: &mut TxgState) -> Tx {
         let txg = state.open;
+        assert!(txg > state.synced, "the open txg is not on the drives");
         let holds = state.holds.entry(txg).or_default();
-        *holds = holds.saturating_add(1);
+        *holds += 1;
         Tx { txg, txgs: Some(self.clone()) }
     }
 
@@ -289,15 +293,15 @@ impl Txgs {
     fn add_freed(&self, txg: Txg, blocks: u64) {
         let mut state = self.0.state.lock();
         let freed = state.freed_blocks.entry(txg).or_default();
-        *freed = freed.saturating_add(blocks);
+        *freed += blocks;
     }
 
     fn add_dirty(&self, txg: Txg, bytes: u64) {
         let mut state = self.0.state.lock();
         let before = state.total_dirty();
         let dirty = state.dirty_bytes.entry(txg).or_default();
-        *dirty = dirty.saturating_add(bytes);
-        let after = before.saturating_add(bytes);
+        *dirty += bytes;
+        let after = before + bytes;
         if before < self.0.limits.sync_threshold && after >= self.0.limits.sync_threshold {
             self.0.changed.notify_all();
         }
@@ -310,7 +314,7 @@ impl Txgs {
         let mut state = self.0.state.lock();
         let was_due = is_sync_due(&state, self.0.limits);
         let stored = state.written_through.entry(txg).or_default();
-        *stored = stored.saturating_add(bytes);
+        *stored += bytes;
         if !was_due && is_sync_due(&state, self.0.limits) {
             self.0.changed.notify_all();
         }
@@ -335,7 +339,7 @@ impl Txgs {
     /// and those that are stored already.
     pub fn unsynced_bytes(&self) -> u64 {
         let state = self.0.state.lock();
-        state.total_dirty().saturating_add(state.total_written_through())
+        state.total_dirty() + state.total_written_through()
     }
 
     /// The group that is open.
@@ -369,6 +373,9 @@ impl Txgs {
 
     /// Closes the open group and opens the next; gives the closed one when its last hold is gone.
     /// Only the pool's one writer calls this, and calls [`Txgs::finish_sync`] before it does again.
+    ///
+    /// # Panics
+    /// If an older txg is still held.
     pub fn quiesce(&self) -> Txg {
         let mut state = self.0.state.lock();
         let closed = state.open;
@@ -376,12 +383,19 @@ impl Txgs {
         while state.holds.contains_key(&closed) {
             self.0.changed.wait(&mut state);
         }
+        let oldest = state.holds.keys().next();
+        assert!(oldest.is_none_or(|oldest| *oldest > closed), "a txg is held after it was closed");
         closed
     }
 
     /// Says that a group is on the drives.
+    ///
+    /// # Panics
+    /// If the txg is not the one that [`Txgs::quiesce`] closed.
     pub fn finish_sync(&self, txg: Txg) {
         let mut state = self.0.state.lock();
+        assert!(state.synced < txg && txg < state.open, "txgs are synced in order, once closed");
+        assert!(!state.holds.contains_key(&txg), "a synced txg has no holds");
         state.synced = txg;
         state.dirty_bytes.remove(&txg);
         state.written_through.remove(&txg);
@@ -455,7 +469,7 @@ fn is_sync_due(state: &TxgState, limits: TxgLimits) -> bool {
 }
 
 const fn next_txg(txg: Txg) -> Txg {
-    Txg::new(txg.get().saturating_add(1))
+    txg.next()
 }
 
 #[cfg(test)]

@@ -58,9 +58,9 @@ impl Ashift {
         bytes.div_ceil(self.bytes())
     }
 
-    /// `bytes`, rounded up to whole sectors; saturates at the largest number.
+    /// `bytes`, rounded up to whole sectors.
     pub const fn round_up(self, bytes: u64) -> u64 {
-        self.sectors(bytes).saturating_mul(self.bytes())
+        self.sectors(bytes) * self.bytes()
     }
 }
 

@@ -68,6 +68,15 @@ impl Txg {
     pub const fn is_zero(self) -> bool {
         self.get() == 0
     }
+
+    /// The txg after this one.
+    ///
+    /// # Panics
+    /// At the last number. A pool reaches none of it: import refuses uberblocks beyond half of the range.
+    #[must_use]
+    pub const fn next(self) -> Self {
+        Self::new(self.get() + 1)
+    }
 }
 
 impl ObjsetId {

@@ -153,7 +153,7 @@ fn config_parity(config: &VdevConfig) -> u32 {
 }
 
 fn to_u32(count: usize) -> u32 {
-    u32::try_from(count).unwrap_or(u32::MAX)
+    units::narrow::<u32>(count)
 }
 
 fn layout_error(config: &VdevConfig, error: &geometry::Error) -> Error {

@@ -4,7 +4,7 @@ use std::ops::RangeInclusive;
 use std::sync::Arc;
 use std::thread::Builder;
 
-use units::Txg;
+use units::{MinusOrZero, Txg};
 
 use crate::{DeviceError, Error, Leaf, LeafError, NodeKind, TxgRanges, VdevNode, VdevTree};
 
@@ -124,7 +124,7 @@ fn redundancy(node: &VdevNode) -> usize {
     let parity = match &node.kind {
         NodeKind::Raidz(raidz, _) => raidz.current().parity(),
         NodeKind::Draid(draid, _) => draid.shape().parity,
-        _ => return node.replica_count().saturating_sub(1),
+        _ => return node.replica_count().minus_or_zero(1),
     };
-    usize::try_from(parity).unwrap_or(0)
+    units::to_usize(parity)
 }

@@ -171,7 +171,7 @@ fn read_versions(
     faults: &mut Vec<LeafError>,
 ) -> Result<Vec<Vec<u8>>, Error> {
     let node = &*tree.top(piece.vdev).ok_or(Error::NoVdev(piece.vdev))?;
-    let size = usize::try_from(piece.length).unwrap_or(usize::MAX).min(request.size);
+    let size = units::to_usize(piece.length).min(request.size);
     let mut found: Vec<Vec<u8>> = Vec::new();
     for index in 0..node.replica_count() {
         let Some(side) = node.replica(index) else { continue };

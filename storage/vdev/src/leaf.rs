@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use device::Device;
 use geometry::{BOOT_SIZE, LABEL_START};
 use parking_lot::{Mutex, RwLock};
-use units::{Ashift, Guid, Txg};
+use units::{Ashift, Guid, MinusOrZero, Txg};
 
 use crate::node::NodeAddress;
 use crate::queue::{ClassCounts, LeafQueue};
@@ -22,7 +22,7 @@ const LABEL_SIZE: u64 = 256 << 10;
 /// Bytes of a device between its labels.
 pub(crate) fn usable_space(device: &dyn Device) -> u64 {
     let whole = device.size() - device.size() % LABEL_SIZE;
-    whole.saturating_sub(LABEL_END_SIZE).saturating_sub(LABEL_START_SIZE)
+    whole.minus_or_zero(LABEL_START_SIZE + LABEL_END_SIZE)
 }
 
 /// Why a leaf takes no part in its vdev although its device may be there.
@@ -124,7 +124,9 @@ impl Leaf {
         let known = self.newest_known_txg().min(last);
         let mut missed = self.dtl();
         if self.device.is_some() {
-            missed.add(Txg::new(known.get().saturating_add(1)), last);
+            if known < last {
+                missed.add(known.next(), last);
+            }
             leaf.set_absent_since(last);
         } else {
             leaf.set_absent_since(Txg::new(self.absent_since.load(Ordering::Relaxed)));
@@ -220,9 +222,8 @@ impl Leaf {
     pub fn rejoin(&self, last: Txg) {
         let synced = Txg::new(self.label_txg.swap(u64::MAX, Ordering::Relaxed));
         self.record_label_txg(synced.min(last));
-        let first = Txg::new(synced.get().saturating_add(1));
         if synced < last {
-            self.dtl.write().add(first, last);
+            self.dtl.write().add(synced.next(), last);
         }
     }
 
@@ -256,7 +257,7 @@ impl Leaf {
     /// Whether its labels may know of this txg: of one more than it took at most, if it took that and
     /// said it had not. Newer ones were written elsewhere.
     pub fn can_know_txg(&self, synced: Txg) -> bool {
-        synced.get() <= self.written_label_txg.load(Ordering::Relaxed).saturating_add(1)
+        synced.get().minus_or_zero(1) <= self.written_label_txg.load(Ordering::Relaxed)
     }
 
     /// Its device came back, and its labels know of nothing newer than `synced`: what was written since,
@@ -264,7 +265,7 @@ impl Leaf {
     pub fn record_reopen(&self, synced: Txg, last: Txg) {
         self.is_failing.store(false, Ordering::Relaxed);
         if synced < last {
-            self.record_miss(Txg::new(synced.get().saturating_add(1)), last);
+            self.record_miss(synced.next(), last);
         }
     }
 
@@ -314,7 +315,7 @@ impl Leaf {
     /// How many requests took longer than half a minute.
     pub fn slow_requests(&self) -> u64 {
         let all = self.device.as_ref().map_or(0, |device| device.slow_requests());
-        all.saturating_sub(self.slow_baseline.load(Ordering::Relaxed))
+        all.minus_or_zero(self.slow_baseline.load(Ordering::Relaxed))
     }
 
     /// Counts its errors, and slow requests, from 0 again.

@@ -2,6 +2,7 @@
 
 use crate::node::{NodeAddress, all_holders_asked};
 use crate::{DeviceError, Error, Leaf, LeafError, ReadRequest, VdevNode};
+use units::MinusOrZero as _;
 
 /// Blocks that lie near one another are read from the same side, for the sake of the drives' own
 /// read-ahead; others from the next.
@@ -63,11 +64,11 @@ fn mirror_error(node: &VdevNode, is_wrong: bool) -> Error {
     if is_wrong {
         return Error::ChecksumMismatch;
     }
-    Error::Unavailable { missing: sides, redundancy: sides.saturating_sub(1) }
+    Error::Unavailable { missing: sides, redundancy: sides.minus_or_zero(1) }
 }
 
 /// All sides, the one that this region is read from first.
 fn read_order(sides: usize, offset: u64) -> impl Iterator<Item = usize> {
-    let region = usize::try_from(offset >> REGION_SHIFT).unwrap_or(0);
+    let region = units::to_usize(offset >> REGION_SHIFT);
     (0..sides).map(move |index| (index + region) % sides)
 }

@@ -144,11 +144,8 @@ impl VdevNode {
     ) -> Result<(), DeviceError> {
         match &self.kind {
             NodeKind::Leaf(leaf) => {
-                let position = if spot.is_absolute {
-                    spot.offset
-                } else {
-                    spot.offset.saturating_add(LABEL_START_SIZE)
-                };
+                let position =
+                    if spot.is_absolute { spot.offset } else { spot.offset + LABEL_START_SIZE };
                 let known = leaf.check_has_txg(spot.birth);
                 let usable =
                     known.is_ok() || (spot.allow_stale && known == Err(DeviceError::Stale));
@@ -243,12 +240,8 @@ impl VdevNode {
             NodeKind::Mirror(sides) | NodeKind::Replacing(sides) | NodeKind::Spare(sides) => {
                 gone() == sides.len()
             }
-            NodeKind::Raidz(raidz, _) => {
-                gone() > usize::try_from(raidz.current().parity()).unwrap_or(0)
-            }
-            NodeKind::Draid(draid, _) => {
-                gone() > usize::try_from(draid.shape().parity).unwrap_or(0)
-            }
+            NodeKind::Raidz(raidz, _) => gone() > units::to_usize(raidz.current().parity()),
+            NodeKind::Draid(draid, _) => gone() > units::to_usize(draid.shape().parity),
             NodeKind::DistributedSpare(_) | NodeKind::Indirect(_) | NodeKind::Hole => false,
             NodeKind::Missing => true,
         }

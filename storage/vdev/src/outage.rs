@@ -3,7 +3,7 @@
 //!
 //! Proved by: the tests below, and the engine's `tests/it/offline.rs`.
 
-use units::Txg;
+use units::{MinusOrZero, Txg};
 
 use crate::{Leaf, NodeKind, TxgRanges, VdevNode};
 
@@ -20,14 +20,14 @@ impl VdevNode {
             }
             NodeKind::Leaf(leaf) => leaf.stale_txgs(),
             NodeKind::Mirror(sides) | NodeKind::Replacing(sides) | NodeKind::Spare(sides) => {
-                TxgRanges::in_more_than(sides.len().saturating_sub(1), &below())
+                TxgRanges::in_more_than(sides.len().minus_or_zero(1), &below())
             }
             NodeKind::Raidz(raidz, _) => {
-                let parity = usize::try_from(raidz.current().parity()).unwrap_or(0);
+                let parity = units::to_usize(raidz.current().parity());
                 TxgRanges::in_more_than(parity, &below())
             }
             NodeKind::Draid(draid, _) => {
-                let parity = usize::try_from(draid.shape().parity).unwrap_or(0);
+                let parity = units::to_usize(draid.shape().parity);
                 TxgRanges::in_more_than(parity, &below())
             }
             // its space lies on the other children, which are counted

@@ -112,7 +112,7 @@ fn add_columns<'a>(
         pieces.push(RunPiece {
             block_index: part,
             leaf,
-            position: column.offset.saturating_add(LABEL_START_SIZE),
+            position: column.offset + LABEL_START_SIZE,
             into,
         });
     }

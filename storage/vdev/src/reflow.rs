@@ -28,7 +28,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use geometry::{BOOT_SIZE, Expandable, LABEL_START, ReflowPosition};
-use units::{Guid, Txg, VdevId};
+use units::{Guid, MinusOrZero, Txg, VdevId};
 
 use crate::flush::flush_in_parallel;
 use crate::node::NodeAddress;
@@ -107,9 +107,9 @@ enum Area {
 /// reach beyond `synced` are read at the old width, and must not be overwritten.
 pub fn overwrite_limit(raidz: &Expandable, synced: u64) -> u64 {
     let shift = raidz.current().ashift().get();
-    let old = u64::from(raidz.current().width()).saturating_sub(1).max(1);
+    let old = (u64::from(raidz.current().width()) - 1).max(1);
     let sector = synced >> shift;
-    (sector + sector / old).saturating_sub(old) << shift
+    (sector + sector / old).minus_or_zero(old) << shift
 }
 
 /// Bytes of the top-level vdev of which the scratch copy holds the sectors.
@@ -312,7 +312,7 @@ impl ReflowLeaves {
         in_parallel(reads, |(child, offset, length)| {
             let leaf = &self.leaves[child].0;
             let mut bytes = vec![0; length];
-            let position = offset.saturating_add(area.start());
+            let position = offset + area.start();
             leaf.read(position, &mut bytes)
                 .map_err(|_| ReflowPause::ReadFailed { path: leaf.path().to_owned() })?;
             Ok(bytes)
@@ -331,7 +331,7 @@ impl ReflowLeaves {
             let address = match area {
                 Area::Data => address,
                 Area::Scratch => {
-                    let offset = offset.saturating_add(area.start());
+                    let offset = offset + area.start();
                     NodeAddress { offset, is_absolute: true, ..address }
                 }
             };
@@ -378,7 +378,7 @@ fn copy_sectors(
     let new = leaves.leaves.len();
     let old = new - 1;
     let (first, end) = (range.start >> shift, range.end >> shift);
-    let count = usize::try_from(end - first).unwrap_or(usize::MAX);
+    let count = units::to_usize(end - first);
     let reads = (0..old.min(count)).map(|index| {
         let (child, offset) = place(first, index, old, shift);
         (child, offset, count_from(count, index, old) * unit)
@@ -395,12 +395,12 @@ fn copy_sectors(
 /// The child and the offset of the `index`-th sector from `first` on, at a width.
 fn place(first: u64, index: usize, width: usize, shift: u32) -> (usize, u64) {
     let (sector, width) = (first + index as u64, width as u64);
-    (usize::try_from(sector % width).unwrap_or(usize::MAX), (sector / width) << shift)
+    (units::to_usize(sector % width), (sector / width) << shift)
 }
 
 /// How many of `count` sectors lie on the same child as the `index`-th.
 fn count_from(count: usize, index: usize, width: usize) -> usize {
-    count.saturating_sub(index).div_ceil(width)
+    (count - index).div_ceil(width)
 }
 
 /// Rearranges sectors: column `i` of the result holds sectors `i`, `i + new`, `i + 2 new`, and so on.
@@ -429,7 +429,7 @@ fn sector_size(raidz: &Expandable) -> usize {
 /// Bytes of the scratch copy on each child.
 fn column_size(raidz: &Expandable) -> usize {
     let width = u64::from(raidz.current().width()).max(1);
-    usize::try_from(scratch_size(raidz) / width).unwrap_or(0)
+    units::to_usize(scratch_size(raidz) / width)
 }
 
 /// Runs `work` on all items at once, one thread each; the first error wins.

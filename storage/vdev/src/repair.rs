@@ -33,7 +33,7 @@ impl VdevTree {
         let Some(top) = self.top_vdev(vdev) else { return false };
         let node = Arc::clone(&top.node);
         if let NodeKind::Indirect(_) = node.kind {
-            let length = u64::try_from(block.size).unwrap_or(u64::MAX);
+            let length = units::to_u64(block.size);
             let pieces =
                 indirect::resolve_range(self, vdev, block.offset, length).unwrap_or_default();
             let below = |piece: &indirect::MappingSegment| {
@@ -99,9 +99,9 @@ impl VdevTree {
                 continue;
             };
             let mut data = block.data;
-            let length = u64::try_from(data.len()).unwrap_or(u64::MAX);
+            let length = units::to_u64(data.len());
             for piece in indirect::resolve_range(self, block.vdev, block.offset, length)? {
-                let count = usize::try_from(piece.length).unwrap_or(0).min(data.len());
+                let count = units::to_usize(piece.length).min(data.len());
                 let (now, later) = data.split_at(count);
                 data = later;
                 let (vdev, offset) = (piece.vdev, piece.offset);
@@ -206,7 +206,7 @@ impl VdevNode {
             NodeKind::Leaf(leaf) if wanting(leaf, spot.birth) => {
                 let length: usize = parts.iter().map(|part| part.len()).sum();
                 match leaf.write_at(spot, parts) {
-                    Ok(()) => (u64::try_from(length).unwrap_or(u64::MAX), true),
+                    Ok(()) => (units::to_u64(length), true),
                     Err(trouble) => {
                         let fault = LeafError { leaf: leaf.guid(), error: trouble };
                         if !faults.contains(&fault) {

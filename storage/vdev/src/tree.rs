@@ -85,7 +85,7 @@ impl TopVdev {
         let row = u64::from(raidz.current().width()) << raidz.current().ashift().get();
         let end = |(block, birth): (Block, Txg)| {
             let asize = raidz.asize(block.size as u64, birth);
-            (block.offset, block.offset.saturating_add(asize).saturating_add(row))
+            (block.offset, (block.offset + asize) + row)
         };
         let (start, end) =
             blocks.map(end).reduce(|all, one| (all.0.min(one.0), all.1.max(one.1)))?;
@@ -137,7 +137,7 @@ impl VdevTree {
 
     /// Has a top-level vdev be made up otherwise, which lays out blocks as it did.
     pub fn set_top(&self, vdev: VdevId, node: VdevNode) {
-        let index = usize::try_from(vdev.get()).unwrap_or(usize::MAX);
+        let index = units::to_usize(vdev.get());
         if let Some(top) = self.tops.write().get_mut(index) {
             top.set_node(node);
         }
@@ -293,5 +293,5 @@ impl VdevNode {
 }
 
 fn vdev_id(index: usize) -> VdevId {
-    VdevId::new(u32::try_from(index).unwrap_or(u32::MAX))
+    VdevId::new(units::narrow::<u32>(index))
 }

@@ -1,6 +1,6 @@
 //! Sets of txgs as ranges: what a device missed.
 
-use units::Txg;
+use units::{MinusOrZero, Txg};
 
 /// Txgs as sorted ranges that do not touch, first and last included.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -22,9 +22,9 @@ impl TxgRanges {
             return;
         }
         // those that overlap or touch become one with it
-        let before = |range: &(Txg, Txg)| range.1.get().saturating_add(1) < first.get();
+        let before = |range: &(Txg, Txg)| range.1.get() < first.get().minus_or_zero(1);
         let start = self.0.partition_point(before);
-        let beyond = |range: &(Txg, Txg)| range.0.get() <= last.get().saturating_add(1);
+        let beyond = |range: &(Txg, Txg)| range.0.get().minus_or_zero(1) <= last.get();
         let end = start + self.0.get(start..).unwrap_or_default().partition_point(beyond);
         let mut joined = (first, last);
         for old in self.0.get(start..end).unwrap_or_default() {

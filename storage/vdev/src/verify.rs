@@ -98,7 +98,7 @@ fn verify_indirect(
     into: &mut Vec<u8>,
     faults: &mut Vec<LeafError>,
 ) -> Result<(), Error> {
-    let length = u64::try_from(request.size).unwrap_or(u64::MAX);
+    let length = units::to_u64(request.size);
     let pieces = indirect::resolve_range(tree, vdev, request.offset, length)?;
     if let [whole] = pieces[..] {
         let request = ReadRequest { offset: whole.offset, ..*request };
@@ -109,7 +109,7 @@ fn verify_indirect(
     tree.read(vdev, request, into, &mut Vec::new())?;
     let mut rest = &into[..];
     for piece in pieces {
-        let size = usize::try_from(piece.length).unwrap_or(usize::MAX).min(rest.len());
+        let size = units::to_usize(piece.length).min(rest.len());
         let (right, later) = rest.split_at(size);
         rest = later;
         let node = tree.top(piece.vdev).ok_or(Error::NoVdev(piece.vdev))?;

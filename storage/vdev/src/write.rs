@@ -10,7 +10,7 @@
 
 use device::buffer;
 use geometry::{BOOT_SIZE, Block, Column, Draid, LABEL_START, Map, ReflowPosition, Row, Shadow};
-use units::{Txg, VdevId};
+use units::{MinusOrZero, Txg, VdevId};
 
 use crate::node::NodeAddress;
 use crate::{Error, LeafError, NodeKind, VdevNode, VdevTree};
@@ -174,7 +174,7 @@ impl WriteLayout {
             return Err(Error::InvalidAddress(what));
         }
         let length = data.len() as u64;
-        let padding = usize::try_from(ashift.round_up(length) - length).unwrap_or(0);
+        let padding = units::to_usize(ashift.round_up(length) - length);
         Ok(Self::Plain { offset, padding })
     }
 
@@ -209,7 +209,7 @@ impl WriteLayout {
     fn loss_summary(&self, node: &VdevNode, worst: usize) -> (usize, usize) {
         match self {
             Self::Array(map) => (worst, map.parity()),
-            Self::Plain { .. } => (node.replica_count(), node.replica_count().saturating_sub(1)),
+            Self::Plain { .. } => (node.replica_count(), node.replica_count().minus_or_zero(1)),
         }
     }
 }
@@ -242,7 +242,7 @@ impl WritePiece<'_> {
             return NodeAddress::new(self.offset, birth);
         }
         let start = LABEL_START - BOOT_SIZE;
-        let offset = start.saturating_add(self.offset);
+        let offset = start + self.offset;
         NodeAddress { is_absolute: true, ..NodeAddress::new(offset, birth) }
     }
 }

@@ -21,7 +21,10 @@ impl ZapCursor {
     pub const fn after(self) -> Self {
         match self.collision.checked_add(1) {
             Some(collision) => Self { hash: self.hash, collision },
-            None => Self { hash: self.hash.saturating_add(1), collision: 0 },
+            None => match self.hash.checked_add(1) {
+                Some(hash) => Self { hash, collision: 0 },
+                None => Self::END,
+            },
         }
     }
 
@@ -31,7 +34,7 @@ impl ZapCursor {
         if self.hash == u64::MAX {
             return u64::MAX;
         }
-        let hash = match self.hash.checked_shr(64_u32.saturating_sub(hash_bits)) {
+        let hash = match self.hash.checked_shr(64 - hash_bits) {
             Some(hash) => hash,
             None => 0,
         };
@@ -46,7 +49,7 @@ impl ZapCursor {
         if cookie == u64::MAX {
             return Self::END;
         }
-        let hash = cookie.checked_shl(64_u32.saturating_sub(hash_bits)).unwrap_or(0);
+        let hash = cookie.checked_shl(64 - hash_bits).unwrap_or(0);
         let collision = cookie.checked_shr(hash_bits).unwrap_or(0);
         Self { hash, collision: u32::try_from(collision).unwrap_or(u32::MAX) }
     }

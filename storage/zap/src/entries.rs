@@ -64,7 +64,7 @@ impl ZapEntries {
                 return Err(error);
             }
         };
-        self.set_next_index(fat, index.saturating_add(1));
+        self.set_next_index(fat, index + 1);
         if self.last_leaf == Some(leaf) {
             return Ok(());
         }
@@ -133,7 +133,7 @@ impl Iterator for ZapEntries {
                 ListPosition::Micro(kind, at) => {
                     let ZapKind::Micro(table) = &**kind else { return None };
                     let (cursor, number) = *table.index().get(*at)?;
-                    *at = at.saturating_add(1);
+                    *at += 1;
                     let entry = parse_micro(&table.block).entry(number)?;
                     return Some(Ok(micro_entry(cursor, entry)));
                 }

@@ -38,7 +38,7 @@ impl FatTable {
                 match (loaded, next) {
                     // what has been copied into the larger table stands there twice in a row
                     (Err(_), Some((next, copied))) if table_block < *copied => {
-                        self.load_pointer(object, *next, index.saturating_mul(2))
+                        self.load_pointer(object, *next, index * 2)
                     }
                     (loaded, _) => loaded,
                 }
@@ -90,33 +90,33 @@ impl FatTable {
     pub(crate) fn first_hash(&self, index: u64) -> Option<u64> {
         let shift = self.header.table_shift;
         let index = Some(index).filter(|index| *index < self.header.table_len())?;
-        Some(index.checked_shl(64_u32.saturating_sub(shift)).unwrap_or(0))
+        Some(index.checked_shl(64 - shift).unwrap_or(0))
     }
 
     /// The place in the pointer table at which to go on after `index` led to nothing: behind the
     /// places of the table's blocks that are not there at all, or else the next.
     pub(crate) fn index_after_gap(&self, object: &Object, index: u64) -> u64 {
-        let next = index.saturating_add(1);
+        let next = index + 1;
         let Table::External { first, blocks, .. } = &self.header.table else { return next };
         let shift = self.header.block_shift;
-        let size = 8_u64.checked_shl(shift).unwrap_or(u64::MAX);
-        let after = index.checked_shr(shift).unwrap_or(0).saturating_add(1);
-        let from = first.get().saturating_add(after).saturating_mul(size);
+        let size = 8_u64 << shift;
+        let after = index.checked_shr(shift).unwrap_or(0) + 1;
+        let from = (first.get() + after) * size;
         let found = match object.next_data(from) {
-            Ok(Some(byte)) => byte.checked_div(size).unwrap_or(0).saturating_sub(first.get()),
+            Ok(Some(byte)) => byte / size - first.get(),
             Ok(None) => *blocks,
             Err(_) => after,
         };
-        found.min(*blocks).checked_shl(shift).unwrap_or(u64::MAX).max(next)
+        (found.min(*blocks) << shift).max(next)
     }
 }
 
 /// The block of an external table and the word in it in which a pointer stands.
 pub(crate) fn pointer_position(header: &Header, first: BlockId, index: u64) -> (BlockId, usize) {
     let shift = header.block_shift;
-    let block = first.get().saturating_add(index.checked_shr(shift).unwrap_or(0));
+    let block = first.get() + index.checked_shr(shift).unwrap_or(0);
     let mask = !u64::MAX.checked_shl(shift).unwrap_or(0);
-    (BlockId::new(block), usize::try_from(index & mask).unwrap_or(usize::MAX))
+    (BlockId::new(block), units::to_usize(index & mask))
 }
 
 /// A block of a table, which must be there.

@@ -53,9 +53,9 @@ pub(crate) fn has_certain_form(name: &[u8]) -> bool {
     for c in String::from_utf8_lossy(name).chars() {
         let is_mark = canonical_combining_class(c) != 0;
         let mut pieces = 0_usize;
-        decompose_compatible(c, |_| pieces = pieces.saturating_add(1));
+        decompose_compatible(c, |_| pieces += 1);
         let mut canonical = 0_usize;
-        decompose_canonical(c, |_| canonical = canonical.saturating_add(1));
+        decompose_canonical(c, |_| canonical += 1);
         if is_irregular(c) || is_mark && (after_mark || pieces > 1) || pieces > canonical {
             return false;
         }
@@ -96,7 +96,7 @@ fn to_upper(c: char) -> char {
         _ => 0,
     };
     if beside > 0 {
-        return char::from_u32(u32::from(c).saturating_add(beside)).unwrap_or(c);
+        return char::from_u32(u32::from(c) + beside).unwrap_or(c);
     }
     let mut all = c.to_uppercase();
     match (all.next(), all.next()) {

@@ -134,7 +134,7 @@ impl Zap {
     /// How many entries it has.
     pub fn count(&self) -> Result<u64> {
         Ok(match &*self.current()? {
-            ZapKind::Micro(table) => u64::try_from(table.index().len()).unwrap_or(u64::MAX),
+            ZapKind::Micro(table) => units::to_u64(table.index().len()),
             ZapKind::Fat(fat) => fat.header.entries,
         })
     }

@@ -2,7 +2,7 @@
 
 use ondisk::Order;
 use ondisk::zil::{Body, Chain, Record, Write};
-use units::Txg;
+use units::{MinusOrZero, Txg};
 
 use crate::itxs::Itx;
 
@@ -60,7 +60,7 @@ impl BlockPacker {
         }
         let (mut rest, mut offset) = (&data[..], offset);
         while !rest.is_empty() {
-            let here = self.remaining().saturating_sub(WRITE_HEADER);
+            let here = self.remaining().minus_or_zero(WRITE_HEADER);
             let whole = rest.len().next_multiple_of(8);
             let count = match here {
                 here if whole <= here => rest.len(),
@@ -111,7 +111,7 @@ pub(crate) const fn record_capacity(size: u32) -> usize {
 
 /// How large a block for so many bytes of records must be.
 pub(crate) fn block_size_for(records: usize) -> u32 {
-    let size = u32::try_from(records + Chain::SIZE).unwrap_or(MAX_BLOCK_SIZE);
+    let size = units::narrow::<u32>((records + Chain::SIZE).min(units::to_usize(MAX_BLOCK_SIZE)));
     size.next_multiple_of(MIN_BLOCK_SIZE).min(MAX_BLOCK_SIZE)
 }
 

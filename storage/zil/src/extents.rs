@@ -32,12 +32,12 @@ pub enum ExtentContent {
 
 impl ExtentContent {
     fn skip_forward(&self, distance: u64) -> Self {
-        let distance = usize::try_from(distance).unwrap_or(usize::MAX);
+        let distance = units::to_usize(distance);
         let mut out = self.clone();
         match &mut out {
             Self::Zeros => {}
             Self::Bytes { skip, .. } | Self::Block { skip, .. } => {
-                *skip = skip.saturating_add(distance);
+                *skip += distance;
             }
         }
         out
@@ -80,7 +80,7 @@ impl LogExtents {
             let last = *last;
             if let Some((cut, old)) = self.ranges.get_mut(&first) {
                 *cut = start;
-                let tail = old.skip_forward(end.saturating_sub(first));
+                let tail = old.skip_forward(end - first);
                 if last > end {
                     self.ranges.insert(end, (last, tail));
                 }
@@ -90,7 +90,7 @@ impl LogExtents {
             let last = *last;
             let Some((_, old)) = self.ranges.remove(&first) else { break };
             if last > end {
-                self.ranges.insert(end, (last, old.skip_forward(end.saturating_sub(first))));
+                self.ranges.insert(end, (last, old.skip_forward(end - first)));
             }
         }
         self.ranges.insert(start, (end, content));
@@ -111,12 +111,10 @@ impl LogExtents {
     /// How many bytes of the content of the range at `at` come before `at`.
     pub fn skip_at(&self, at: u64) -> usize {
         let Some((first, (_, content))) = self.ranges.range(..=at).next_back() else { return 0 };
-        let inside = usize::try_from(at.saturating_sub(*first)).unwrap_or(usize::MAX);
+        let inside = units::to_usize(at - *first);
         match content {
             ExtentContent::Zeros => inside,
-            ExtentContent::Bytes { skip, .. } | ExtentContent::Block { skip, .. } => {
-                skip.saturating_add(inside)
-            }
+            ExtentContent::Bytes { skip, .. } | ExtentContent::Block { skip, .. } => skip + inside,
         }
     }
 }

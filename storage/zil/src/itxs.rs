@@ -86,7 +86,7 @@ impl PendingItxs {
 
     /// A txg is on the drives.
     pub(crate) fn drop_synced(&mut self, txg: Txg) {
-        self.by_txg = self.by_txg.split_off(&Txg::new(txg.get().saturating_add(1)));
+        self.by_txg = self.by_txg.split_off(&txg.next());
     }
 
     /// What was done to these objects since they were asked for, if it took content away from one.

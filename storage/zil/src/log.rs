@@ -186,8 +186,8 @@ impl IntentLog {
             Body::Write(write) if write.pointer.is_hole() => write.length,
             _ => 0,
         };
-        let bytes = items.iter().map(length).fold(0, u64::saturating_add);
-        bytes >= MIN_SYNC_BYTES && bytes.saturating_mul(2) >= self.txgs.dirty_bytes()
+        let bytes = items.iter().map(length).sum::<u64>();
+        bytes >= MIN_SYNC_BYTES && bytes * 2 >= self.txgs.dirty_bytes()
     }
 
     /// Whether there is a block to write to, and a root block on the drives leads there. If there
@@ -265,7 +265,7 @@ impl IntentLog {
         *self.state.lock().in_flight.entry(txg).or_default() += 1;
         drop(tx);
         // the first block was had with the one before it, maybe of a txg that was written since
-        let oldest = first.birth.min(Txg::new(synced.get().saturating_add(1)));
+        let oldest = first.birth.min(synced.next());
         // what is promised together is there as a whole or not at all: the block that leads to the
         // others comes when they will last
         let mut blocks = chain.iter().zip(&chain[1..]).zip(&plan.blocks);
@@ -381,7 +381,7 @@ impl IntentLog {
             Err(dmu::Error::NoSuchObject { .. }) => return Ok(None),
             Err(error) => return Err(error.into()),
         };
-        let mut bytes = vec![0; usize::try_from(write.length).unwrap_or(0)];
+        let mut bytes = vec![0; units::to_usize(write.length)];
         object.read(write.offset, &mut bytes)?;
         write.data = Some(bytes);
         Ok(Some(item))

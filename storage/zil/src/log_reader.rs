@@ -98,11 +98,7 @@ impl LogReader {
             last_block: if claimed { header.claim_block_seq } else { u64::MAX },
             last_record: if has_last_record { header.claim_record_seq } else { u64::MAX },
             replayed_seq: header.replay_seq,
-            first_txg: if claimed {
-                header.claim_txg
-            } else {
-                Txg::new(synced.get().saturating_add(1))
-            },
+            first_txg: if claimed { header.claim_txg } else { synced.next() },
         };
         let nothing = header.chain.is_hole() || (claimed && !header.replay_needed());
         let end = nothing.then_some(LogEnd::Empty);
@@ -174,7 +170,7 @@ impl LogReader {
         }
         let block = self.source.read(&self.next_pointer, place, self.key.as_ref());
         let block = block.map_err(|error| self.range.classify_error(error.into()))?;
-        self.blocks_read = self.blocks_read.saturating_add(1);
+        self.blocks_read += 1;
         CurrentBlock::new(block, pointer, verifier, place)
             .map_err(|error| self.range.classify_error(error))
     }
@@ -193,7 +189,7 @@ impl LogReader {
             Ok(content) => {
                 // a write of less than a block has the block with what was around it
                 let whole = write.length < size;
-                let offset = if whole { number.saturating_mul(size) } else { *offset };
+                let offset = if whole { number * size } else { *offset };
                 Ok(Some(WrittenBlock { offset, content }))
             }
             // such a record cannot have been acknowledged

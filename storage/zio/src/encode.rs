@@ -66,7 +66,7 @@ pub(crate) fn encode_block(request: &WriteRequest<'_>, rounding: SizeRounding) -
     }
     let lsize = data.len() as u64;
     let method = effective_compression(request);
-    let limit = usize::try_from(rounding.compressed_limit(method, lsize)).unwrap_or(usize::MAX);
+    let limit = units::to_usize(rounding.compressed_limit(method, lsize));
     let Some(mut bytes) = compress::compress(method, policy.zstd_level, data, limit) else {
         return EncodedBlock::Uncompressed;
     };
@@ -80,7 +80,7 @@ pub(crate) fn encode_block(request: &WriteRequest<'_>, rounding: SizeRounding) -
     if rounded >= lsize {
         return EncodedBlock::Uncompressed;
     }
-    bytes.resize(usize::try_from(rounded).unwrap_or(usize::MAX), 0);
+    bytes.resize(units::to_usize(rounded), 0);
     EncodedBlock::Compressed(bytes, method)
 }
 
@@ -131,7 +131,7 @@ fn embedded_pointer(
 pub(crate) fn lsize(request: &WriteRequest<'_>) -> u32 {
     match request.raw {
         Some(raw) => raw.lsize,
-        None => u32::try_from(request.data.len()).unwrap_or(u32::MAX),
+        None => units::narrow::<u32>(request.data.len()),
     }
 }
 

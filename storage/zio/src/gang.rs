@@ -68,7 +68,7 @@ impl GangReader<'_> {
             if self.verify_all {
                 self.pieces.extend(part.copies());
             }
-            if into.len().saturating_add(size) > limit {
+            if into.len() + size > limit {
                 return Err(vdev::Error::InvalidAddress(
                     "a gang block's parts are too long".to_owned(),
                 ));

@@ -54,7 +54,7 @@ impl Writer {
         for (index, slot) in (0..PIECES_PER_HEADER).zip(&mut header.pieces) {
             let share =
                 (rest.len() as u64 / (PIECES_PER_HEADER - index)).next_multiple_of(MIN_BLOCK_SIZE);
-            let (now, later) = rest.split_at(rest.len().min(usize::try_from(share).unwrap_or(0)));
+            let (now, later) = rest.split_at(rest.len().min(units::to_usize(share)));
             rest = later;
             if now.is_empty() {
                 continue;
@@ -175,7 +175,7 @@ fn add_piece_asize(block: &mut Regular, piece: &Regular) {
 
 /// A piece is of no kind and belongs to no object.
 fn new_piece(psize: usize, checksum: Checksum, txg: Txg) -> Regular {
-    let size = u32::try_from(psize).unwrap_or(u32::MAX);
+    let size = units::narrow::<u32>(psize);
     Regular {
         dvas: [None; 3],
         lsize: size,

@@ -114,7 +114,7 @@ impl Writer {
         });
         let used = bytes.get(USED_OFFSET..).and_then(|rest| rest.first_chunk());
         let used = used.map_or(0, |word| u64::from_le_bytes(*word));
-        let used = usize::try_from(used).unwrap_or(usize::MAX).next_multiple_of(WRITE_ALIGNMENT);
+        let used = units::to_usize(used).min(bytes.len()).next_multiple_of(WRITE_ALIGNMENT);
         if plain { used.min(bytes.len()) } else { bytes.len() }
     }
 

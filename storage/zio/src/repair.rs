@@ -86,7 +86,7 @@ impl<'a> BlockRepair<'a> {
         match read() {
             Ok(bytes) => {
                 self.block_data.push(bytes);
-                Ok(u64::try_from(size).unwrap_or(u64::MAX))
+                Ok(units::to_u64(size))
             }
             Err(error) => {
                 self.copies.truncate(before);

@@ -223,7 +223,7 @@ impl Writer {
         }
         // a quarter is left to metadata
         let usage = self.allocator.class_usage(Class::Special);
-        let taken = usage.allocated.saturating_add(usage.deferred).saturating_add(length);
+        let taken = (usage.allocated + usage.deferred) + length;
         if taken < usage.capacity / 4 * 3 { Class::Special } else { class }
     }
 
@@ -283,7 +283,15 @@ impl Writer {
         bytes: &[u8],
         zbookmark: Zbookmark,
     ) -> Result<(), Error> {
+        // of a log block only the part with records is written
+        let is_within = bytes.len() <= units::to_usize(block.psize);
         for dva in block.copies() {
+            // of a gang block these are the bytes of its header
+            let fits = is_within && dva.asize >= u64::from(block.psize);
+            assert!(
+                dva.gang || fits,
+                "a block has no more bytes than its psize, and fits what is allocated"
+            );
             self.write_copy(dva, block.birth_physical, bytes, zbookmark)?;
         }
         Ok(())
@@ -398,10 +406,15 @@ fn new_block_pointer(
     compression: Compression,
     psize: usize,
 ) -> Regular {
+    let lsize = lsize(request);
+    assert!(
+        units::to_u64(psize) <= u64::from(lsize) && psize.is_multiple_of(512),
+        "a block is stored in whole sectors, no more than its content has"
+    );
     Regular {
         dvas: [None; 3],
-        lsize: lsize(request),
-        psize: u32::try_from(psize).unwrap_or(u32::MAX),
+        lsize,
+        psize: units::narrow::<u32>(psize),
         compression,
         checksum: request.policy.checksum,
         kind: request.kind,

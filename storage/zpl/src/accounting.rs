@@ -104,14 +104,14 @@ pub fn update_accounting(
 /// Counts a file for its owners, or takes it off.
 fn count_dnode(dnode: &Dnode, sign: i64, deltas: &mut [UsageDeltas; 3]) {
     let Some(OwnerIds(ids)) = owner_ids(dnode) else { return };
-    let space = i64::try_from(dnode.used_bytes.saturating_add(DNODE_BYTES)).unwrap_or(i64::MAX);
+    let space = units::narrow::<i64>(dnode.used_bytes + DNODE_BYTES);
     let counted = [
         if dnode.flags.space_accounted() { space } else { 0 },
         i64::from(dnode.flags.object_accounted()),
     ];
     for (deltas, id) in deltas.iter_mut().zip(ids) {
         for (sum, by) in deltas.entry(id).or_default().iter_mut().zip(counted) {
-            *sum = sum.saturating_add(by.saturating_mul(sign));
+            *sum = sum.saturating_add(by * sign);
         }
     }
 }

@@ -67,7 +67,7 @@ impl Inode {
         if stored.bytes() > MAX_ACL_BYTES {
             return Err(AttributeError::Rule("an ACL has at most 4 MiB"));
         }
-        let mut bytes = vec![0; usize::try_from(stored.bytes()).unwrap_or(0)];
+        let mut bytes = vec![0; units::to_usize(stored.bytes())];
         object.read(0, &mut bytes)?;
         let first = object.block(units::BlockId::new(0))?;
         let order = first.map_or(stored.order, |block| block.order());

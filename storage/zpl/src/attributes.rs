@@ -11,6 +11,9 @@ use zio::Block;
 
 use crate::sa_schema::SaSchema;
 
+/// Bytes that a file has at most: offsets are signed.
+pub(crate) const MAX_FILE_SIZE: u64 = i64::MAX as u64;
+
 /// What a file system says of a file besides its content.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ZnodeAttributes {
@@ -124,11 +127,15 @@ impl ZnodeAttributes {
         spill: &dyn Fn() -> dmu::Result<Option<Block>>,
         schema: &SaSchema,
     ) -> Result<Self, AttributeError> {
-        match dnode.bonus_kind {
-            ObjectType::SA => Self::from_sa(dnode, spill, schema),
-            ObjectType::ZNODE => Ok(Self::from_znode(&read_znode(dnode)?)),
-            _ => Err(AttributeError::Rule("a file must have attributes")),
+        let read = match dnode.bonus_kind {
+            ObjectType::SA => Self::from_sa(dnode, spill, schema)?,
+            ObjectType::ZNODE => Self::from_znode(&read_znode(dnode)?),
+            _ => return Err(AttributeError::Rule("a file must have attributes")),
+        };
+        if read.size > MAX_FILE_SIZE {
+            return Err(AttributeError::Rule("a file has less than 2^63 bytes"));
         }
+        Ok(read)
     }
 
     fn from_znode(znode: &Znode) -> Self {

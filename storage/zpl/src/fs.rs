@@ -158,7 +158,7 @@ impl Fs {
             .u64()
             .map_err(corrupt)?;
         let size = size.min(MAX_FUID_TABLE);
-        let mut bytes = vec![0; usize::try_from(size).unwrap_or(0)];
+        let mut bytes = vec![0; units::to_usize(size)];
         if bytes.is_empty() {
             return Ok(Vec::new());
         }

@@ -7,7 +7,7 @@ use ondisk::sa::Attribute;
 use ondisk::znode::Znode;
 use ondisk::{Blkptr, ObjectType};
 use posix::FileType;
-use units::{BlockId, Level, ObjectId, Zbookmark};
+use units::{BlockId, Level, MinusOrZero, ObjectId, Zbookmark};
 use zil::extents::{self, ExtentContent};
 
 use crate::attributes::{AttributeError, sa_bytes};
@@ -111,8 +111,8 @@ impl Inode {
     }
 
     pub(crate) fn read_locked(&self, offset: u64, into: &mut [u8]) -> Result<usize> {
-        let left = self.attributes.size.saturating_sub(offset);
-        let count = usize::try_from(left).unwrap_or(usize::MAX).min(into.len());
+        let left = self.attributes.size.minus_or_zero(offset);
+        let count = units::to_usize(left).min(into.len());
         let (into, _) = into.split_at_mut(count);
         match self.overlay() {
             Some(change) if !change.extents.is_empty() => {
@@ -139,7 +139,7 @@ impl Inode {
             return Ok(());
         }
         let hole = object.next_hole(offset)?;
-        if hole >= offset.saturating_add(u64::try_from(length).unwrap_or(u64::MAX)) {
+        if hole >= offset + units::to_u64(length) {
             return Ok(());
         }
         Err(Error::Redacted { objset: inner.objset.id(), object: self.id, offset: hole })
@@ -147,11 +147,11 @@ impl Inode {
 
     /// Reads what the log laid over the content, and the content where it did not.
     fn read_overlaid(&self, change: &FileOverlay, offset: u64, into: &mut [u8]) -> Result<()> {
-        let end = offset.saturating_add(u64::try_from(into.len()).unwrap_or(u64::MAX));
+        let end = offset + units::to_u64(into.len());
         let (mut at, mut rest) = (offset, into);
         while at < end {
             let piece = change.extents.slice_at(at, end);
-            let count = usize::try_from(piece.end.saturating_sub(at)).unwrap_or(usize::MAX);
+            let count = units::to_usize(piece.end - at);
             let count = count.min(rest.len());
             let (now, later) = rest.split_at_mut(count);
             match piece.content {
@@ -209,7 +209,7 @@ impl Inode {
         if from >= self.attributes.size {
             return Ok(None);
         }
-        let block = |at: u64| at.saturating_sub(at.checked_rem(size).unwrap_or(0));
+        let block = |at: u64| at - at.checked_rem(size).unwrap_or(0);
         let found = self.find_data(block(from))?;
         Ok(found.map(|found| block(found).max(from)).filter(|at| *at < self.attributes.size))
     }
@@ -219,8 +219,8 @@ impl Inode {
         let mut at = from;
         while at < self.attributes.size {
             at = self.find_hole(at)?;
-            let begin = at.saturating_sub(at.checked_rem(size).unwrap_or(0));
-            let end = begin.saturating_add(size);
+            let begin = at - at.checked_rem(size).unwrap_or(0);
+            let end = begin + size;
             if at >= self.attributes.size || self.find_data(begin)?.is_none_or(|data| data >= end) {
                 break;
             }
@@ -304,7 +304,7 @@ impl Inode {
         if size > MAX_SYMLINK_TARGET {
             return Err(self.malformed("a link's target has at most 64 KiB"));
         }
-        let size = usize::try_from(size).unwrap_or(0);
+        let size = units::to_usize(size);
         // a short one stands behind the znode, a long one is the content
         let behind = object.bonus().get(Znode::SIZE..).and_then(|rest| rest.get(..size));
         if let Some(target) = behind {

@@ -7,10 +7,7 @@
 //! [`create_fs`] makes the content of a new file system; a [`FsWriter`] changes the files of one whose
 //! object set is live.
 #![forbid(unsafe_code)]
-#![cfg_attr(
-    not(test),
-    deny(clippy::unwrap_used, clippy::indexing_slicing, clippy::arithmetic_side_effects)
-)]
+#![cfg_attr(not(test), deny(clippy::unwrap_used, clippy::indexing_slicing))]
 
 mod accounting;
 mod acl;

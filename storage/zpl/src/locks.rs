@@ -58,7 +58,7 @@ impl FileLocks {
 
 /// Neighbours go to different stripes.
 fn stripe_of(id: ObjectId) -> usize {
-    usize::try_from(id.get()).unwrap_or(usize::MAX) % STRIPES
+    units::to_usize(id.get()) % STRIPES
 }
 
 #[cfg(test)]

@@ -105,7 +105,7 @@ impl NewZnode {
         if matches!(self.kind(), FileType::CharDevice | FileType::BlockDevice) {
             sheet.set_word(Attribute::Rdev, self.rdev);
         }
-        let count = u64::try_from(entries.len()).unwrap_or(0);
+        let count = units::to_u64(entries.len());
         sheet.set_word(Attribute::DaclCount, count);
         sheet.set(Attribute::DaclAces, acl::encode(&entries));
         if self.kind() == FileType::Symlink {
@@ -117,7 +117,7 @@ impl NewZnode {
     fn size(&self) -> u64 {
         match self.kind() {
             FileType::Directory => 2,
-            FileType::Symlink => u64::try_from(self.target.len()).unwrap_or(0),
+            FileType::Symlink => units::to_u64(self.target.len()),
             _ => 0,
         }
     }
@@ -142,14 +142,14 @@ pub(crate) const TIME_ATTRIBUTES: [Attribute; 4] =
 pub(crate) fn to_legacy_acl(version: u64, entries: &[Ace]) -> ZnodeAcl {
     let is_new = version >= FUID_VERSION;
     let bytes = if is_new { acl::encode(entries) } else { acl::encode_old(entries) };
-    let count = u16::try_from(entries.len()).unwrap_or(u16::MAX);
-    let size = u32::try_from(bytes.len()).unwrap_or(u32::MAX);
+    let count = units::narrow::<u16>(entries.len());
+    let size = units::narrow::<u32>(bytes.len());
     let mut data = [0; 72];
     for (to, from) in data.iter_mut().zip(&bytes) {
         *to = *from;
     }
     // the first version counts entries where later ones count bytes
     let (size, count) =
-        if is_new { (size, count) } else { (count.into(), u16::try_from(size).unwrap_or(0)) };
+        if is_new { (size, count) } else { (count.into(), units::narrow::<u16>(size)) };
     ZnodeAcl { external: 0, size, version: is_new.into(), count, data, order: Order::Little }
 }

@@ -14,7 +14,7 @@ use ondisk::znode::{Znode, device, flag};
 use ondisk::{Blkptr, ObjectType};
 use posix::{FileType, Time};
 use txg::Tx;
-use units::{ObjectId, Txg};
+use units::{MinusOrZero, ObjectId, Txg};
 
 use crate::attributes::AttributeError;
 use crate::new_znode::FUID_VERSION;
@@ -61,8 +61,8 @@ pub(crate) struct SaTable {
 
 /// Bytes of bonus that a dnode of so many slots can have beside so many pointers.
 pub(crate) fn bonus_capacity(slots: u8, pointers: usize) -> usize {
-    let all = usize::from(slots).saturating_mul(Dnode::SLOT).saturating_sub(Dnode::CORE);
-    all.saturating_sub(pointers.saturating_mul(Blkptr::SIZE))
+    let all = (usize::from(slots) * Dnode::SLOT) - Dnode::CORE;
+    all - (pointers * Blkptr::SIZE)
 }
 
 impl SaTable {
@@ -163,13 +163,13 @@ impl SaTable {
 
     /// Slots that its dnode takes.
     pub(crate) fn slots(&self) -> u8 {
-        let bytes = self.bonus_capacity.saturating_add(Blkptr::SIZE).saturating_add(Dnode::CORE);
-        u8::try_from(bytes / Dnode::SLOT).unwrap_or(1)
+        let bytes = (self.bonus_capacity + Blkptr::SIZE) + Dnode::CORE;
+        units::narrow::<u8>(bytes / Dnode::SLOT)
     }
 
     /// Whether so many bytes have room behind a legacy znode.
     pub(crate) fn fits_in_tail(&self, bytes: usize) -> bool {
-        Znode::SIZE.saturating_add(bytes) <= self.bonus_capacity
+        Znode::SIZE + bytes <= self.bonus_capacity
     }
 
     /// The object that a legacy file's ACL is in, if it is in one.
@@ -267,7 +267,7 @@ impl SaTable {
             bytes: word.to_le_bytes().to_vec(),
         };
         let at = self.values.iter().position(|value| value.attribute == Some(before));
-        let at = at.map_or(self.values.len(), |at| at.saturating_add(1));
+        let at = at.map_or(self.values.len(), |at| at + 1);
         self.values.insert(at.min(self.values.len()), value);
         self.layouts = None;
     }
@@ -282,7 +282,7 @@ impl SaTable {
         let longest = self.values.iter().map(|value| value.bytes.len()).max();
         let all: usize =
             self.values.iter().map(|value| value.bytes.len().next_multiple_of(8)).sum();
-        longest <= Some(u16::MAX.into()) && all <= MAX_SPILL.saturating_sub(512)
+        longest <= Some(u16::MAX.into()) && all <= MAX_SPILL - 512
     }
 
     /// Finds the layouts; those that the dataset has none of are made by `add`.
@@ -296,7 +296,7 @@ impl SaTable {
         self.bonus_count = sa::count_fitting(&self.values, self.bonus_capacity);
         if self.bonus_count < self.values.len() {
             self.bonus_count =
-                sa::count_fitting(&self.values, self.bonus_capacity.saturating_sub(Blkptr::SIZE));
+                sa::count_fitting(&self.values, self.bonus_capacity.minus_or_zero(Blkptr::SIZE));
         }
         let (bonus, spill) = self.values.split_at_checked(self.bonus_count).unwrap_or((&[], &[]));
         let mut layout = |values: &[Value]| match self.schema.find_layout(values) {
@@ -383,7 +383,7 @@ impl SaTable {
 
     /// Type and permissions.
     pub(crate) fn mode(&self) -> u32 {
-        u32::try_from(self.word(Attribute::Mode) & 0xffff).unwrap_or(0)
+        units::narrow::<u32>(self.word(Attribute::Mode) & 0xffff)
     }
 
     /// Whether one of the flags is set.

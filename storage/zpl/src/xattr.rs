@@ -94,7 +94,7 @@ impl Inode {
             let rule = AttributeError::Rule("an extended attribute has at most 64 MiB");
             return Err(self.fs().inner.attribute_error(id, rule));
         }
-        let mut value = vec![0; usize::try_from(size).unwrap_or(0)];
+        let mut value = vec![0; units::to_usize(size)];
         let count = file.read_locked(0, &mut value)?;
         value.truncate(count);
         Ok(value)

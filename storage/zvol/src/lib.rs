@@ -4,10 +4,7 @@
 //! What its intent log still promises can be laid over it in memory ([`Volume::open`]). A
 //! [`WritableVolume`] can be changed.
 #![forbid(unsafe_code)]
-#![cfg_attr(
-    not(test),
-    deny(clippy::unwrap_used, clippy::indexing_slicing, clippy::arithmetic_side_effects)
-)]
+#![cfg_attr(not(test), deny(clippy::unwrap_used, clippy::indexing_slicing))]
 
 mod error;
 mod replay;

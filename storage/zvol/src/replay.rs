@@ -55,7 +55,7 @@ fn apply_write(data: &mut LogExtents, write: &Write, block: Option<&WrittenBlock
         let content = ExtentContent::Bytes { data: bytes.as_slice().into(), skip: 0 };
         data.insert(write.offset, end, content);
     } else if let Some(block) = block {
-        let length = u64::try_from(block.content.len()).unwrap_or(0);
+        let length = units::to_u64(block.content.len());
         let pointer = Arc::new(write.pointer.clone());
         let content = ExtentContent::Block { pointer, skip: 0 };
         data.insert(block.offset, block.offset.saturating_add(length), content);

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use dmu::{Object, Objset};
 use ondisk::objset::Kind;
-use units::{BlockId, Level, ObjectId, Zbookmark};
+use units::{BlockId, Level, MinusOrZero, ObjectId, Zbookmark};
 use zap::Zap;
 use zil::extents::{self, ExtentContent, LogExtents};
 
@@ -68,13 +68,13 @@ impl Volume {
 
     /// Reads from byte `offset` on; gives how many bytes it were, less than asked for at the end.
     pub fn read(&self, offset: u64, into: &mut [u8]) -> Result<usize> {
-        let left = usize::try_from(self.size.saturating_sub(offset)).unwrap_or(usize::MAX);
+        let left = units::to_usize(self.size.minus_or_zero(offset));
         let count = left.min(into.len());
-        let end = offset.saturating_add(u64::try_from(count).unwrap_or(0));
+        let end = offset + units::to_u64(count);
         let (mut at, mut rest) = (offset, into);
         while at < end {
             let piece = self.log_extents.slice_at(at, end);
-            let length = usize::try_from(piece.end.saturating_sub(at)).unwrap_or(usize::MAX);
+            let length = units::to_usize(piece.end - at);
             let (now, later) = rest.split_at_mut(length.min(rest.len()));
             match piece.content {
                 None => self.data.read(at, now)?,

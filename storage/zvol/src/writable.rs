@@ -9,7 +9,7 @@ use ondisk::zil::{Body, Write};
 use ondisk::{Blkptr, ObjectType};
 use parking_lot::{Mutex, RwLock};
 use txg::{GatedTxgs, Tx};
-use units::BlockId;
+use units::{BlockId, MinusOrZero};
 use zap::{NewZap, Zap};
 use zil::{IntentLog, Itx, ReplayEntry};
 use zio::Block;
@@ -105,7 +105,7 @@ impl WritableVolume {
     /// Reads from byte `offset` on; gives how many bytes it were, less than asked for at the end.
     pub fn read(&self, offset: u64, into: &mut [u8]) -> Result<usize> {
         let size = self.size.read();
-        let left = usize::try_from(size.saturating_sub(offset)).unwrap_or(usize::MAX);
+        let left = units::to_usize(size.minus_or_zero(offset));
         let count = left.min(into.len());
         self.data.read(offset, into.get_mut(..count).unwrap_or_default())?;
         Ok(count)
@@ -131,14 +131,14 @@ impl WritableVolume {
         let size = self.size.read();
         let mut at = self.check_range(offset, bytes.len(), *size)?;
         for part in bytes.chunks(MAX_TX_BYTES) {
-            let length = u64::try_from(part.len()).unwrap_or(u64::MAX);
+            let length = units::to_u64(part.len());
             let tx = self.begin_tx()?;
             self.data.write(&tx, at, part)?;
             // the data is asked for when it is promised: many writes are never
             let (object, pointer, data) = (ZVOL_OBJ, Blkptr::EMPTY, None);
             let write = Write { object, offset: at, length, pointer, data };
             self.log.add_itx(&tx, Itx::new_per_object(Body::Write(Box::new(write))));
-            at = at.saturating_add(length);
+            at += length;
         }
         Ok(())
     }
@@ -158,13 +158,13 @@ impl WritableVolume {
         let block = u64::from(self.block_size());
         let end = range.end.min(*self.size.read());
         let Some(start) = range.start.checked_next_multiple_of(block) else { return Ok(()) };
-        let end = end.saturating_sub(end.checked_rem(block).unwrap_or(0));
+        let end = end - end.checked_rem(block).unwrap_or(0);
         self.free_range(start, end, true)
     }
 
     /// Makes zeros of a range, as holes where whole blocks are in it.
     pub fn write_zeros(&self, range: Range<u64>) -> Result<()> {
-        let length = usize::try_from(range.end.saturating_sub(range.start)).unwrap_or(usize::MAX);
+        let length = units::to_usize(range.end.minus_or_zero(range.start));
         self.check_range(range.start, length, *self.size.read())?;
         self.free_range(range.start, range.end, true)
     }
@@ -172,19 +172,19 @@ impl WritableVolume {
     /// Makes a hole, a bit at a time: others read and write meanwhile, and no group frees too much.
     /// `is_told`: the log tells of it.
     fn free_range(&self, mut start: u64, end: u64, is_told: bool) -> Result<()> {
-        let step = u64::from(self.block_size()).saturating_mul(MAX_TX_FREED_BLOCKS);
+        let step = u64::from(self.block_size()) * MAX_TX_FREED_BLOCKS;
         while let Some(from) = self.data.next_data(start)?
             && from < end
         {
             self.txgs.txgs().throttle_frees();
             // nobody writes a part of a block meanwhile
             let _size = self.size.write();
-            let next = self.data.next_data(from.saturating_add(step))?.unwrap_or(end);
+            let next = self.data.next_data(from + step)?.unwrap_or(end);
             let to = next.min(end);
             let tx = self.begin_tx()?;
             tx.add_freed(MAX_TX_FREED_BLOCKS);
             if is_told {
-                let (object, length) = (ZVOL_OBJ, to.saturating_sub(from));
+                let (object, length) = (ZVOL_OBJ, to - from);
                 self.log.add_itx(
                     &tx,
                     Itx::new_per_object(Body::Truncate { object, offset: from, length }),
@@ -229,7 +229,7 @@ impl WritableVolume {
             let tx = self.begin_tx()?;
             self.replay_entry(&tx, &entry)?;
             self.log.record_replayed(&tx, entry.record.seq);
-            count = count.saturating_add(1);
+            count += 1;
         }
         let tx = self.begin_tx()?;
         self.log.finish_replay(&tx);
@@ -248,7 +248,7 @@ impl WritableVolume {
         let size = self.size.read();
         let put = |offset: u64, bytes: &[u8]| {
             // the volume may have become shorter since
-            let left = usize::try_from(size.saturating_sub(offset)).unwrap_or(usize::MAX);
+            let left = units::to_usize(size.minus_or_zero(offset));
             self.data.write(tx, offset, bytes.get(..left.min(bytes.len())).unwrap_or_default())
         };
         match &entry.record.body {

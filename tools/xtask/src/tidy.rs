@@ -1,5 +1,6 @@
 //! Tidy: the rules for files, functions and words that no lint knows.
 
+mod arithmetic;
 mod compat;
 mod drawing;
 mod names;
@@ -65,13 +66,17 @@ type Measurement = (Vec<Violation>, ratchet::Sizes, Vec<SourceFile>);
 
 fn measure(root: &Path) -> Result<Measurement, Vec<Violation>> {
     let mut files = Vec::new();
+    let mut counts = arithmetic::Counts::default();
     for each in workspace::load_crates(root)? {
+        let dir = relative_path(root, &each.dir);
         for path in rust_files(&each.dir) {
-            files.push(read_file(root, &each, &path).map_err(|violation| vec![violation])?);
+            let file = read_file(root, &each, &path).map_err(|violation| vec![violation])?;
+            counts.add(&dir, &file);
+            files.push(file);
         }
     }
-    let mut violations = Vec::new();
     let mut sizes = ratchet::Sizes::new();
+    let mut violations = counts.finish(&mut sizes);
     for file in &files {
         violations.extend(text::check(file));
         violations.extend(names::check(file));

@@ -252,6 +252,6 @@ impl ManagedPool {
 
 fn current_time() -> Time {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    let seconds = i64::try_from(now.as_secs()).unwrap_or(i64::MAX);
+    let seconds = units::narrow::<i64>(now.as_secs());
     Time { seconds, nanoseconds: now.subsec_nanos() }
 }

@@ -172,7 +172,7 @@ impl Pools {
                 is_incremental: header.from_guid != 0,
                 existed: false,
                 bytes: done.bytes,
-                milliseconds: u64::try_from(start.elapsed().as_millis()).unwrap_or(u64::MAX),
+                milliseconds: units::narrow(start.elapsed().as_millis()),
             });
         }
         Ok(())

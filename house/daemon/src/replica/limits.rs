@@ -3,6 +3,7 @@
 use std::time::{Duration, Instant};
 
 use serde::Deserialize;
+use units::MinusOrZero as _;
 
 /// A throttle does not make up for more idle time than this.
 const MAX_BURST: Duration = Duration::from_secs(1);
@@ -107,7 +108,7 @@ impl TryFrom<String> for MaxAge {
             _ => None,
         };
         let count =
-            text.get(..text.len().saturating_sub(1)).and_then(|count| count.parse::<u64>().ok());
+            text.get(..text.len().minus_or_zero(1)).and_then(|count| count.parse::<u64>().ok());
         let seconds = count.zip(unit).and_then(|(count, unit)| count.checked_mul(unit));
         let seconds = seconds.filter(|seconds| *seconds > 0);
         seconds.map(Self).ok_or_else(|| format!("\"{text}\" is no age; give 36h, 2d or 1w"))

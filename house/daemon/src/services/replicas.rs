@@ -9,6 +9,7 @@ use jiff::Timestamp;
 use jiff::tz::TimeZone;
 use parking_lot::Mutex;
 use tokio::task::JoinHandle;
+use units::MinusOrZero as _;
 
 use super::Service;
 use crate::auth::{Caller, Peer};
@@ -172,7 +173,7 @@ pub(crate) fn overdue_replicas(context: &Context, now: u64) -> Vec<Condition> {
         }
         let copies = copies(context, &replica, &state);
         let is_old = |copy: &CopyStatus| {
-            copy.snapshot_time.is_none_or(|created| now.saturating_sub(created) > limit)
+            copy.snapshot_time.is_none_or(|created| now.minus_or_zero(created) > limit)
         };
         let Some(copy) = copies.iter().find(|copy| copy.missing > 0 && is_old(copy)) else {
             continue;

@@ -218,7 +218,7 @@ impl FileSystemServer {
 
     fn statfs(&self, room: &DatasetSpace) -> Reply {
         let free = room.available / 512;
-        let all = free.saturating_add(room.referenced / 512);
+        let all = free + room.referenced / 512;
         Reply::statfs(&Statfs {
             blocks: all,
             free_blocks: free,
@@ -227,7 +227,7 @@ impl FileSystemServer {
             free_files: free,
             fragment_size: 512,
             block_size: 128 << 10,
-            max_name_len: u32::try_from(self.fs.max_name_len()).unwrap_or(u32::MAX),
+            max_name_len: units::narrow::<u32>(self.fs.max_name_len()),
         })
     }
 
@@ -239,7 +239,7 @@ impl FileSystemServer {
         out: &mut ReplyData<'_>,
     ) -> Result<Reply, Errno> {
         let file = self.open_files.get(handle).ok_or(Errno::BADF)?;
-        let length = usize::try_from(size.min(MAX_REQUEST_BYTES)).unwrap_or(0);
+        let length = units::to_usize(size.min(MAX_REQUEST_BYTES));
         let (caller, file) = (self.handle_caller(asker), &file.file);
         let context = caller.context();
         let read = |into: &mut [u8]| self.fs.read(&context, FileOffset { file, offset }, into);

@@ -174,7 +174,7 @@ impl FileSystemServer {
         if open_flags & O_DSYNC != 0 && !is_write_out {
             map_errno(file.file.ino().and_then(|ino| self.fs.commit(&context, ino)))?;
         }
-        Ok(Reply::write_size(u32::try_from(data.len()).unwrap_or(u32::MAX)))
+        Ok(Reply::write_size(units::narrow::<u32>(data.len())))
     }
 
     fn fallocate(&self, request: &RequestContext<'_>, ask: Request<'_>) -> Result<Reply, Errno> {

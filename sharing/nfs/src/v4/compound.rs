@@ -1,6 +1,7 @@
 //! COMPOUND: the operations of a request, one after the other, until one fails.
 
 use std::sync::Arc;
+use units::MinusOrZero as _;
 
 use super::opens::OpenRequest;
 use super::state::{Session, StateTable};
@@ -205,7 +206,7 @@ impl Compound<'_> {
             usize::try_from(limits.max_response_size).expect("a 64-bit system")
         });
         // the header of the operation may have taken the last of it
-        most.saturating_sub(self.writer.len() - self.start)
+        most.minus_or_zero(self.writer.len() - self.start)
     }
 
     /// Keeps the result for a repetition, and frees the slot.

@@ -14,7 +14,7 @@
 use engine::pool::{Snapdir, Snapshot};
 use parking_lot::Mutex;
 use posix::{Attributes, FileType, Ino};
-use units::ObjectId;
+use units::{MinusOrZero, ObjectId};
 
 use super::snapshots::SnapshotView;
 use super::{HEAD, PoolFileSystem, shadow, to_ino};
@@ -141,10 +141,9 @@ impl OpenDir {
             Ok(_) | Err(Error::NotFound) => return Ok(()),
             Err(why) => return Err(why),
         };
-        files.read_dir_from(&dir, from.saturating_sub(STORED_COOKIE), &mut |name, next| {
+        files.read_dir_from(&dir, from.minus_or_zero(STORED_COOKIE), &mut |name, next| {
             let number = Vnode::File(place, name.ino).ino();
-            let mut item =
-                new_entry(&name.name, self.ino, name.kind, next.saturating_add(STORED_COOKIE));
+            let mut item = new_entry(&name.name, self.ino, name.kind, next + STORED_COOKIE);
             // a number that does not fit is told of when the name is looked up
             item.needs_lookup = number.is_none();
             item.ino = number.unwrap_or(Ino::new(u64::MAX));

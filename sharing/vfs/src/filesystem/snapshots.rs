@@ -39,9 +39,9 @@ impl SnapshotTable {
         let known = all.iter().position(|it| it.view == view && it.snapshot == snapshot);
         let at = known.unwrap_or_else(|| {
             all.push(KnownSnapshot { snapshot, view, files: None });
-            all.len().saturating_sub(1)
+            all.len() - 1
         });
-        let place = u32::try_from(at.saturating_add(FIRST_INDEX)).unwrap_or(u32::MAX);
+        let place = units::narrow::<u32>(at + FIRST_INDEX);
         if place < DatasetIndex::LIMIT { Ok(DatasetIndex(place)) } else { Err(Error::InoOverflow) }
     }
 
@@ -69,7 +69,7 @@ impl SnapshotTable {
         dataset: &str,
         place: DatasetIndex,
     ) -> Result<FileSystemReader> {
-        let at = usize::try_from(place.0).unwrap_or(usize::MAX).wrapping_sub(FIRST_INDEX);
+        let at = units::to_usize(place.0).wrapping_sub(FIRST_INDEX);
         let name = {
             let all = self.0.read();
             let known = all.get(at).ok_or(Error::NotFound)?;

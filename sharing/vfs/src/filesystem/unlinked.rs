@@ -45,7 +45,7 @@ impl UnlinkedInodes {
         let freed = {
             let mut table = self.0.lock();
             let place = table.next_sequence;
-            table.next_sequence = place.saturating_add(1);
+            table.next_sequence = place + 1;
             let other = table.remove(before.ino);
             table.entries.insert(
                 before.ino,

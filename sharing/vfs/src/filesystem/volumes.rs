@@ -27,9 +27,9 @@ impl VolumeTable {
         let known = all.iter().position(|known| known == volume);
         let at = known.unwrap_or_else(|| {
             all.push(volume.clone());
-            all.len().saturating_sub(1)
+            all.len() - 1
         });
-        let place = u32::try_from(at).unwrap_or(u32::MAX);
+        let place = units::narrow::<u32>(at);
         if place < DatasetIndex::LIMIT { Ok(DatasetIndex(place)) } else { Err(Error::InoOverflow) }
     }
 
@@ -58,7 +58,7 @@ impl VolumeTable {
     }
 
     fn key_of(&self, place: DatasetIndex) -> Result<VolumeKey> {
-        let at = usize::try_from(place.0).unwrap_or(usize::MAX);
+        let at = units::to_usize(place.0);
         self.0.read().get(at).cloned().ok_or(Error::NotFound)
     }
 }

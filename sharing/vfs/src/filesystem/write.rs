@@ -8,6 +8,7 @@ use posix::{
     Attributes, Capability, ChangeContext, Credentials, FileType, Ino, NewInode, RenameRequest,
     SetAttributes, WriteOffset, XattrMode, acl::Ace, acl::PosixAclEntry,
 };
+use units::MinusOrZero as _;
 
 use super::{HEAD, OpenFile, PoolFileSystem, file_attributes, volumes};
 use crate::{Error, Reason, Result, control_dir};
@@ -174,7 +175,7 @@ impl PoolFileSystem {
     /// Fails if the dataset has no space for a range and a tenth more, as OpenZFS does. No space is reserved:
     /// copy-on-write writes a block elsewhere each time.
     pub(super) fn check_space(&self, file: Ino, range: &Range<u64>) -> Result<()> {
-        let wanted = range.end.saturating_sub(range.start);
+        let wanted = range.end.minus_or_zero(range.start);
         let has_room = wanted.saturating_add(wanted / 10) <= self.space_unchecked().available;
         if has_room || self.find_volume(file)?.is_some() {
             Ok(())
@@ -225,18 +226,18 @@ impl PoolFileSystem {
     ) -> Result<u64> {
         let (source, start) = from;
         let mut done = self.clone_blocks(by, from, to, length)?;
-        let mut buffer = vec![0; COPY_CHUNK.min(usize::try_from(length).unwrap_or(COPY_CHUNK))];
+        let mut buffer = vec![0; COPY_CHUNK.min(units::to_usize(length))];
         while done < length {
-            let left = usize::try_from(length.saturating_sub(done)).unwrap_or(usize::MAX);
+            let left = units::to_usize(length - done);
             let (piece, _) = buffer.split_at_mut(left.min(COPY_CHUNK));
-            let count = source.read(start.saturating_add(done), piece)?;
+            let count = source.read(start + done, piece)?;
             if count == 0 {
                 break;
             }
             let bytes = piece.get(..count).unwrap_or_default();
-            let at = WriteOffset::At(to.1.saturating_add(done));
+            let at = WriteOffset::At(to.1 + done);
             self.write_unchecked(by, to.0, at, bytes)?;
-            done = done.saturating_add(u64::try_from(count).unwrap_or(0));
+            done += units::to_u64(count);
         }
         Ok(done)
     }

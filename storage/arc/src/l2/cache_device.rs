@@ -77,7 +77,7 @@ impl CacheDevice {
 
     /// Bytes that may be written to it before others are looked at.
     pub(super) fn max_write_bytes(&self) -> usize {
-        usize::try_from(self.size / 4).unwrap_or(usize::MAX)
+        units::to_usize(self.size / 4)
     }
 
     /// It could not be read; whether it is left alone from now on.
@@ -134,7 +134,7 @@ impl CacheDevice {
 
     /// Writes the header; true if that could be done.
     pub(super) fn write_header(&self, header: &Header) -> bool {
-        let mut bytes = vec![0; usize::try_from(header_size(self.ashift)).unwrap_or(0)];
+        let mut bytes = vec![0; units::to_usize(header_size(self.ashift))];
         let fields = header.encode();
         bytes[..fields.len()].copy_from_slice(&fields);
         let sealed = embedded::seal(&mut bytes, &[HEADER_OFFSET, 0, 0, 0], Checksum::Label, false);

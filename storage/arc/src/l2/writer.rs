@@ -93,7 +93,7 @@ impl RingWriter {
         }
         self.evict_for(drive, pool, most, evict)?;
         let (mut next, from) = (self.clone(), self.ring.hand);
-        let mut out = Vec::with_capacity(usize::try_from(most).unwrap_or(0));
+        let mut out = Vec::with_capacity(units::to_usize(most));
         let mut places = Vec::with_capacity(offers.len());
         for offer in offers {
             places.push(next.ring.hand);
@@ -155,7 +155,7 @@ impl RingWriter {
     /// Puts bytes behind the hand, filled up to whole sectors.
     fn append_bytes(&mut self, bytes: &[u8], ashift: Ashift, out: &mut Vec<u8>) {
         let size = allocated_size(ashift, bytes);
-        let end = out.len() + usize::try_from(size).unwrap_or(0);
+        let end = out.len() + units::to_usize(size);
         out.extend_from_slice(bytes);
         out.resize(end, 0);
         self.ring.hand += size;
@@ -166,18 +166,18 @@ impl RingWriter {
         let start = entries.first().map_or(self.ring.hand, |entry| entry.offset);
         let payload = entries.iter().map(|entry| ashift.round_up(entry.psize.into())).sum();
         let plain = LogBlock { previous: self.newest_logs[1], entries }.encode();
-        let room = LogBlock::SIZE - usize::try_from(ashift.bytes()).unwrap_or(0);
+        let room = LogBlock::SIZE - units::to_usize(ashift.bytes());
         let short = compress::compress(Compression::Lz4, 0, &plain, room);
         let method = if short.is_some() { Compression::Lz4 } else { Compression::Off };
         let mut stored = short.unwrap_or(plain);
         let size = allocated_size(ashift, &stored);
-        stored.resize(usize::try_from(size).unwrap_or(0), 0);
+        stored.resize(units::to_usize(size), 0);
         let pointer = LogPointer {
             offset: self.ring.hand,
             payload_size: payload,
             payload_start: start,
-            lsize: u32::try_from(LogBlock::SIZE).unwrap_or(0),
-            psize: u32::try_from(size).unwrap_or(0),
+            lsize: units::narrow::<u32>(LogBlock::SIZE),
+            psize: units::narrow::<u32>(size),
             compression: Some(method),
             sum: log_checksum(&stored),
         };

@@ -28,7 +28,7 @@ impl Object {
             return Ok(false);
         }
         let (source, to, from) = (from.0, to.get(), from.1.get());
-        lookup::check_path(entry, to..to.saturating_add(1))?;
+        lookup::check_path(entry, to..to + 1)?;
         let seen = match source.entry() {
             Some(source) => source.state.read().lookup_block(from),
             // an object of a snapshot
@@ -58,7 +58,7 @@ impl Object {
         match clone {
             None => {
                 extend_max_block(&mut state, tx.txg(), to);
-                free_blocks(&mut state, tx.txg(), to..to.saturating_add(1));
+                free_blocks(&mut state, tx.txg(), to..to + 1);
             }
             Some(clone) => {
                 set_block_version(&mut state, tx.txg(), to, &BlockVersion::Cloned(clone));

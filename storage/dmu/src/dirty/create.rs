@@ -75,13 +75,13 @@ impl NewObject {
 
     /// Its dnode while nothing is in it: as many pointers as there is room for.
     pub(crate) fn empty_dnode(&self) -> Dnode {
-        let room = usize::from(self.slots).saturating_mul(Dnode::SLOT);
-        let room = room.saturating_sub(Dnode::CORE).saturating_sub(Blkptr::SIZE);
-        let spare = room.saturating_sub(self.bonus.len()).checked_div(Blkptr::SIZE).unwrap_or(0);
+        let room = usize::from(self.slots) * Dnode::SLOT;
+        let room = (room - Dnode::CORE) - Blkptr::SIZE;
+        let spare = (room - self.bonus.len()).checked_div(Blkptr::SIZE).unwrap_or(0);
         let pointers = match self.bonus_kind {
             // the room behind the bonus is the spill pointer's
             ObjectType::SA => 1,
-            _ => spare.saturating_add(1).min(Dnode::MAX_POINTERS.into()),
+            _ => (spare + 1).min(Dnode::MAX_POINTERS.into()),
         };
         let shape = self.shape.as_ref();
         let pointers = shape.map_or(pointers, |shape| usize::from(shape.pointers));
@@ -188,20 +188,20 @@ impl DirtyObjset {
         search.full_count = search.full_count.min(per_block);
         loop {
             let block = search.next_id.checked_div(per_block).unwrap_or(0);
-            let first = block.saturating_mul(per_block);
-            let start = search.next_id.saturating_sub(first);
-            let after = first.saturating_add(per_block);
+            let first = block * per_block;
+            let start = search.next_id - first;
+            let after = first + per_block;
             let Some((fill, taken)) = self.used_slots(block, per_block, search.full_count)? else {
                 search.next_id = after;
                 continue;
             };
             let fits = |at: &u64| {
-                let end = at.saturating_add(wanted.into());
+                let end = at + u64::from(wanted);
                 end <= per_block && (*at..end).all(|slot| !taken.contains(&slot))
             };
             if let Some(at) = (start..per_block).find(fits) {
-                let id = first.saturating_add(at);
-                search.next_id = id.saturating_add(wanted.into());
+                let id = first + at;
+                search.next_id = id + u64::from(wanted);
                 let id = ObjectId::new(id);
                 self.claim_slots(id, wanted);
                 return Ok(id);
@@ -221,10 +221,10 @@ impl DirtyObjset {
         per_block: u64,
         full: u64,
     ) -> Result<Option<(u64, BTreeSet<u64>)>> {
-        let first = block.saturating_mul(per_block);
+        let first = block * per_block;
         loop {
             // before the drives are asked: what is noted no more by then is there
-            let (noted, epoch) = self.claimed_slots(first..first.saturating_add(per_block));
+            let (noted, epoch) = self.claimed_slots(first..first + per_block);
             let found = match used_slots_on_disk(&self.base(), block, per_block, full) {
                 // what was there may have been freed and written over while it was read
                 Err(_) if !self.is_current_epoch(epoch) => continue,
@@ -259,14 +259,14 @@ fn used_slots_on_disk(
     let Some(content) = base.dnode_block(block)? else { return Ok(Some((fill, taken))) };
     let mut at = 0_u64;
     while at < per_block {
-        let byte = usize::try_from(at).unwrap_or(usize::MAX).saturating_mul(Dnode::SLOT);
+        let byte = units::to_usize(at) * Dnode::SLOT;
         match Dnode::peek_slots(content.get(byte..).unwrap_or_default()) {
             Some(slots) => {
-                let end = at.saturating_add(slots.into());
+                let end = at + u64::from(slots);
                 taken.extend(at..end);
                 at = end;
             }
-            None => at = at.saturating_add(1),
+            None => at += 1,
         }
     }
     Ok(Some((fill, taken)))

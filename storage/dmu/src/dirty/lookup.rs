@@ -48,7 +48,7 @@ pub(crate) fn check_path(entry: &DirtyObject, blocks: std::ops::Range<u64>) -> R
     let mut block = blocks.start;
     while block < blocks.end {
         let Some(tree) = base_tree_of(entry, block) else {
-            block = block.saturating_add(1);
+            block += 1;
             continue;
         };
         // what lies behind the last block goes the same way until it branches off
@@ -72,7 +72,7 @@ pub(crate) fn check_path(entry: &DirtyObject, blocks: std::ops::Range<u64>) -> R
 /// The same of the blocks in which a range of blocks begins and ends that is freed: what is freed as a
 /// whole needs no way to it.
 pub(crate) fn check_edge_paths(entry: &DirtyObject, range: &std::ops::Range<u64>) -> Result<()> {
-    let last = range.end.saturating_sub(1);
+    let last = range.end.max(1) - 1;
     for edge in [range.start, last].into_iter().filter(|_| range.start < range.end) {
         while let Some(tree) = base_tree_of(entry, edge) {
             let shape = &tree.shape;
@@ -82,7 +82,7 @@ pub(crate) fn check_edge_paths(entry: &DirtyObject, range: &std::ops::Range<u64>
                 shape.first_data_block(*level, above) < range.start || ends > range.end
             };
             let Some(level) = (1..=shape.top_level).find(in_part) else { break };
-            let below = level.saturating_sub(1);
+            let below = level - 1;
             match tree.find(below, shape.ancestor(below, edge)) {
                 Err(error) if !is_current_base(entry, &tree) => drop::<Error>(error),
                 found => {
@@ -170,7 +170,7 @@ fn is_current_override(entry: &DirtyObject, block: u64, shared: &Arc<OverriddenB
 /// The data block that follows the last.
 pub(crate) fn end_block(entry: &DirtyObject) -> u64 {
     let state = entry.state.read();
-    state.dnode().map_or(0, |dnode| dnode.max_block.get().saturating_add(1))
+    state.dnode().map_or(0, |dnode| dnode.max_block.get() + 1)
 }
 
 /// The first block from `from` on that is there.
@@ -200,7 +200,7 @@ pub(crate) fn next_data(entry: &DirtyObject, from: u64) -> Result<Option<u64>> {
                     return Ok(Some(at));
                 }
                 let above = tree.shape.ancestor(spot.level, at);
-                tree.shape.end_data_block(spot.level, above).max(at.saturating_add(1))
+                tree.shape.end_data_block(spot.level, above).max(at + 1)
             }
         };
         at = here.map_or(next, |here| here.min(next));
@@ -227,7 +227,7 @@ pub(crate) fn next_hole(entry: &DirtyObject, range: std::ops::Range<u64>) -> Res
                 }
             }
         }
-        at = at.saturating_add(1);
+        at += 1;
     }
     Ok(at)
 }
@@ -243,12 +243,12 @@ impl DirtySegments {
     /// The next piece: a block, or a run of blocks that are not there.
     pub(crate) fn next_segment(&mut self) -> Result<crate::BlockSegment> {
         let first = self.at;
-        self.at = first.saturating_add(1);
+        self.at = first + 1;
         if let Some(content) = read_block(&self.object, first)? {
             return Ok(crate::BlockSegment::Data { block: BlockId::new(first), content });
         }
         self.at = next_data(&self.object, first)?.unwrap_or(self.end).min(self.end).max(self.at);
-        let count = self.at.saturating_sub(first);
+        let count = self.at - first;
         Ok(crate::BlockSegment::Hole { first: BlockId::new(first), count })
     }
 }

@@ -165,8 +165,8 @@ impl DirtyObjset {
         let table = self.table.lock();
         let range = ObjectId::new(block.start)..ObjectId::new(block.end);
         let slots = table.claimed.range(range).flat_map(|(id, slots)| {
-            let first = id.get().saturating_sub(block.start);
-            first..first.saturating_add((*slots).into())
+            let first = id.get() - block.start;
+            first..first + u64::from(*slots)
         });
         (slots.collect(), table.epoch)
     }

@@ -230,7 +230,7 @@ impl DirtyState {
             return u64::MAX;
         }
         let around = self.freed_ranges.iter().filter(|(_, range)| range.contains(&block));
-        around.map(|(_, range)| range.end).max().unwrap_or_else(|| block.saturating_add(1))
+        around.map(|(_, range)| range.end).max().unwrap_or_else(|| block + 1)
     }
 
     /// The first block from `from` on that is in memory and no hole.

@@ -17,6 +17,9 @@ use crate::{Error, Object, Result};
 /// What a small change is counted as when dirty bytes are: a dnode's share of its block.
 pub(super) const SMALL_DIRTY_BYTES: u64 = 512;
 
+/// Where an object ends at the latest: offsets of files are signed.
+const MAX_OBJECT_BYTES: u64 = 1 << 63;
+
 impl Object {
     pub(super) fn require_writable(&self) -> Result<(&Arc<DirtyObject>, &Arc<DirtyObjset>)> {
         let read_only = || Error::ReadOnly { zbookmark: self.zbookmark(BlockId::new(0)) };
@@ -39,32 +42,35 @@ impl Object {
     ) -> Result<PendingWrite<'a, T>> {
         let (entry, overlay) = self.require_writable()?;
         let size = self.current_block_size(entry)?;
+        if offset.checked_add(units::to_u64(bytes.len())).is_none_or(|end| end > MAX_OBJECT_BYTES) {
+            let block = BlockId::new(split_offset(offset, size).0);
+            return Err(Error::OutOfTree { zbookmark: self.zbookmark(block) });
+        }
         let mut underway = PendingWrite::new(tx, entry, overlay);
         let mut at = offset;
         while !bytes.is_empty() {
             let (block, skip) = split_offset(at, size);
-            let whole = bytes.len().saturating_sub(bytes.len().checked_rem(size).unwrap_or(0));
-            let count = match size.saturating_sub(skip) {
+            let whole = bytes.len() - bytes.len().checked_rem(size).unwrap_or(0);
+            let count = match size - skip {
                 part if part == size && whole > 0 => whole,
                 part => part.min(bytes.len()),
             };
             let (now, rest) = bytes.split_at(count);
             if count == whole {
-                let blocks =
-                    u64::try_from(count.checked_div(size).unwrap_or(0)).unwrap_or(u64::MAX);
-                lookup::check_path(entry, block..block.saturating_add(blocks))?;
+                let blocks = units::to_u64(count.checked_div(size).unwrap_or(0));
+                lookup::check_path(entry, block..block + blocks)?;
                 underway.add_blocks(block, now, size);
             } else {
                 let tx = underway.tx();
                 let mut change = |content: &mut [u8]| {
-                    if let Some(part) = content.get_mut(skip..skip.saturating_add(count)) {
+                    if let Some(part) = content.get_mut(skip..skip + count) {
                         part.copy_from_slice(now);
                     }
                 };
                 modify_block(entry, tx, block, size, &mut change)?;
             }
             bytes = rest;
-            at = at.saturating_add(u64::try_from(count).unwrap_or(u64::MAX));
+            at += units::to_u64(count);
         }
         overlay.mark_dirty(underway.tx().txg(), entry);
         Ok(underway)
@@ -90,9 +96,9 @@ impl Object {
     pub fn free_range(&self, tx: &Tx, range: Range<u64>) -> Result<()> {
         let (entry, overlay) = self.require_writable()?;
         let size = self.current_block_size(entry)?;
-        let wide = u64::try_from(size).unwrap_or(u64::MAX);
+        let wide = units::to_u64(size);
         let end_block = lookup::end_block(entry);
-        let end = range.end.min(end_block.saturating_mul(wide));
+        let end = range.end.min(end_block * wide);
         if range.start >= end {
             return Ok(());
         }
@@ -101,7 +107,7 @@ impl Object {
         if first == last {
             zero_part(entry, tx, first, size, skip..rest)?;
         } else {
-            let whole = if skip == 0 { first } else { first.saturating_add(1) };
+            let whole = if skip == 0 { first } else { first + 1 };
             if skip != 0 {
                 zero_part(entry, tx, first, size, skip..size)?;
             }
@@ -112,7 +118,7 @@ impl Object {
             let mut state = entry.state.write();
             free_blocks(&mut state, tx.txg(), whole..last);
             if range.end == u64::MAX {
-                let end = BlockId::new(whole.saturating_sub(1));
+                let end = BlockId::new(whole.max(1) - 1);
                 state.change_dnode(tx.txg(), &|dnode| dnode.max_block = dnode.max_block.min(end));
             }
         }
@@ -163,9 +169,7 @@ impl Object {
             version.clone_from(&block);
         }
         drop(state);
-        tx.add_dirty_block(content.map_or(SMALL_DIRTY_BYTES, |bytes| {
-            u64::try_from(bytes.len()).unwrap_or(SMALL_DIRTY_BYTES)
-        }));
+        tx.add_dirty_block(content.map_or(SMALL_DIRTY_BYTES, |bytes| units::to_u64(bytes.len())));
         overlay.mark_dirty(tx.txg(), entry);
         Ok(())
     }
@@ -174,7 +178,7 @@ impl Object {
     /// filled up with zeros.
     pub fn set_block_size(&self, tx: &Tx, bytes: u32) -> Result<()> {
         let (entry, overlay) = self.require_writable()?;
-        if self.current_block_size(entry)? == usize::try_from(bytes).unwrap_or(usize::MAX) {
+        if self.current_block_size(entry)? == units::to_usize(bytes) {
             return Ok(());
         }
         if lookup::end_block(entry) > 1 {
@@ -195,7 +199,7 @@ impl Object {
         overlay.mark_dirty(tx.txg(), entry);
         match content {
             Some(content) => {
-                let wanted = usize::try_from(bytes).unwrap_or(usize::MAX);
+                let wanted = units::to_usize(bytes);
                 self.write(tx, 0, content.get(..wanted.min(content.len())).unwrap_or_default())
             }
             None => Ok(()),
@@ -205,7 +209,7 @@ impl Object {
     fn current_block_size(&self, entry: &DirtyObject) -> Result<usize> {
         let state = entry.state.read();
         let dnode = state.dnode().ok_or_else(|| no_such_object(self, entry.id))?;
-        Ok(usize::try_from(dnode.block_size).unwrap_or(usize::MAX).max(512))
+        Ok(units::to_usize(dnode.block_size).max(512))
     }
 }
 
@@ -216,9 +220,9 @@ fn no_such_object(object: &Object, id: ObjectId) -> Error {
 
 /// The block of an offset, and where in it.
 fn split_offset(at: u64, size: usize) -> (u64, usize) {
-    let wide = u64::try_from(size).unwrap_or(u64::MAX);
+    let wide = units::to_u64(size);
     let skip = at.checked_rem(wide).unwrap_or(0);
-    (at.checked_div(wide).unwrap_or(0), usize::try_from(skip).unwrap_or(0))
+    (at.checked_div(wide).unwrap_or(0), units::to_usize(skip))
 }
 
 /// A block becomes this in a group and in all later ones; whether the group had nothing of it.
@@ -242,7 +246,7 @@ pub(super) fn write_whole_block(entry: &DirtyObject, tx: &Tx, block: u64, bytes:
     let fresh = BlockVersion::Bytes(Block::from_slice(bytes, Order::Little));
     let made = set_block_version(&mut entry.state.write(), tx.txg(), block, &fresh);
     if made {
-        tx.add_dirty_block(u64::try_from(bytes.len()).unwrap_or(u64::MAX));
+        tx.add_dirty_block(units::to_u64(bytes.len()));
     }
 }
 
@@ -291,7 +295,7 @@ fn modify_block(
     }
     drop(state);
     if made {
-        tx.add_dirty_block(u64::try_from(size).unwrap_or(u64::MAX));
+        tx.add_dirty_block(units::to_u64(size));
     }
     Ok(())
 }

@@ -180,11 +180,11 @@ impl<'a, T: Borrow<Tx>> PendingWrite<'a, T> {
 
     /// Takes whole blocks of `size` bytes: those that can be stored early are marked as coming.
     pub(super) fn add_blocks(&mut self, first: u64, bytes: &'a [u8], size: usize) {
-        let together = WRITE_CHUNK.checked_div(size).unwrap_or(1).max(1).saturating_mul(size);
+        let together = WRITE_CHUNK.checked_div(size).unwrap_or(1).max(1) * size;
         let mut block = first;
         for bytes in bytes.chunks(together) {
             let blocks = bytes.chunks(size);
-            let end = block.saturating_add(u64::try_from(blocks.len()).unwrap_or(u64::MAX));
+            let end = block + units::to_u64(blocks.len());
             let txg = self.tx.borrow().txg();
             let is_much = bytes.len() >= MIN_WRITE_THROUGH && self.write_target().is_some();
             if is_much && is_clean_since(&self.object, txg, block..end) {
@@ -222,14 +222,10 @@ impl<'a, T: Borrow<Tx>> PendingWrite<'a, T> {
             let contents = way.write_run(&run, tx.txg());
             let (mut stored, mut waiting) = (0_u64, 0_u64);
             for ((_, bytes), content) in run.blocks().zip(&contents) {
-                let length = u64::try_from(bytes.len()).unwrap_or(u64::MAX);
+                let length = units::to_u64(bytes.len());
                 let is_stored = matches!(content, BlockVersion::WrittenThrough(_));
-                stored = stored.saturating_add(if is_stored { length } else { 0 });
-                waiting = waiting.saturating_add(if is_stored {
-                    SMALL_DIRTY_BYTES
-                } else {
-                    tx.allocated_size(length)
-                });
+                stored += if is_stored { length } else { 0 };
+                waiting += if is_stored { SMALL_DIRTY_BYTES } else { tx.allocated_size(length) };
             }
             run.complete(&self.object, contents);
             tx.add_written_through(stored);

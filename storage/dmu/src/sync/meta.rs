@@ -38,7 +38,7 @@ pub(super) fn write_dnodes(
     }
     let mut jobs = Vec::with_capacity(by_block.len());
     for (block, written) in &by_block {
-        let first = block.saturating_mul(per_block);
+        let first = block * per_block;
         let content = patch_dnode_block(&below, *block, first, written)?;
         let fill = count_dnodes(&content);
         jobs.push(PendingBlock {
@@ -68,38 +68,46 @@ fn patch_dnode_block(
     first: u64,
     written: &[&WrittenObject],
 ) -> Result<Vec<u8>> {
-    let size = usize::try_from(below.dnode.block_size).unwrap_or(0);
+    let size = units::to_usize(below.dnode.block_size);
     let mut content = match below.block(block)? {
         Some(old) => old.to_vec(),
         None => vec![0; size],
     };
+    let before = count_dnodes(&content);
     for written in written {
-        let slot = usize::try_from(written.object.id.get().saturating_sub(first)).unwrap_or(0);
-        let start = slot.saturating_mul(Dnode::SLOT);
+        let slot = units::to_usize(written.object.id.get() - first);
+        let start = slot * Dnode::SLOT;
         let old = written.before.as_ref().map_or(0, |tree| tree.dnode.size());
-        if let Some(place) = content.get_mut(start..start.saturating_add(old)) {
+        if let Some(place) = content.get_mut(start..start + old) {
             place.fill(0);
         }
         if let Some(dnode) = &written.after {
-            let place = content.get_mut(start..start.saturating_add(dnode.size()));
+            let place = content.get_mut(start..start + dnode.size());
             let place = place.ok_or(Error::OutOfTree { zbookmark: below.zbookmark(0, block) })?;
             place.fill(0);
             dnode.encode(place);
         }
     }
+    let created = written.iter().filter(|object| object.after.is_some()).count();
+    let gone = written.iter().filter(|object| object.before.is_some()).count();
+    assert_eq!(
+        count_dnodes(&content) + units::to_u64(gone),
+        before + units::to_u64(created),
+        "dnodes are added and removed one by one"
+    );
     Ok(content)
 }
 
 /// How many dnodes a block of the array has.
 fn count_dnodes(content: &[u8]) -> u64 {
     let (mut at, mut count) = (0_usize, 0_u64);
-    while let Some(rest) = content.get(at.saturating_mul(Dnode::SLOT)..).filter(|r| !r.is_empty()) {
+    while let Some(rest) = content.get(at * Dnode::SLOT..).filter(|r| !r.is_empty()) {
         match Dnode::peek_slots(rest) {
             Some(slots) => {
-                count = count.saturating_add(1);
-                at = at.saturating_add(slots.into());
+                count += 1;
+                at += usize::from(slots);
             }
-            None => at = at.saturating_add(1),
+            None => at += 1,
         }
     }
     count

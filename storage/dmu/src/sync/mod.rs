@@ -185,11 +185,14 @@ fn set_special_dnode(header: &mut ObjsetHeader, written: &WrittenObject) {
 
 fn write_root(base: &Objset, syncing: &SyncContext<'_>, header: &ObjsetHeader) -> Result<Blkptr> {
     let place = Zbookmark::root(base.id());
-    let before = usize::try_from(base.root().lsize()).unwrap_or(0);
+    let before = units::to_usize(base.root().lsize());
     let size = if base.root().is_hole() { 0 } else { before };
     let data = header.encode(size.max(syncing.form.root_size));
     let roots = header.meta.as_ref().map_or(&[][..], |meta| &meta.pointers);
-    let fill = roots.iter().fold(0_u64, |sum, pointer| sum.saturating_add(pointer.fill()));
+    let mut fill = 0;
+    for pointer in roots {
+        fill = tree_writer::add_fill(fill, pointer, place)?;
+    }
     let (kind, level) = (ObjectType::OBJSET, Level::new(0));
     let policy = (syncing.policy)(PolicyQuery { kind, level, checksum: 0, compression: 0 });
     let previous = base.root();

@@ -152,7 +152,7 @@ fn write_content(
     let grown = forest.space_delta;
     dnode.pointers = std::mem::take(&mut forest.pointers);
     dnode.levels = forest.levels;
-    let grown = grown.saturating_add(replace_spill(syncing, &below, &mut dnode, version)?);
+    let grown = grown + replace_spill(syncing, &below, &mut dnode, version)?;
     dnode.used_bytes = dnode.used_bytes.saturating_add_signed(grown);
     dnode.flags.0 = dnode.flags.0 & !4 | if dnode.spill.is_some() { 4 } else { 0 };
     syncing.form.mark(&mut dnode);
@@ -178,9 +178,8 @@ fn replace_spill(
     if now != previous {
         account_replacement(syncing.ledger, &previous, &now);
     }
-    let grown = 0_i64
-        .saturating_add_unsigned(syncing.ledger.dsize(&now))
-        .saturating_sub_unsigned(syncing.ledger.dsize(&previous));
+    let dsize = |pointer| units::narrow::<i64>(syncing.ledger.dsize(pointer));
+    let grown = dsize(&now) - dsize(&previous);
     dnode.spill = content.as_ref().map(|_| now);
     Ok(grown)
 }

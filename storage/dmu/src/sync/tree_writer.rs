@@ -61,7 +61,7 @@ impl<'a> TreeWriter<'a> {
     }
 
     fn top_level(&self) -> u8 {
-        self.levels.saturating_sub(1)
+        self.levels - 1
     }
 
     fn shape(&self) -> TreeShape {
@@ -70,7 +70,7 @@ impl<'a> TreeWriter<'a> {
 
     /// Adds levels until a block is within reach.
     pub(crate) fn grow_levels(&mut self, block: u64) {
-        let roots = u64::try_from(self.pointers.len()).unwrap_or(1);
+        let roots = units::to_u64(self.pointers.len());
         while self.shape().ancestor(self.top_level(), block) >= roots
             && self.levels < Dnode::MAX_LEVELS
         {
@@ -86,7 +86,7 @@ impl<'a> TreeWriter<'a> {
     }
 
     fn add_level(&mut self) {
-        self.levels = self.levels.saturating_add(1);
+        self.levels += 1;
         if self.pointers.iter().all(|root| *root == Blkptr::EMPTY) {
             return;
         }
@@ -100,7 +100,7 @@ impl<'a> TreeWriter<'a> {
     }
 
     fn indirect_size(&self) -> usize {
-        usize::try_from(self.dnode().indirect_size()).unwrap_or(0)
+        units::to_usize(self.dnode().indirect_size())
     }
 
     /// The pointer to a block as it is now.
@@ -112,7 +112,7 @@ impl<'a> TreeWriter<'a> {
                 .ok_or(Error::OutOfTree { zbookmark: self.base.zbookmark(level, block) });
         }
         let shape = self.shape();
-        let seat = (level.saturating_add(1), shape.parent(block));
+        let seat = (level + 1, shape.parent(block));
         self.load_indirect(seat)?;
         self.child_pointer(seat, shape.slot(block))
     }
@@ -152,7 +152,7 @@ impl<'a> TreeWriter<'a> {
             return Ok(());
         }
         let shape = self.shape();
-        let seat = (level.saturating_add(1), shape.parent(block));
+        let seat = (level + 1, shape.parent(block));
         self.load_indirect(seat)?;
         if let Some(content) = self.indirect.get_mut(&seat) {
             store_pointer(content, shape.slot(block), &pointer);
@@ -172,7 +172,7 @@ impl<'a> TreeWriter<'a> {
     /// Data blocks become holes.
     pub(crate) fn free_range(&mut self, range: &Range<u64>) -> Result<()> {
         let top = self.top_level();
-        for block in 0..u64::try_from(self.pointers.len()).unwrap_or(0) {
+        for block in 0..units::to_u64(self.pointers.len()) {
             self.free_range_below(top, block, range)?;
         }
         Ok(())
@@ -196,9 +196,9 @@ impl<'a> TreeWriter<'a> {
             return self.set_pointer(level, block, hole);
         }
         let child = shape.first_child(block);
-        let count = u64::try_from(self.indirect_size() / Blkptr::SIZE).unwrap_or(0);
+        let count = units::to_u64(self.indirect_size() / Blkptr::SIZE);
         for below in child..child.saturating_add(count) {
-            self.free_range_below(level.saturating_sub(1), below, range)?;
+            self.free_range_below(level - 1, below, range)?;
         }
         Ok(())
     }
@@ -217,8 +217,8 @@ impl<'a> TreeWriter<'a> {
             let first = self.shape().first_child(block);
             for slot in 0..content.len() / Blkptr::SIZE {
                 let child = parse_child(&content, Order::Little, slot);
-                let below = first.saturating_add(u64::try_from(slot).unwrap_or(u64::MAX));
-                let level = level.saturating_sub(1);
+                let below = first.saturating_add(units::to_u64(slot));
+                let level = level - 1;
                 let Ok(child) = child else { continue };
                 if !child.is_hole() || self.indirect.contains_key(&(level, below)) {
                     self.kill_subtree(level, below, &child)?;
@@ -237,7 +237,7 @@ impl<'a> TreeWriter<'a> {
         let roots = self.pointers.clone();
         for (block, root) in roots.iter().enumerate() {
             if !root.is_hole() {
-                self.kill_subtree(top, u64::try_from(block).unwrap_or(u64::MAX), root)?;
+                self.kill_subtree(top, units::to_u64(block), root)?;
             }
         }
         self.pointers = vec![Blkptr::EMPTY; roots.len()];
@@ -248,9 +248,8 @@ impl<'a> TreeWriter<'a> {
 
     fn account_change(&mut self, before: &Blkptr, now: &Blkptr) {
         let ledger = self.context.ledger;
-        let (was, is) = (ledger.dsize(before), ledger.dsize(now));
-        self.space_delta =
-            self.space_delta.saturating_add_unsigned(is).saturating_sub_unsigned(was);
+        let dsize = |pointer| units::narrow::<i64>(ledger.dsize(pointer));
+        self.space_delta += dsize(now) - dsize(before);
         account_replacement(ledger, before, now);
     }
 
@@ -333,7 +332,7 @@ impl<'a> TreeWriter<'a> {
             let place: Zbookmark = self.base.zbookmark(seat.0, seat.1);
             let child = parse_child(content, Order::Little, slot)
                 .map_err(|error| Error::Corrupt { zbookmark: place, why: error })?;
-            fill = fill.saturating_add(child.fill());
+            fill = add_fill(fill, &child, place)?;
         }
         Ok(fill)
     }
@@ -359,9 +358,19 @@ fn skip_if_damaged(error: Error) -> Result<Vec<u8>> {
     if is_damage { Ok(Vec::new()) } else { Err(error) }
 }
 
+/// Adds the fill count of a pointer, which may have been read from disk.
+pub(crate) fn add_fill(fill: u64, pointer: &Blkptr, zbookmark: Zbookmark) -> Result<u64> {
+    let rule = "the fill counts of an indirect block fit 64 bits";
+    let place = ondisk::Reader::new("indirect block", &[], Order::Little);
+    fill.checked_add(pointer.fill()).ok_or_else(|| Error::Corrupt {
+        zbookmark,
+        why: place.corrupt_field(0, rule, pointer.fill()),
+    })
+}
+
 fn store_pointer(content: &mut [u8], slot: usize, pointer: &Blkptr) {
-    let start = slot.saturating_mul(Blkptr::SIZE);
-    if let Some(place) = content.get_mut(start..start.saturating_add(Blkptr::SIZE)) {
+    let start = slot * Blkptr::SIZE;
+    if let Some(place) = content.get_mut(start..start + Blkptr::SIZE) {
         place.copy_from_slice(&pointer.encode());
     }
 }

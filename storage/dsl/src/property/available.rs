@@ -1,6 +1,8 @@
 //! How much more may be written.
 
 use crate::Dataset;
+use crate::write::space::raise_limit;
+use units::MinusOrZero as _;
 
 /// Bytes that a head may still grow by, as quotas, reservations and the pool allow; 0 for others.
 pub fn available_space(dataset: &Dataset, refquota: u64, refreservation: u64) -> u64 {
@@ -15,13 +17,13 @@ pub fn available_space(dataset: &Dataset, refquota: u64, refreservation: u64) ->
         }
         // what is reserved here comes on top of what is left above
         if space != u64::MAX {
-            space = space.saturating_add(record.reserved.saturating_sub(record.used));
+            space = raise_limit(space, record.reserved.minus_or_zero(record.used));
         }
         space = quota.checked_sub(record.used).map_or(0, |left| left.min(space));
     }
-    space = space.saturating_add(refreservation.saturating_sub(phys.unique));
+    space = raise_limit(space, refreservation.minus_or_zero(phys.unique));
     if refquota != 0 {
-        space = space.min(refquota.saturating_sub(phys.referenced));
+        space = space.min(refquota.minus_or_zero(phys.referenced));
     }
     space
 }

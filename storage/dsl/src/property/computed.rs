@@ -119,7 +119,7 @@ impl ComputedValues {
         if wanted("userrefs")
             && let Ok(holds) = dataset.holds()
         {
-            self.set_number("userrefs", u64::try_from(holds.len()).unwrap_or(u64::MAX));
+            self.set_number("userrefs", units::to_u64(holds.len()));
         }
         if wanted("clones")
             && let Ok(clones) = dataset.clones()
@@ -227,7 +227,7 @@ impl ComputedValues {
 
 /// Hundredths; without any bytes, 1.
 fn compress_ratio(uncompressed: u64, compressed: u64) -> u64 {
-    let hundredfold = u128::from(uncompressed).saturating_mul(100);
+    let hundredfold = u128::from(uncompressed) * 100;
     let ratio = hundredfold.checked_div(u128::from(compressed)).unwrap_or(100);
     u64::try_from(ratio).unwrap_or(u64::MAX)
 }

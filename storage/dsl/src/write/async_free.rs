@@ -10,7 +10,7 @@ use std::sync::Arc;
 use dmu::{BlockVisit, Objset, SpecialObject, WalkControl, WalkOptions};
 use ondisk::dsl::{Bptree, BptreeEntry, Dataset as DatasetPhys};
 use ondisk::{Blkptr, ObjectType, version};
-use units::{BlockId, Level, ObjectId, ObjsetId, Txg, Zbookmark};
+use units::{BlockId, Level, MinusOrZero, ObjectId, ObjsetId, Txg, Zbookmark};
 
 use super::context::{BPOBJ_BLOCK_SIZE, POOL_DIRECTORY, SyncTaskContext, U64_METADATA};
 use super::features::{self, guid};
@@ -97,8 +97,8 @@ impl FreeWork<'_> {
             (self.change.free_block)(pointer);
         }
         self.freed_space = self.freed_space + space;
-        self.budget = self.budget.saturating_sub(1);
-        self.blocks = self.blocks.saturating_add(1);
+        self.budget = self.budget.minus_or_zero(1);
+        self.blocks += 1;
         space
     }
 
@@ -119,7 +119,7 @@ impl FreeWork<'_> {
             if let Blkptr::Regular(block) = pointer {
                 block.copies().for_each(work.change.mark_obsolete);
             }
-            work.budget = work.budget.saturating_sub(1);
+            work.budget = work.budget.minus_or_zero(1);
             work.change.space_of(pointer)
         })?;
         if !bpobj::is_empty(&bpobj_header(change.mos, id)?) {
@@ -144,21 +144,21 @@ impl FreeWork<'_> {
         let change = self.change;
         let header = bpobj_header(change.mos, id)?;
         let take = header.count.min(self.budget);
-        let keep = header.count.saturating_sub(take);
+        let keep = header.count - take;
         let mut freed = SpaceDelta::default();
         for pointer in read_pointers(change, id, keep..header.count)? {
             freed = freed + each(self, &pointer);
         }
         if take > 0 {
             let object = change.object(id)?;
-            object.free_range(change.tx, keep.saturating_mul(BLKPTR_SIZE)..u64::MAX)?;
+            object.free_range(change.tx, keep * BLKPTR_SIZE..u64::MAX)?;
             bpobj::update_header(change, id, |header| header.count = keep)?;
         }
         let mut left = header.sublist_count;
         while left > 0 && self.budget > 0 && keep == 0 {
-            let last = left.saturating_sub(1);
+            let last = left - 1;
             let sublist = read_object_id(change, header.sublists, last)?;
-            freed = freed + self.drain_bpobj(sublist, depth.saturating_add(1), each)?;
+            freed = freed + self.drain_bpobj(sublist, depth + 1, each)?;
             if !bpobj::is_empty(&bpobj_header(change.mos, sublist)?) {
                 break;
             }
@@ -185,7 +185,7 @@ impl FreeWork<'_> {
             change.free_object(header.sublists)?;
             ObjectId::META
         } else {
-            table.free_range(change.tx, left.saturating_mul(8)..u64::MAX)?;
+            table.free_range(change.tx, left * 8..u64::MAX)?;
             header.sublists
         };
         bpobj::update_header(change, id, |header| {
@@ -202,8 +202,7 @@ impl FreeWork<'_> {
         };
         let (mut header, entries) = read_bptree(change.mos, id)?;
         let begin = header.begin;
-        let mut at = begin;
-        for mut entry in entries {
+        for (at, mut entry) in (begin..).zip(entries) {
             if self.budget == 0 {
                 break;
             }
@@ -217,13 +216,12 @@ impl FreeWork<'_> {
             match done {
                 // one that is done, but has one before it that is stuck, has nothing any more
                 TreeStatus::Complete if self.is_stuck => entry.birth = Txg::new(u64::MAX),
-                TreeStatus::Complete => header.begin = header.begin.saturating_add(1),
+                TreeStatus::Complete => header.begin += 1,
                 TreeStatus::Partial => {}
                 TreeStatus::Unreadable => self.is_stuck = true,
             }
-            object.write(change.tx, at.saturating_mul(size), &entry.encode())?;
+            object.write(change.tx, at * size, &entry.encode())?;
             object.set_bonus(change.tx, U64_METADATA, &header.encode())?;
-            at = at.saturating_add(1);
         }
         if header.begin == header.end {
             features::decrement(change, guid::ASYNC_DESTROY)?;
@@ -369,7 +367,7 @@ impl TreeWalk<'_, '_> {
         // the root's place is that of the first block of dnodes
         let stays = self.pending_parents.iter().skip(1).position(|(known, _)| *known == zbookmark);
         if let Some(at) = stays {
-            self.pending_parents.remove(at.saturating_add(1));
+            self.pending_parents.remove(at + 1);
         }
         self.free_finished_parents(zbookmark);
         if zbookmark.object == ObjectId::META {
@@ -410,15 +408,13 @@ impl TreeWalk<'_, '_> {
     fn is_already_freed(&self, zbookmark: Zbookmark, pointer: &Blkptr) -> bool {
         let Some((object, block)) = self.resume else { return false };
         let fan_out = u64::from(pointer.lsize()) / BLKPTR_SIZE;
-        let span = fan_out.saturating_pow(zbookmark.level.get().into());
-        let end = zbookmark.block.get().saturating_add(1).saturating_mul(span);
+        let end = first_block_below(zbookmark.block.get() + 1, fan_out, zbookmark.level);
         match (zbookmark.object, object) {
             (ObjectId::META, ObjectId::META) => end <= block,
             (here, ObjectId::META) => {
-                !is_accounting_object(here)
-                    && here.get() < block.saturating_add(1).saturating_mul(self.dnodes_per_block)
+                !is_accounting_object(here) && here.get() / self.dnodes_per_block <= block
             }
-            (ObjectId::META, _) => end.saturating_mul(self.dnodes_per_block) <= object.get(),
+            (ObjectId::META, _) => end <= object.get() / self.dnodes_per_block,
             (here, there) if here == there => end <= block,
             (here, there) => here < there,
         }
@@ -430,13 +426,17 @@ fn is_accounting_object(object: ObjectId) -> bool {
     object.get() > u64::MAX.wrapping_sub(8)
 }
 
+/// The first data block below a block of a level; the largest number if a damaged tree leads further.
+fn first_block_below(block: u64, fan_out: u64, level: Level) -> u64 {
+    block.saturating_mul(fan_out.saturating_pow(level.get().into()))
+}
+
 /// The first data block below a place at which the walk cannot go on.
 fn first_data_block(zbookmark: Zbookmark, above: &[(Zbookmark, Blkptr)]) -> Zbookmark {
     // the first is the root, which has no fan-out
     let size = above.iter().skip(1).find(|(known, _)| known.object == zbookmark.object);
     let fan_out = size.map_or(1024, |(_, pointer)| u64::from(pointer.lsize()) / BLKPTR_SIZE);
-    let span = fan_out.saturating_pow(zbookmark.level.get().into());
-    let block = zbookmark.block.get().saturating_mul(span);
+    let block = first_block_below(zbookmark.block.get(), fan_out, zbookmark.level);
     Zbookmark { level: Level::new(0), block: BlockId::new(block), ..zbookmark }
 }
 
@@ -459,8 +459,8 @@ pub(crate) fn queue_tree(
     let entry = BptreeEntry { root: head.root.clone(), birth: head.previous_txg, resume: [0; 4] };
     let object = change.object(trees)?;
     let size = bpobj::to_u64(BptreeEntry::SIZE);
-    object.write(change.tx, header.end.saturating_mul(size), &entry.encode())?;
-    header.end = header.end.saturating_add(1);
+    object.write(change.tx, header.end * size, &entry.encode())?;
+    header.end += 1;
     space.add_to([&mut header.bytes, &mut header.compressed, &mut header.uncompressed]);
     object.set_bonus(change.tx, U64_METADATA, &header.encode())?;
     Ok(())
@@ -492,9 +492,9 @@ fn read_pointers(
     range: std::ops::Range<u64>,
 ) -> Result<Vec<Blkptr>> {
     let object = change.object(id)?;
-    let count = usize::try_from(range.end.saturating_sub(range.start)).unwrap_or(0);
-    let mut bytes = vec![0; count.saturating_mul(Blkptr::SIZE)];
-    object.read(range.start.saturating_mul(BLKPTR_SIZE), &mut bytes)?;
+    let count = units::to_usize(range.end - range.start);
+    let mut bytes = vec![0; count * Blkptr::SIZE];
+    object.read(range.start * BLKPTR_SIZE, &mut bytes)?;
     let order = object.bonus_order();
     let parse = |bytes: &[u8]| {
         Blkptr::parse(bytes, order).map_err(|error| Error::Corrupt { object: id, why: error })
@@ -505,7 +505,7 @@ fn read_pointers(
 fn read_object_id(change: &SyncTaskContext<'_>, table: ObjectId, index: u64) -> Result<ObjectId> {
     let object = change.object(table)?;
     let mut bytes = [0; 8];
-    object.read(index.saturating_mul(8), &mut bytes)?;
+    object.read(index * 8, &mut bytes)?;
     Ok(ObjectId::new(match object.bonus_order() {
         ondisk::Order::Little => u64::from_le_bytes(bytes),
         ondisk::Order::Big => u64::from_be_bytes(bytes),

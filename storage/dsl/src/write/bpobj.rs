@@ -16,6 +16,7 @@ use super::features::{self, guid};
 use super::space::SpaceDelta;
 use crate::Result;
 use crate::block_lists::bpobj_header;
+pub(crate) use units::to_u64;
 
 /// The name of the list that all empty lists are.
 const EMPTY_BPOBJ: &str = "empty_bpobj";
@@ -135,7 +136,7 @@ pub(crate) fn append(
     list: ObjectId,
     items: &[BpobjItem],
 ) -> Result<()> {
-    let mut bytes = Vec::with_capacity(items.len().saturating_mul(Blkptr::SIZE));
+    let mut bytes = Vec::with_capacity(items.len() * Blkptr::SIZE);
     let mut sum = SpaceDelta::default();
     for item in items {
         bytes.extend(Bpobj::encode_pointer(&item.pointer, item.is_free));
@@ -143,11 +144,11 @@ pub(crate) fn append(
         sum = if item.is_free { sum - space } else { sum + space };
     }
     let count = bpobj_header(change.mos, list)?.count;
-    change.object(list)?.write(change.tx, count.saturating_mul(BLKPTR_SIZE), &bytes)?;
+    change.object(list)?.write(change.tx, count * BLKPTR_SIZE, &bytes)?;
     let freed = items.iter().filter(|item| item.is_free).count();
     update_header(change, list, |header| {
-        header.count = header.count.saturating_add(to_u64(items.len()));
-        header.freed = header.freed.saturating_add(to_u64(freed));
+        header.count += to_u64(items.len());
+        header.freed += to_u64(freed);
         sum.add_to([&mut header.bytes, &mut header.compressed, &mut header.uncompressed]);
     })
 }
@@ -169,7 +170,7 @@ pub(crate) fn append_subobj(
     let few_sublists = sublists.as_ref().is_none_or(fits_one_block);
     let object = change.object(part)?;
     if let Some(sublists) = sublists.filter(|_| few_sublists) {
-        let bytes = read_content(&sublists, header.sublist_count.saturating_mul(U64_SIZE))?;
+        let bytes = read_content(&sublists, header.sublist_count * U64_SIZE)?;
         append_subobj_ids(change, list, &bytes)?;
         update_header(change, part, |header| {
             (header.sublists, header.sublist_count) = (ObjectId::META, 0);
@@ -177,10 +178,10 @@ pub(crate) fn append_subobj(
         change.free_object(sublists.id())?;
     }
     if few_sublists && fits_one_block(&object) {
-        let bytes = read_content(&object, header.count.saturating_mul(BLKPTR_SIZE))?;
-        let at = bpobj_header(change.mos, list)?.count.saturating_mul(BLKPTR_SIZE);
+        let bytes = read_content(&object, header.count * BLKPTR_SIZE)?;
+        let at = bpobj_header(change.mos, list)?.count * BLKPTR_SIZE;
         change.object(list)?.write(change.tx, at, &bytes)?;
-        update_header(change, list, |to| to.count = to.count.saturating_add(header.count))?;
+        update_header(change, list, |to| to.count += header.count)?;
         change.free_object(part)?;
     } else {
         append_subobj_ids(change, list, &part.get().to_le_bytes())?;
@@ -206,12 +207,12 @@ fn append_subobj_ids(change: &SyncTaskContext<'_>, list: ObjectId, bytes: &[u8])
             Vec::new(),
         )?
     };
-    let at = header.sublist_count.saturating_mul(U64_SIZE);
+    let at = header.sublist_count * U64_SIZE;
     change.object(table)?.write(change.tx, at, bytes)?;
     update_header(change, list, |header| {
         header.sublists = table;
         let more = to_u64(bytes.len()) / U64_SIZE;
-        header.sublist_count = header.sublist_count.saturating_add(more);
+        header.sublist_count += more;
     })
 }
 
@@ -222,11 +223,7 @@ fn fits_one_block(object: &Object) -> bool {
 fn read_content(object: &Object, length: u64) -> Result<Vec<u8>> {
     // no more than one block, as was asked for before
     let length = length.min(object.block_size().into());
-    let mut bytes = vec![0; usize::try_from(length).unwrap_or(0)];
+    let mut bytes = vec![0; units::to_usize(length)];
     object.read(0, &mut bytes)?;
     Ok(bytes)
-}
-
-pub(crate) fn to_u64(count: usize) -> u64 {
-    u64::try_from(count).unwrap_or(u64::MAX)
 }

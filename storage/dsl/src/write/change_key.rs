@@ -147,12 +147,12 @@ impl<'a> RewrapWalk<'a> {
         for child in change.zap_entries(record.children)? {
             let hidden = child.name.starts_with(b"$") || child.name.starts_with(b"%");
             if let (false, Some(child)) = (hidden, child.value.u64()) {
-                self.visit(ObjectId::new(child), false, depth.saturating_add(1))?;
+                self.visit(ObjectId::new(child), false, depth + 1)?;
             }
         }
         for clone in change.zap_u64s(record.clones)? {
             let clone = change.dataset_phys(ObjectId::new(clone))?.dir;
-            self.visit(clone, true, depth.saturating_add(1))?;
+            self.visit(clone, true, depth + 1)?;
         }
         Ok(())
     }

@@ -11,6 +11,7 @@ use units::{ObjectId, ObjsetId, Txg};
 use super::context::{POOL_DIRECTORY, SyncTaskContext, log_header};
 use super::features::{self, guid};
 use super::names::{self, HeadIds};
+use super::space::add_signed;
 use super::{deadlist, keys, limits};
 use crate::dir::read_zap_field;
 use crate::{Error, Result};
@@ -225,7 +226,7 @@ fn init_as_clone(
     let origin_head = change.dataset_phys(change.dir_phys(from.dir)?.head)?;
     let end = Some(new.previous_txg);
     new.deadlist = deadlist::clone_empty(change, origin_head.deadlist, end, origin)?;
-    change.update_dataset(origin, |it| it.children = it.children.saturating_add(1))?;
+    change.update_dataset(origin, |it| add_signed(&mut it.children, 1))?;
     change.update_dir(dir, |dir| dir.origin = origin)?;
     if change.version >= version::NEXT_CLONES {
         let next_clones = change.zap_or_create(from.next_clones, ObjectType::NEXT_CLONES)?;

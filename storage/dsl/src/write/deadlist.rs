@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use ondisk::dsl::Deadlist;
 use ondisk::{ObjectType, version};
-use units::{ObjectId, Txg};
+use units::{MinusOrZero, ObjectId, Txg};
 
 use super::bpobj::{self, BpobjItem};
 use super::context::{SyncTaskContext, hex_name};
@@ -125,7 +125,7 @@ pub(crate) fn read_contents(
     let mut found = DeadlistContents::default();
     for (start, list) in entries(change, id)? {
         if Some(list) == the_empty {
-            found.empty_count = found.empty_count.saturating_add(1);
+            found.empty_count += 1;
         } else {
             found.entries.push(DeadlistEntry {
                 start,
@@ -262,17 +262,17 @@ impl MergeTarget {
         list: ObjectId,
     ) -> Result<()> {
         if Some(list) == self.empty_bpobj {
-            self.released_empty = self.released_empty.saturating_add(1);
+            self.released_empty += 1;
             return Ok(());
         }
         let behind = self.entries.partition_point(|(begin, _)| *begin <= start);
-        let at = behind.saturating_sub(1);
+        let at = behind.minus_or_zero(1);
         let missing = Error::NoDeadlistEntry { object: self.id, txg: start };
         let (_, into) = self.entries.get_mut(at).ok_or(missing)?;
         if Some(*into) != self.empty_bpobj {
             return bpobj::append_subobj(change, *into, list);
         }
-        self.released_empty = self.released_empty.saturating_add(1);
+        self.released_empty += 1;
         *into = list;
         self.changed_entries.insert(at);
         Ok(())
@@ -307,7 +307,7 @@ pub(crate) fn insert(
         sum = if item.is_free { sum - space } else { sum + space };
         let birth = item.pointer.birth();
         // what is born before the first stretch cannot be; it is put there
-        let at = all.partition_point(|(start, _)| *start < birth).saturating_sub(1);
+        let at = all.partition_point(|(start, _)| *start < birth).minus_or_zero(1);
         by_stretch.entry(at).or_default().push(item);
     }
     for (at, items) in by_stretch {
@@ -351,7 +351,7 @@ pub(crate) fn merge_destroyed(
     change.remove_all(next, young.iter().map(|(start, _)| hex_name(start.get())))?;
     for (_, list) in young {
         if Some(list) == target.empty_bpobj {
-            target.released_empty = target.released_empty.saturating_add(1);
+            target.released_empty += 1;
             continue;
         }
         delta = delta - bpobj::space(change, list)?;
@@ -363,7 +363,7 @@ pub(crate) fn merge_destroyed(
             old_lists.push(*id);
             continue;
         }
-        target.released_empty = target.released_empty.saturating_add(contents.empty_count);
+        target.released_empty += contents.empty_count;
         for filled in &contents.entries {
             // what the oldest snapshot lacks is in the snapshot before it
             if at > 0 && filled.start >= previous {

@@ -1,14 +1,14 @@
 //! Destroying heads, whose whole tree is freed afterwards.
 
 use ondisk::dsl::Dataset as DatasetPhys;
-use units::{ObjectId, ObjsetId, Txg};
+use units::{MinusOrZero, ObjectId, ObjsetId, Txg};
 
 use super::context::{DatasetEvent, SyncTaskContext, free_log};
 use super::features::{self, guid};
 use super::names::HeadIds;
 use super::pool::special_dir;
 use super::pool_property::{pool_property_u64, unset_pool_property};
-use super::space::{SpaceDelta, UsedBy, to_i64};
+use super::space::{SpaceDelta, UsedBy, add_signed, to_i64, with_delta};
 use super::{
     async_free, bookmark, create, deadlist, holds, keys, limits, livelist, remap_deadlist,
 };
@@ -56,19 +56,19 @@ pub(crate) fn recompute_head_unique(
     let shared = match change.previous_snapshot(&record)? {
         Some((_, previous)) => {
             let dead = deadlist::space(change, record.deadlist)?.used;
-            previous.referenced.saturating_add_signed(dead.wrapping_neg())
+            with_delta(previous.referenced, dead.wrapping_neg())
         }
         None => 0,
     };
-    let unique = record.referenced.saturating_sub(shared);
+    let unique = record.referenced.minus_or_zero(shared);
     change.update_dataset(head, |head| {
         head.unique = unique;
         head.flags |= create::head_flags(change);
     })?;
     let reservation = limits::head_limits(change, dir)?.refreservation;
     if record.unique < reservation {
-        let gained = unique.saturating_sub(record.unique);
-        let less = to_i64(gained.min(reservation.saturating_sub(record.unique)));
+        let gained = unique.minus_or_zero(record.unique);
+        let less = to_i64(gained.min(reservation.minus_or_zero(record.unique)));
         let delta = SpaceDelta::only_used(less.wrapping_neg());
         change.add_space(dir, UsedBy::Refreservation, delta)?;
     }
@@ -137,7 +137,7 @@ fn detach_from_origin(
     if previous.next_clones.exists() {
         change.remove_member(previous.next_clones, id.get())?;
     }
-    change.update_dataset(origin, |it| it.children = it.children.saturating_sub(1))?;
+    change.update_dataset(origin, |it| add_signed(&mut it.children, -1))?;
     let clones = change.dir_phys(previous.dir)?.clones;
     if clones.exists() {
         change.remove_member(clones, id.get())?;

@@ -18,7 +18,7 @@ use super::deadlist::{self, DeadlistContents};
 use super::destroy::{clear_bootfs, merge_clone_deadlist_entries, recompute_head_unique};
 use super::names::{HeadIds, name_matching};
 use super::pool::{FREE_BPOBJ, special_dir};
-use super::space::{SpaceDelta, UsedBy, to_i64};
+use super::space::{SpaceDelta, UsedBy, add_signed, to_i64};
 use super::{bookmark, create, limits, old_deadlist, remap_deadlist, snapshot};
 use crate::{Error, Result};
 
@@ -97,7 +97,7 @@ pub fn destroy_snapshots(
         destroy_run(change, head, run, &mut joins)?;
     }
     joins.apply(change, head)?;
-    Ok(doomed.len().saturating_add(deferred.len()))
+    Ok(doomed.len() + deferred.len())
 }
 
 /// Destroys a snapshot that is neither held nor cloned.
@@ -265,10 +265,6 @@ fn update_space_counts(
         change.update_dataset(around.next, |next| add_signed(&mut next.unique, gained))?;
     }
     Ok(())
-}
-
-fn add_signed(count: &mut u64, delta: i64) {
-    *count = count.saturating_add_signed(delta);
 }
 
 /// The stretches of deadlists of later datasets that are joined with the ones before them, as they began

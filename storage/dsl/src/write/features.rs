@@ -10,6 +10,7 @@ use units::ObjectId;
 use zap::{Zap, ZapValue};
 
 use super::context::{POOL_DIRECTORY, SyncTaskContext, ZAP_METADATA};
+use super::space::{to_i64, with_delta};
 use crate::{Error, Result};
 
 /// The features that datasets have to do with.
@@ -115,7 +116,7 @@ pub(crate) fn increment_by(
     count: u64,
 ) -> Result<()> {
     let feature = find_feature(guid)?;
-    set_refcount(change, feature, enabled_refcount(change, feature)?.saturating_add(count))
+    add_to_refcount(change, feature, to_i64(count))
 }
 
 /// So many things less use a feature.
@@ -125,21 +126,26 @@ pub(crate) fn decrement_by(
     count: u64,
 ) -> Result<()> {
     let feature = find_feature(guid)?;
-    set_refcount(change, feature, enabled_refcount(change, feature)?.saturating_sub(count))
+    add_to_refcount(change, feature, -to_i64(count))
 }
 
 /// One more thing uses a feature, which must be enabled.
 pub fn increment_feature(change: &SyncTaskContext<'_>, feature: &Feature) -> Result<()> {
-    set_refcount(change, feature, enabled_refcount(change, feature)?.saturating_add(1))
+    add_to_refcount(change, feature, 1)
 }
 
 /// One thing less uses a feature.
 pub fn decrement_feature(change: &SyncTaskContext<'_>, feature: &Feature) -> Result<()> {
-    set_refcount(change, feature, enabled_refcount(change, feature)?.saturating_sub(1))
+    add_to_refcount(change, feature, -1)
 }
 
 fn enabled_refcount(change: &SyncTaskContext<'_>, feature: &Feature) -> Result<u64> {
     refcount(change.mos, feature)?.ok_or(Error::FeatureDisabled { guid: feature.guid })
+}
+
+fn add_to_refcount(change: &SyncTaskContext<'_>, feature: &Feature, delta: i64) -> Result<()> {
+    let uses = with_delta(enabled_refcount(change, feature)?, delta);
+    set_refcount(change, feature, uses)
 }
 
 fn set_refcount(change: &SyncTaskContext<'_>, feature: &Feature, uses: u64) -> Result<()> {

@@ -12,6 +12,7 @@ use zap::ZapValue;
 use super::context::{SyncTaskContext, ZAP_METADATA};
 use super::create;
 use super::rename::encryption_root;
+use super::space::with_delta;
 use crate::{Error, KeyFormat, Result};
 
 const ENCRYPTION_FEATURE: &str = "com.datto:encryption";
@@ -99,7 +100,7 @@ pub(crate) fn add_key_reference(
 ) -> Result<()> {
     let Some(record) = change.zap_field_object(from, DirPhys::CRYPTO_KEY)? else { return Ok(()) };
     let users = change.lookup_u64(record, REFCOUNT_ENTRY)?.unwrap_or(1);
-    change.update_u64(record, REFCOUNT_ENTRY, users.saturating_add(1))?;
+    change.update_u64(record, REFCOUNT_ENTRY, with_delta(users, 1))?;
     change.set_zap_field(to, DirPhys::CRYPTO_KEY, &[record.get()])
 }
 
@@ -108,6 +109,6 @@ pub(crate) fn release_key_reference(change: &SyncTaskContext<'_>, dir: ObjectId)
     let Some(record) = change.zap_field_object(dir, DirPhys::CRYPTO_KEY)? else { return Ok(()) };
     match change.lookup_u64(record, REFCOUNT_ENTRY)?.unwrap_or(1) {
         0 | 1 => change.free_object(record),
-        users => change.update_u64(record, REFCOUNT_ENTRY, users.saturating_sub(1)),
+        users => change.update_u64(record, REFCOUNT_ENTRY, users - 1),
     }
 }

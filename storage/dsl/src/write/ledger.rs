@@ -12,7 +12,7 @@ use units::{ObjectId, ObjsetId, Txg};
 
 use super::bpobj::BpobjItem;
 use super::context::SyncTaskContext;
-use super::space::{SpaceDelta, UsedBy, parent_delta};
+use super::space::{SpaceDelta, UsedBy, add_signed, parent_delta};
 use super::{bookmark, create, deadlist, limits, livelist};
 use crate::Result;
 
@@ -119,7 +119,7 @@ impl<'a> DatasetLedger<'a> {
             let counted = parent_delta(head.unique, own.used, reservation);
             let delta = own - sums.deadlist_space;
             delta.add_to([&mut head.referenced, &mut head.compressed, &mut head.uncompressed]);
-            head.unique = head.unique.saturating_add_signed(own.used);
+            add_signed(&mut head.unique, own.used);
             head.root = root.clone();
             (counted, head.previous, head.deadlist)
         })?;
@@ -129,7 +129,7 @@ impl<'a> DatasetLedger<'a> {
         }
         if sums.prev_unique != 0 {
             change.update_dataset(previous, |previous| {
-                previous.unique = previous.unique.saturating_add_signed(sums.prev_unique);
+                add_signed(&mut previous.unique, sums.prev_unique);
             })?;
         }
         change.move_space(self.dir, sums.to_snapshots, [UsedBy::Head, UsedBy::Snapshots])?;
@@ -215,10 +215,10 @@ impl BlockLedger for DatasetLedger<'_> {
         sums.deadlist_items.push(BpobjItem { pointer: pointer.clone(), is_free: false });
         sums.deadlist_space = sums.deadlist_space + space;
         if self.prev_unique_txg.is_some_and(|since| birth > since) {
-            sums.prev_unique = sums.prev_unique.saturating_add(space.used);
+            sums.prev_unique += space.used;
         }
         if birth > self.origin_txg {
-            sums.to_snapshots = sums.to_snapshots.saturating_add(space.used);
+            sums.to_snapshots += space.used;
         }
     }
 }

@@ -1,11 +1,11 @@
 //! What directories may use: quotas, reservations, what is left, and counts of what is below.
 
 use ondisk::dsl::Dir as DirPhys;
-use units::{ObjectId, ObjsetId};
+use units::{MinusOrZero, ObjectId, ObjsetId};
 
 use super::context::SyncTaskContext;
 use super::features::{self, guid};
-use super::space::{SpaceDelta, UsedBy, parent_delta, to_i64};
+use super::space::{SpaceDelta, UsedBy, parent_delta, raise_limit, to_i64, with_delta};
 use crate::local_properties::{LocalProperties, PropertyValue};
 use crate::{Error, Result};
 
@@ -68,13 +68,13 @@ fn space_left(
             quota = quota.min(change.usable_space);
         }
         if left != u64::MAX {
-            left = left.saturating_add(record.reserved.saturating_sub(used));
+            left = raise_limit(left, record.reserved.minus_or_zero(used));
         }
         if let Some((_, bytes)) = taken.filter(|(above, _)| above == id) {
-            used = used.saturating_sub(bytes);
-            left = left.saturating_add(bytes);
+            used = used.minus_or_zero(bytes);
+            left = raise_limit(left, bytes);
         }
-        left = left.min(quota.saturating_sub(used));
+        left = left.min(quota.minus_or_zero(used));
     }
     Ok(left)
 }
@@ -94,12 +94,12 @@ pub fn space_limit(change: &SyncTaskContext<'_>, dataset: ObjsetId) -> Result<Sp
     let record = change.dataset_phys(ObjectId::new(dataset.get()))?;
     let limits = head_limits(change, record.dir)?;
     // what is kept for the head counts as used already
-    let kept = limits.refreservation.saturating_sub(record.unique);
+    let kept = limits.refreservation.minus_or_zero(record.unique);
     let left = |quotas| space_left(change, record.dir, None, quotas);
-    let pool = left(false)?.saturating_add(kept);
-    let mut bytes = left(true)?.saturating_add(kept);
+    let pool = raise_limit(left(false)?, kept);
+    let mut bytes = raise_limit(left(true)?, kept);
     if limits.refquota != 0 {
-        bytes = bytes.min(limits.refquota.saturating_sub(record.referenced));
+        bytes = bytes.min(limits.refquota.minus_or_zero(record.referenced));
     }
     Ok(SpaceLimit { bytes, is_quota: bytes < pool })
 }
@@ -164,12 +164,12 @@ pub(crate) fn set_reservation(
     reserved: u64,
 ) -> Result<()> {
     let record = change.dir_phys(dir)?;
-    let more = record.used.max(reserved).saturating_sub(record.used.max(record.reserved));
+    let more = record.used.max(reserved).minus_or_zero(record.used.max(record.reserved));
     if more > 0 {
         let left = if record.parent.exists() {
             available_space(change, record.parent)?
         } else {
-            change.usable_space.saturating_sub(record.used)
+            change.usable_space.minus_or_zero(record.used)
         };
         if more > left {
             return Err(Error::NoSpace { needed: more, available: left });
@@ -220,7 +220,7 @@ pub(crate) fn set_refreservation(
     reserved: u64,
 ) -> Result<()> {
     let unique = change.dataset_phys(change.dir_phys(dir)?.head)?.unique;
-    let more = unique.max(reserved).saturating_sub(unique.max(before));
+    let more = unique.max(reserved).minus_or_zero(unique.max(before));
     if more > 0 {
         let left = available_space(change, dir)?;
         if more > left {
@@ -242,7 +242,7 @@ pub(crate) fn apply_refreservation(
     reserved: u64,
 ) -> Result<()> {
     let unique = change.dataset_phys(change.dir_phys(dir)?.head)?.unique;
-    let unused = |bytes: u64| to_i64(bytes.saturating_sub(unique));
+    let unused = |bytes: u64| to_i64(bytes.minus_or_zero(unique));
     let delta = unused(reserved).wrapping_sub(unused(before));
     change.add_space(dir, UsedBy::Refreservation, SpaceDelta::only_used(delta))
 }
@@ -274,7 +274,7 @@ fn adjust_count(change: &SyncTaskContext<'_>, dir: ObjectId, name: &str, more: i
     for dir in ancestors(change, dir)? {
         // where nothing is counted, nothing above is counted either
         let Some(count) = change.zap_field_u64(dir, name)? else { return Ok(()) };
-        change.set_zap_field(dir, name, &[count.saturating_add_signed(more)])?;
+        change.set_zap_field(dir, name, &[with_delta(count, more)])?;
     }
     Ok(())
 }
@@ -307,15 +307,14 @@ pub(crate) fn count_descendants(
         let (false, Some(child)) = (entry.name.starts_with(b"$"), entry.value.u64()) else {
             continue;
         };
-        let [more, below] =
-            count_descendants(change, ObjectId::new(child), depth.saturating_add(1))?;
-        filesystems = filesystems.saturating_add(more).saturating_add(1);
-        snapshots = snapshots.saturating_add(below);
+        let [more, below] = count_descendants(change, ObjectId::new(child), depth + 1)?;
+        filesystems = (filesystems + more) + 1;
+        snapshots += below;
     }
     if record.head.exists() {
         let names = change.zap_entries(change.dataset_phys(record.head)?.snapshot_names)?;
         let own = names.iter().filter(|entry| !entry.name.starts_with(b"%")).count();
-        snapshots = snapshots.saturating_add(super::bpobj::to_u64(own));
+        snapshots += super::bpobj::to_u64(own);
     }
     change.set_zap_field(dir, names[0], &[filesystems])?;
     change.set_zap_field(dir, names[1], &[snapshots])?;

@@ -4,7 +4,7 @@
 //! whole tree. Where it shares less than a quarter it has none any more.
 
 use ondisk::dsl::Dir as DirPhys;
-use units::{ObjectId, Txg};
+use units::{MinusOrZero, ObjectId, Txg};
 
 use super::bpobj::BpobjItem;
 use super::context::{POOL_DIRECTORY, SyncTaskContext, ZAP_METADATA};
@@ -18,7 +18,7 @@ pub(crate) const DELETED_CLONES: &str = "com.delphix:deleted_clones";
 /// Births in a stretch after which the next txg begins a new one.
 const MAX_ENTRY_BLOCKS: u64 = 500_000;
 /// A clone that shares fewer percent of its blocks with its origin has no livelist.
-const MIN_PERCENT_SHARED: u64 = 75;
+const MIN_PERCENT_SHARED: u128 = 75;
 
 /// A directory's livelist.
 pub(crate) fn find(change: &SyncTaskContext<'_>, dir: ObjectId) -> Result<Option<ObjectId>> {
@@ -34,7 +34,7 @@ pub(crate) fn insert(
     let full = match deadlist::entries(change, livelist)?.last() {
         Some((start, list)) => {
             let header = bpobj_header(change.mos, *list)?;
-            header.count.saturating_sub(header.freed) > MAX_ENTRY_BLOCKS
+            header.count.minus_or_zero(header.freed) > MAX_ENTRY_BLOCKS
                 && *start < previous_txg(change)
         }
         None => true,
@@ -46,15 +46,15 @@ pub(crate) fn insert(
 }
 
 fn previous_txg(change: &SyncTaskContext<'_>) -> Txg {
-    Txg::new(change.txg().get().saturating_sub(1))
+    Txg::new(change.txg().get() - 1)
 }
 
 /// Removes the livelist of a clone that shares too little for one to be of use.
 pub(crate) fn remove_if_unshared(change: &SyncTaskContext<'_>, dir: ObjectId) -> Result<()> {
     let record = change.dir_phys(dir)?;
     let referenced = change.dataset_phys(record.head)?.referenced;
-    let shared = referenced.saturating_sub(record.breakdown.head).saturating_mul(100);
-    if shared.checked_div(referenced).is_some_and(|percent| percent <= MIN_PERCENT_SHARED) {
+    let shared = u128::from(referenced.minus_or_zero(record.breakdown.head)) * 100;
+    if shared.checked_div(referenced.into()).is_some_and(|percent| percent <= MIN_PERCENT_SHARED) {
         remove(change, dir)?;
     }
     Ok(())

@@ -35,7 +35,7 @@ mod rollback;
 mod set_properties;
 mod set_property;
 mod snapshot;
-mod space;
+pub(crate) mod space;
 
 pub use async_free::{FreeProgress, free_pending, has_pending_frees};
 pub use bookmark::{create_bookmark, destroy_bookmark};

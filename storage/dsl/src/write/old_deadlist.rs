@@ -10,7 +10,7 @@ use std::ops::ControlFlow;
 
 use ondisk::ObjectType;
 use ondisk::dsl::Dataset as DatasetPhys;
-use units::{ObjectId, Txg};
+use units::{MinusOrZero, ObjectId, Txg};
 
 use super::bpobj::{self, BpobjItem};
 use super::context::SyncTaskContext;
@@ -71,7 +71,7 @@ pub(crate) fn read_contents(
         ControlFlow::Continue(())
     })?;
     let stretch = |(birth, space): (Txg, SpaceDelta)| DeadlistEntry {
-        start: Txg::new(birth.get().saturating_sub(1)),
+        start: Txg::new(birth.get().minus_or_zero(1)),
         bpobj: id,
         space,
     };

@@ -43,7 +43,7 @@ pub fn promote(change: &SyncTaskContext<'_>, name: &str) -> Result<()> {
     plan.check_names(change, name)?;
     plan.check_encryption_root(change, name)?;
     let space = plan.moving_space(change)?;
-    let used = u64::try_from(space.used).unwrap_or(0);
+    let used = space.used.max(0).unsigned_abs();
     limits::check_move(change, plan.origin_head.dir, clone.dir, used)?;
     let snapshots = plan.snapshot_space_after(change)?;
     plan.move_encryption_root(change)?;
@@ -204,7 +204,7 @@ impl Promotion {
             let mut sum = 0_i64;
             for record in records {
                 let dead = deadlist::space_in_range(change, record.deadlist, since, None)?;
-                sum = sum.saturating_add(dead.used);
+                sum += dead.used;
             }
             Ok::<_, Error>(sum)
         };
@@ -231,7 +231,7 @@ impl Promotion {
         }
         change.update_dataset(self.origin, |origin| {
             origin.next = oldest;
-            origin.unique = u64::try_from(alone).unwrap_or(0);
+            origin.unique = alone.max(0).unsigned_abs();
         })?;
         let first = self.origin_origin.unwrap_or(ObjectId::META);
         change.update_dir(self.clone.dir, |dir| dir.origin = first)?;

@@ -103,7 +103,7 @@ fn set_encryption_root(
     for child in change.zap_entries(record.children)? {
         if let Some(child) = child.value.u64() {
             let child = ObjectId::new(child);
-            set_encryption_root(change, child, (from, to), depth.saturating_add(1))?;
+            set_encryption_root(change, child, (from, to), depth + 1)?;
         }
     }
     if let Some(key) = change.zap_field_object(dir, DirPhys::CRYPTO_KEY)? {

@@ -1,6 +1,6 @@
 //! Other names and other places in the tree.
 
-use units::ObjectId;
+use units::{MinusOrZero, ObjectId};
 
 use super::context::SyncTaskContext;
 use super::names;
@@ -59,7 +59,7 @@ fn check_descendant_names(
     for entry in change.zap_entries(record.children)? {
         let child = format!("{path}/{}", String::from_utf8_lossy(&entry.name));
         let id = ObjectId::new(entry.value.u64().unwrap_or(0));
-        check_descendant_names(change, id, &child, depth.saturating_add(1))?;
+        check_descendant_names(change, id, &child, depth + 1)?;
     }
     Ok(())
 }
@@ -98,10 +98,10 @@ fn move_counts(
     let (filesystems, snapshots) =
         (counted(DirPhys::FILESYSTEM_COUNT)?, counted(DirPhys::SNAPSHOT_COUNT)?);
     let (filesystems, snapshots) = match (filesystems, snapshots) {
-        (Some(below), Some(snapshots)) => (to_i64(below).saturating_add(1), to_i64(snapshots)),
+        (Some(below), Some(snapshots)) => (to_i64(below) + 1, to_i64(snapshots)),
         _ if change.zap_field_u64(to, DirPhys::FILESYSTEM_COUNT)?.is_some() => {
             let [below, snapshots] = limits::count_descendants(change, dir, 0)?;
-            (to_i64(below).saturating_add(1), to_i64(snapshots))
+            (to_i64(below) + 1, to_i64(snapshots))
         }
         _ => return Ok(()),
     };
@@ -113,7 +113,7 @@ fn move_counts(
 
 fn move_space(change: &SyncTaskContext<'_>, dir: &DirPhys, to: ObjectId) -> Result<()> {
     let all = SpaceDelta::from_counts([dir.used, dir.compressed, dir.uncompressed]);
-    let unused = SpaceDelta::only_used(to_i64(dir.reserved.saturating_sub(dir.used)));
+    let unused = SpaceDelta::only_used(to_i64(dir.reserved.minus_or_zero(dir.used)));
     change.add_space(dir.parent, UsedBy::Children, -all)?;
     change.add_space(to, UsedBy::Children, all)?;
     if unused != SpaceDelta::default() {

@@ -69,7 +69,7 @@ pub(crate) fn swap_heads(
     let origin = change.dataset_phys(a.previous)?;
     let alone = deadlist::space_in_range(change, a.deadlist, origin.previous_txg, None)?.used;
     change.update_dataset(a.previous, |origin| {
-        origin.unique = u64::try_from(alone).unwrap_or(0);
+        origin.unique = alone.max(0).unsigned_abs();
     })?;
     swap_space(change, [(clone, &a), (head, &b)])?;
     copy_content_fields(change, clone.dataset, &b)?;

@@ -58,11 +58,11 @@ impl SpaceDelta {
         Self { used, compressed: 0, uncompressed: 0 }
     }
 
-    /// Adds to three counts; none falls below 0.
+    /// Adds to three counts of a record on disk, by [`add_signed`].
     pub(crate) fn add_to(self, [used, compressed, uncompressed]: [&mut u64; 3]) {
-        *used = used.saturating_add_signed(self.used);
-        *compressed = compressed.saturating_add_signed(self.compressed);
-        *uncompressed = uncompressed.saturating_add_signed(self.uncompressed);
+        add_signed(used, self.used);
+        add_signed(compressed, self.compressed);
+        add_signed(uncompressed, self.uncompressed);
     }
 }
 
@@ -98,15 +98,36 @@ impl std::ops::Sub for SpaceDelta {
     }
 }
 
-/// Counts on disk stay far below 2^63.
+/// Adds to a count of a record on disk. A count that would leave 64 bits stays at the end of the range.
+///
+/// Older versions of ZFS left wrong counts in pools: such a pool must stay usable, and `check` reports the
+/// difference. So this is no assertion.
+pub(crate) const fn add_signed(count: &mut u64, delta: i64) {
+    *count = count.saturating_add_signed(delta);
+}
+
+/// A limit of bytes with more bytes. The largest number stands for no limit, and stays.
+pub(crate) const fn raise_limit(limit: u64, bytes: u64) -> u64 {
+    limit.saturating_add(bytes)
+}
+
+/// The count with a change, by [`add_signed`].
+pub(crate) const fn with_delta(mut count: u64, delta: i64) -> u64 {
+    add_signed(&mut count, delta);
+    count
+}
+
+/// Counts beyond this are wrong, and are taken for this one: sums of a few stay within 63 bits.
+const MAX_COUNT: u64 = 1 << 60;
+
+/// A count of a record on disk with a sign.
 pub(crate) fn to_i64(count: u64) -> i64 {
-    i64::try_from(count).unwrap_or(i64::MAX)
+    units::narrow(if count < MAX_COUNT { count } else { MAX_COUNT })
 }
 
 /// How much more is counted when bytes that count as at least `reserved` become more or fewer.
 pub(crate) fn parent_delta(before: u64, delta: i64, reserved: u64) -> i64 {
-    let after = before.saturating_add_signed(delta).max(reserved);
-    to_i64(after).wrapping_sub(to_i64(before.max(reserved)))
+    to_i64(with_delta(before, delta).max(reserved)).wrapping_sub(to_i64(before.max(reserved)))
 }
 
 /// What bytes of a directory are used for.
@@ -132,8 +153,7 @@ impl UsedBy {
 
     fn add(self, dir: &mut DirPhys, delta: i64) {
         if dir.has_breakdown() {
-            let count = self.field_mut(&mut dir.breakdown);
-            *count = count.saturating_add_signed(delta);
+            add_signed(self.field_mut(&mut dir.breakdown), delta);
         }
     }
 }

@@ -9,7 +9,7 @@ use device::{Device, DeviceSlice, File, partitions};
 use dmu::{BlockVisit, Objset, WalkControl, WalkOptions};
 use dsl::{Dataset, DatasetTree, PoolInfo};
 use ondisk::dsl::{Bookmark, Bpobj, Bptree, Dataset as Record, Deadlist, Dir};
-use ondisk::{Blkptr, ObjectType};
+use ondisk::{Blkptr, ObjectType, Reader};
 use spa::Pool;
 use units::{Txg, Zbookmark};
 use zio::Source;
@@ -122,9 +122,9 @@ fn check_records(mos: &Objset) -> usize {
             ObjectType::DSL_DATASET => Record::parse(bonus, order).unwrap().encode(),
             ObjectType::DEADLIST_HEADER => Deadlist::parse(bonus, order).unwrap().encode(),
             ObjectType::BPOBJ_HEADER => Bpobj::parse(bonus, order).unwrap().encode(bonus.len()),
-            // of this kind, redaction lists apart, there are only the trees to be freed
+            // of this kind are trees to be freed and redaction lists: the latter have any words
             ObjectType(0xc3) if bonus.len() == Bptree::SIZE => {
-                Bptree::parse(bonus, order).unwrap().encode()
+                Bptree::read(&mut Reader::new("words", bonus, order)).unwrap().encode()
             }
             _ => continue,
         };

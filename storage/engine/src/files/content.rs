@@ -2,7 +2,7 @@
 
 use std::ops::{Deref, Range};
 
-use units::BlockId;
+use units::{BlockId, MinusOrZero};
 use zio::Block;
 use zpl::Inode;
 use zvol::Volume;
@@ -146,25 +146,25 @@ impl Content {
     }
 
     fn read_chunk_with(&self, read: ReadBlock, at: u64, end: u64) -> Result<ContentChunk> {
-        let size = self.block_size();
-        let block = at.checked_div(size).unwrap_or(0);
-        let behind = block.saturating_add(1).saturating_mul(size);
-        let end = end.min(self.size()).min(behind).max(at);
+        let size = self.block_size().max(1);
+        let block = at / size;
+        let left = end.min(self.size()).minus_or_zero(at);
+        let end = at + left.min(size - (at - block * size));
         let Some(object) = self.object_without_overlay() else {
             return self.read_chunk_copied(at, end);
         };
         let Some(content) = read(object, BlockId::new(block))? else {
             return Ok(ContentChunk { start: at, end, bytes: None });
         };
-        let skip = usize::try_from(at.wrapping_sub(block.wrapping_mul(size))).unwrap_or(0);
-        let length = usize::try_from(end.wrapping_sub(at)).unwrap_or(0);
-        let range = skip..skip.saturating_add(length);
+        let skip = units::to_usize(at.wrapping_sub(block.wrapping_mul(size)));
+        let length = units::to_usize(end.wrapping_sub(at));
+        let range = skip..skip + length;
         Ok(ContentChunk { start: at, end, bytes: Some(Bytes { block: content, range }) })
     }
 
     fn read_chunk_copied(&self, at: u64, end: u64) -> Result<ContentChunk> {
-        let end = end.min(at.saturating_add(COPY_CHUNK_SIZE));
-        let mut bytes = vec![0; usize::try_from(end.saturating_sub(at)).unwrap_or(0)];
+        let end = at + COPY_CHUNK_SIZE.min(end.minus_or_zero(at));
+        let mut bytes = vec![0; units::to_usize(end - at)];
         let count = self.read(at, &mut bytes)?;
         let block = Block::new(bytes, ondisk::Order::Little);
         Ok(ContentChunk { start: at, end, bytes: Some(Bytes { block, range: 0..count }) })

@@ -44,8 +44,8 @@ impl FileSystemReader {
             if dnode_block_pointer(&one, block)? == dnode_block_pointer(&two, block)? {
                 continue;
             }
-            let first = block.saturating_mul(slots);
-            for id in first..first.saturating_add(slots) {
+            let first = block * slots;
+            for id in first..first + slots {
                 let (here, there) = (read_dnode(sets[0], id)?, read_dnode(sets[1], id)?);
                 if here != there {
                     found.push(ChangedObject { id, kinds: [here, there].map(object_kind) });

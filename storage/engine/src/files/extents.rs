@@ -1,6 +1,7 @@
 //! Where content is, where it is not, and where nobody can tell.
 
 use dmu::{BlockVisit, WalkControl, WalkOptions};
+use units::MinusOrZero as _;
 
 use super::{Content, Error, Result};
 
@@ -75,7 +76,7 @@ impl Iterator for Extents {
                 _ => return Some(self.unreadable_extent(start, why)),
             },
         };
-        let end = end.clamp(start.saturating_add(1), self.size.max(start.saturating_add(1)));
+        let end = end.clamp(start + 1, self.size);
         self.offset = end;
         Some(Extent::Data { start, end })
     }
@@ -89,7 +90,7 @@ impl Content {
         if let Some(object) = self.object() {
             object.walk(&WalkOptions::default(), &mut |_, found| {
                 match found {
-                    BlockVisit::Pointer(pointer) => sum = sum.saturating_add(pointer.allocated()),
+                    BlockVisit::Pointer(pointer) => sum += pointer.allocated(),
                     BlockVisit::Error(error) => trouble = Some(error.clone()),
                 }
                 if trouble.is_some() { WalkControl::Stop } else { WalkControl::Descend }
@@ -114,19 +115,19 @@ impl Content {
         }
         let span = self.block_span(place.level.get());
         let start = place.block.get().checked_mul(span)?;
-        Some((start, start.saturating_add(span)))
+        Some((start, start.checked_add(span)?))
     }
 
     fn error_start(&self, at: u64, why: &Error) -> u64 {
         let start = self.error_range(why).map_or(at, |(start, _)| start.max(at));
-        start.min(self.size().saturating_sub(1)).max(at)
+        start.min(self.size().minus_or_zero(1)).max(at)
     }
 
     /// Where to go on after an error at `at`: behind what the error hides.
     pub fn error_end(&self, at: u64, why: &Error) -> u64 {
         let size = self.block_size();
-        let next = at.checked_div(size).unwrap_or(0).saturating_add(1).saturating_mul(size);
+        let next = (at.checked_div(size).unwrap_or(0) + 1) * size;
         let end = self.error_range(why).map_or(next, |(_, end)| end.max(next));
-        end.min(self.size()).max(at.saturating_add(1))
+        end.min(self.size()).max(at + 1)
     }
 }

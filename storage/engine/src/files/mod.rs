@@ -18,7 +18,7 @@ mod sharing;
 mod stat;
 
 use dsl::Dataset;
-use units::{ObjectId, Txg};
+use units::{MinusOrZero, ObjectId, Txg};
 use zil::LogReader;
 
 pub use catalog::DatasetCatalog;
@@ -125,7 +125,7 @@ impl FileSystemReader {
     /// snapshot's own, below the numbers of `.zfs`.
     pub fn root_ino(&self) -> u64 {
         if self.is_snapshot {
-            return ZFSCTL_INO_SNAPDIRS.saturating_sub(self.fs.objset().id().get());
+            return ZFSCTL_INO_SNAPDIRS.minus_or_zero(self.fs.objset().id().get());
         }
         self.fs.master().root.get()
     }

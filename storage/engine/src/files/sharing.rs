@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 
 use dsl::DatasetKind;
+use units::MinusOrZero as _;
 
 use super::{DirEntry, File, FileSystemReader, Result};
 use crate::RescuePool;
@@ -37,12 +38,12 @@ fn to_cookie(cursor: zap::ZapCursor) -> u64 {
     // no directory has so many names of one hash; a broken one goes on with the next
     match u64::from(cursor.collision) {
         collision if collision < MAX_COLLISIONS => hash << COLLISION_BITS | collision,
-        _ => (hash.saturating_add(1) << COLLISION_BITS).min(LOGGED_COOKIE - 1),
+        _ => ((hash + 1) << COLLISION_BITS).min(LOGGED_COOKIE - 1),
     }
 }
 
 fn to_cursor(cookie: u64) -> zap::ZapCursor {
-    let collision = u32::try_from(cookie % MAX_COLLISIONS).unwrap_or(0);
+    let collision = units::narrow::<u32>(cookie % MAX_COLLISIONS);
     zap::ZapCursor { hash: cookie >> COLLISION_BITS << 16, collision }
 }
 
@@ -57,17 +58,17 @@ impl FileSystemReader {
         from: u64,
         visit: &mut dyn FnMut(DirEntry, u64) -> bool,
     ) -> Result<()> {
-        let mut skip = from.saturating_sub(LOGGED_COOKIE);
+        let mut skip = from.minus_or_zero(LOGGED_COOKIE);
         let start = if from < LOGGED_COOKIE { to_cursor(from) } else { zap::ZapCursor::END };
         let mut logged = LOGGED_COOKIE;
         let mut last = from;
         let mut show = |entry: zpl::DirEntry| {
             let next = match entry.cursor {
-                zpl::DirCursor::Stored(behind) => to_cookie(behind).max(last.saturating_add(1)),
+                zpl::DirCursor::Stored(behind) => to_cookie(behind).max(last + 1),
                 zpl::DirCursor::Logged(_) => {
-                    logged = logged.saturating_add(1);
+                    logged += 1;
                     if skip > 0 {
-                        skip = skip.saturating_sub(1);
+                        skip -= 1;
                         return true;
                     }
                     logged
@@ -91,7 +92,7 @@ impl File {
     pub fn allocated(&self) -> u64 {
         let Some(object) = self.node.object() else { return 0 };
         let dnode = object.dnode();
-        dnode.used_bytes.saturating_add(u64::from(dnode.slots).saturating_mul(512))
+        dnode.used_bytes + u64::from(dnode.slots) * 512
     }
 
     /// The names of the extended attributes that Linux would list.

@@ -74,12 +74,12 @@ pub(crate) fn read_history(name: &str, directory: &PoolDirectory, internal: bool
     let header = HistoryHeader::read(&mut bonus).map_err(|error| failed(&error))?;
     let mut bytes = Vec::new();
     for range in header.ranges() {
-        let length = range.end.saturating_sub(range.start);
-        let all = length.saturating_add(bytes.len() as u64);
+        let length = range.end - range.start;
+        let all = length + (bytes.len() as u64);
         if all > MAX_HISTORY_SIZE {
             return Err(failed(&format!("it would be {all} bytes long")));
         }
-        let mut part = vec![0; usize::try_from(length).unwrap_or(0)];
+        let mut part = vec![0; units::to_usize(length)];
         object.read(range.start, &mut part).map_err(|error| failed(&error))?;
         bytes.extend(part);
     }

@@ -113,7 +113,7 @@ fn dnode_row(id: ObjectId, dnode: &Dnode) -> Facts {
         "type": dnode.kind.name(),
         "levels": dnode.levels,
         "block_size": dnode.block_size,
-        "blocks": dnode.max_block.get().saturating_add(1),
+        "blocks": dnode.max_block.get() + 1,
         "used": dnode.used_bytes,
         "bonus": dnode.bonus_kind.name(),
         "bonus_size": dnode.bonus.len(),

@@ -14,7 +14,7 @@ use ondisk::version;
 use spa::NewTop;
 use spa::auxiliary::AuxiliaryDevice;
 use spa::vdev_layout::{DeviceSpec, VdevLayout, VdevRole, top_vdev_config};
-use units::Ashift;
+use units::{Ashift, MinusOrZero};
 
 use super::auxiliary::MIN_DEVICE_SIZE;
 use super::create::{NewVdev, describe_drive};
@@ -194,10 +194,10 @@ impl Replication {
     /// That of a vdev of the pool; none of a log, or of one without devices.
     fn of_config(top: &VdevConfig) -> Option<Self> {
         let children = top.children.len();
-        let parity = usize::try_from(top.nparity.unwrap_or(1)).unwrap_or(0);
+        let parity = units::to_usize(top.nparity.unwrap_or(1));
         let (kind, redundancy) = match top.kind {
             _ if top.is_log => return None,
-            VdevKind::Mirror => ("mirror", children.saturating_sub(1)),
+            VdevKind::Mirror => ("mirror", children.minus_or_zero(1)),
             VdevKind::Raidz => ("raidz", parity),
             VdevKind::Draid => ("draid", parity),
             VdevKind::Disk | VdevKind::File | VdevKind::Replacing | VdevKind::Spare => ("disk", 0),
@@ -208,10 +208,10 @@ impl Replication {
 
     fn of_new(vdev: &NewVdev) -> Self {
         let children = vdev.drives.len();
-        let parity = |parity: u32| usize::try_from(parity).unwrap_or(0);
+        let parity = |parity: u32| units::to_usize(parity);
         let (kind, redundancy) = match vdev.layout {
             VdevLayout::Single => ("disk", 0),
-            VdevLayout::Mirror => ("mirror", children.saturating_sub(1)),
+            VdevLayout::Mirror => ("mirror", children.minus_or_zero(1)),
             VdevLayout::Raidz(level) => ("raidz", parity(level)),
             VdevLayout::Draid(shape) => ("draid", parity(shape.parity)),
         };

@@ -47,7 +47,7 @@ impl Pool {
 
     /// Writes up to so many bytes of what was read lately to a drive of the cache; gives how many.
     pub fn feed_l2arc(&self, most: u64) -> u64 {
-        self.0.spa.l2arc().feed(usize::try_from(most).unwrap_or(usize::MAX)) as u64
+        self.0.spa.l2arc().feed(units::to_usize(most)) as u64
     }
 
     /// Writes what was read lately to drives of the cache, every `interval`, until told to stop.
@@ -59,8 +59,8 @@ impl Pool {
             if l2arc.has_devices() {
                 let rate =
                     if l2arc.is_warming_up() { 2 * L2ARC_FEED_RATE } else { L2ARC_FEED_RATE };
-                let millis = u64::try_from(interval.as_millis()).unwrap_or(u64::MAX);
-                self.feed_l2arc(rate.saturating_mul(millis) / 1000);
+                let millis = units::narrow::<u64>(interval.as_millis());
+                self.feed_l2arc(rate * millis / 1000);
             }
             while begun.elapsed() < interval && !stop.load(Ordering::Acquire) {
                 std::thread::sleep(STOP_POLL_INTERVAL.min(interval));

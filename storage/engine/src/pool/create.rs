@@ -8,7 +8,7 @@ use ondisk::label::{PoolState, VdevConfig};
 use spa::auxiliary::{AuxiliaryDevice, AuxiliaryEntry};
 use spa::vdev_layout::{DeviceSpec, DraidLayout, VdevLayout, VdevRole};
 use spa::{ActivePool, Candidate};
-use units::{Ashift, Guid};
+use units::{Ashift, Guid, MinusOrZero};
 
 use super::accounting::ZplAccounting;
 use super::auxiliary::FoundDrive;
@@ -293,9 +293,9 @@ fn check_redundancy(new: &NewPool) -> Result<()> {
     }
     let bears = |vdev: &NewVdev| match vdev.layout {
         VdevLayout::Single => 0,
-        VdevLayout::Mirror => vdev.drives.len().saturating_sub(1),
+        VdevLayout::Mirror => vdev.drives.len().minus_or_zero(1),
         VdevLayout::Raidz(parity) | VdevLayout::Draid(DraidLayout { parity, .. }) => {
-            usize::try_from(parity).unwrap_or(0)
+            units::to_usize(parity)
         }
     };
     let first = data.first().map_or(0, |vdev| bears(vdev));

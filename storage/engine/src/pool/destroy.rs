@@ -40,7 +40,7 @@ impl DestroyPlan {
 
     /// The names of the next batch; none: all is destroyed.
     pub fn next_names(&self) -> &[String] {
-        let end = self.done.saturating_add(BATCH).min(self.names.len());
+        let end = (self.done + BATCH).min(self.names.len());
         self.names.get(self.done..end).unwrap_or_default()
     }
 
@@ -95,7 +95,7 @@ impl Pool {
             Ok(snapshots)
         })?;
         plan.snapshots = Some(found);
-        plan.done = plan.done.saturating_add(count);
+        plan.done += count;
         Ok(())
     }
 }

@@ -82,7 +82,7 @@ impl Pool {
                 continue;
             }
             let (checksum, read) = leaf.error_counts();
-            let io = read.saturating_add(leaf.write_errors());
+            let io = read + leaf.write_errors();
             let mut diagnosis = self.0.diagnosis.lock();
             let [io_errors, wrong] = diagnosis.drives.entry(leaf.guid()).or_default();
             let (too_many_io, too_many_wrong) =

@@ -19,7 +19,7 @@ pub fn open_drive(path: &Path, part: Option<Range<u64>>) -> Result<Drive> {
     Ok(match part {
         None => whole,
         Some(part) => {
-            let size = part.end.saturating_sub(part.start);
+            let size = part.end - part.start;
             Arc::new(DeviceSlice::new(path.display().to_string(), whole, part.start, size))
         }
     })

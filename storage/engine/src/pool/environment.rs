@@ -64,7 +64,7 @@ impl Environment {
 
     pub(super) fn znode_time(&self) -> Time {
         let (seconds, nanoseconds) = (self.now)();
-        let seconds = i64::try_from(seconds).unwrap_or(i64::MAX);
+        let seconds = units::narrow::<i64>(seconds);
         Time { seconds, nanoseconds }
     }
 }

@@ -163,8 +163,8 @@ fn median(mut all: Vec<u64>) -> Option<u64> {
 
 /// Whether a latency (nanoseconds) is far above that of the siblings.
 fn stands_out(own: u64, siblings: u64) -> bool {
-    let margin = u64::try_from(STANDOUT_MARGIN.as_nanos()).unwrap_or(u64::MAX);
-    own / STANDOUT_FACTOR > siblings && own > siblings.saturating_add(margin)
+    let margin = units::narrow::<u64>(STANDOUT_MARGIN.as_nanos());
+    own / STANDOUT_FACTOR > siblings && own > siblings + margin
 }
 
 #[cfg(test)]

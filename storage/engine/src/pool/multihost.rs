@@ -32,10 +32,10 @@ fn activity_check_time(uberblock: &Uberblock) -> Option<Duration> {
         interval.map_or(POLL_INTERVAL, |interval| Duration::from_millis(interval.into()));
     // its host gives up after that time; twice as long is safe
     match fail_intervals.filter(|count| *count > 0) {
-        Some(count) => Some(interval.saturating_mul(u32::from(count) * 2)),
-        None => Some(NO_MMP_CHECK_TIME.max(
-            interval.saturating_add(Duration::from_nanos(delay)).saturating_mul(IMPORT_INTERVALS),
-        )),
+        Some(count) => Some(interval * (u32::from(count) * 2)),
+        None => {
+            Some(NO_MMP_CHECK_TIME.max((interval + Duration::from_nanos(delay)) * IMPORT_INTERVALS))
+        }
     }
 }
 
@@ -87,7 +87,7 @@ impl Pool {
         let mut last = Instant::now();
         while !stop.load(Ordering::Acquire) && !active.txgs().is_stopped() {
             let wanted = active.has_heartbeat();
-            if wanted && last.elapsed() > interval.saturating_mul(spa::SIGNS_MISSED.into()) {
+            if wanted && last.elapsed() > interval * u32::from(spa::SIGNS_MISSED) {
                 return active.stop_writes();
             }
             if !wanted || active.write_heartbeat(interval).is_ok() {

@@ -26,7 +26,7 @@ pub struct DatasetHold {
 impl Drop for DatasetHold {
     fn drop(&mut self) {
         let mut used = self.holds.0.lock();
-        let left = used.get(&self.id).map_or(0, |count| count.saturating_sub(1));
+        let left = used.get(&self.id).map_or(0, |count| count - 1);
         if left == 0 {
             used.remove(&self.id);
         } else {
@@ -40,7 +40,7 @@ impl DatasetHolds {
     pub(super) fn hold(&self, id: ObjsetId) -> DatasetHold {
         let mut used = self.0.lock();
         let count = used.entry(id).or_default();
-        *count = count.saturating_add(1);
+        *count += 1;
         DatasetHold { holds: self.clone(), id }
     }
 

@@ -95,7 +95,7 @@ fn parse_property(name: &str, value: &str) -> Result<PoolPropertyChange> {
         let Some(number) = choice.values.iter().position(|word| *word == value) else {
             return usage(format!("{name}={value}: it is {}", choice.values.join(" or ")));
         };
-        return Ok(PoolPropertyChange::Number(choice.name, u64::try_from(number).unwrap_or(0)));
+        return Ok(PoolPropertyChange::Number(choice.name, units::to_u64(number)));
     }
     if let Some(feature) = name.strip_prefix(FEATURE_PREFIX) {
         return match (Feature::by_name(feature), value) {

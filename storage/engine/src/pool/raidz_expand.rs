@@ -11,6 +11,7 @@ use ondisk::label::{VdevConfig, VdevKind};
 use parking_lot::{Condvar, Mutex};
 use serde::{Deserialize, Serialize};
 use spa::{NewChild, ReflowEnd};
+use units::MinusOrZero as _;
 
 use super::create::describe_drive;
 use super::drive::Drive;
@@ -122,7 +123,7 @@ impl Pool {
                 break;
             }
             if polls_left > 0 || self.is_read_only() || self.0.spa.expanding_vdev().is_none() {
-                polls_left = u32::saturating_sub(polls_left, 1);
+                polls_left = polls_left.minus_or_zero(1);
                 control.changed.wait_for(&mut state, POLL_INTERVAL);
                 continue;
             }

@@ -195,7 +195,7 @@ impl Pool {
         if let Err(why) = done {
             return Err(self.stop_receive(&plan, id, keeps_partial, why));
         }
-        received.bytes = input.bytes().saturating_sub(first);
+        received.bytes = input.bytes() - first;
         self.refresh_properties();
         Ok(received)
     }

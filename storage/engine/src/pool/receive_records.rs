@@ -34,7 +34,7 @@ struct Positions {
 impl Positions {
     /// The position as of a txg, if it changed since the last one that was asked for.
     fn take(&mut self, txg: Txg) -> Option<ResumeToken> {
-        let later = self.by_txg.split_off(&Txg::new(txg.get().saturating_add(1)));
+        let later = self.by_txg.split_off(&txg.next());
         let due = std::mem::replace(&mut self.by_txg, later);
         due.into_values().next_back()
     }
@@ -77,7 +77,7 @@ impl Pool {
             let record = record.ok_or(send::Error::Truncated { bytes: reader.bytes() });
             let record = record.map_err(failed)?;
             if let (Some(first), Some(point)) = (&first, resume_point(&record.record)) {
-                let bytes = first.bytes.saturating_add(record.at.saturating_sub(at));
+                let bytes = first.bytes + record.at - at;
                 let ResumePoint { object, offset } = point;
                 let now = ResumeToken { object, offset, bytes, ..first.clone() };
                 positions.lock().current = Some(now);
@@ -167,12 +167,12 @@ impl SpaceLeft {
     fn check(&mut self, spa: &ActivePool, set: &OpenDataset, bytes: u64) -> send::Result<()> {
         /// What was freed can be used again after two txgs.
         const MAX_SYNCED_TXGS: usize = 3;
-        let needed = bytes.saturating_add(METADATA_ALLOWANCE);
+        let needed = bytes + METADATA_ALLOWANCE;
         let ended = |why: spa::Error| send::Error::Pool { why: why.to_string() };
         for _ in 0..MAX_SYNCED_TXGS {
             let left = self.bytes(spa, set).map_err(ended)?;
             let unsynced = spa.txgs().unsynced_bytes();
-            if spa.has_space(needed) && left >= needed.saturating_add(unsynced) {
+            if spa.has_space(needed) && left >= needed + unsynced {
                 return Ok(());
             }
             spa.reclaim_freed_space();

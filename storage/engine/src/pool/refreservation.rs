@@ -55,11 +55,10 @@ impl VolumeGeometry {
     /// What its blocks take of the space that is told, one of which takes `taken`, where one of the
     /// typical size takes `typical`.
     fn deflated_bytes(self, taken: u64, typical: u64) -> u64 {
-        let all = u128::from(self.block_count()).saturating_mul(taken.into());
+        let all = u128::from(self.block_count()) * u128::from(taken);
         let sectors = u128::from(typical.checked_div(SECTOR_SIZE).unwrap_or(0));
         let told = all.checked_div(sectors).unwrap_or(all);
-        u64::try_from(told.saturating_mul((DEFLATE_BLOCK_SIZE / SECTOR_SIZE).into()))
-            .unwrap_or(u64::MAX)
+        u64::try_from(told * u128::from(DEFLATE_BLOCK_SIZE / SECTOR_SIZE)).unwrap_or(u64::MAX)
     }
 }
 

@@ -14,7 +14,7 @@ use job::Job;
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 use spa::{Candidate, ImportPoint};
-use units::Txg;
+use units::{MinusOrZero, Txg};
 
 use crate::search::explain_error;
 use crate::{Error, Result};
@@ -155,11 +155,11 @@ fn open_newest_valid(
 ) -> Result<spa::Pool> {
     let standing: Vec<Txg> = candidate.uberblocks().iter().map(|found| found.txg).collect();
     let newest = standing.first().copied().unwrap_or(Txg::ZERO);
-    let least = most.map_or(0, |most| newest.get().saturating_sub(most));
+    let least = most.map_or(0, |most| newest.get().minus_or_zero(most));
     let mut first = None;
     let mut tried = 0_usize;
     for txg in standing.iter().filter(|txg| txg.get() >= least) {
-        tried = tried.saturating_add(1);
+        tried += 1;
         match judged(ImportPoint::Txg(*txg)) {
             Ok(pool) => return Ok(pool),
             // an older state has no more drives and no other features
@@ -187,7 +187,7 @@ fn rewind_target(candidate: &Candidate, pool: &spa::Pool) -> Option<RewindTarget
     (then.txg < newest.txg).then(|| RewindTarget {
         txg: then.txg.get(),
         time: then.timestamp,
-        lost_seconds: newest.timestamp.saturating_sub(then.timestamp),
+        lost_seconds: newest.timestamp.minus_or_zero(then.timestamp),
         checkpoint: then.is_checkpoint(),
     })
 }
@@ -212,8 +212,7 @@ fn validate_state(pool: &spa::Pool, judging: &RewindProbe, workers: usize) -> Re
     let report = check.report(None, std::time::Duration::ZERO, workers);
     let (lost, free) = (report.lost, report.unallocated_bytes());
     let twice = report.space.iter().map(|space| space.contradictions).sum::<u64>();
-    match (lost, free, report.double_claimed_bytes, report.out_of_range_count.saturating_add(twice))
-    {
+    match (lost, free, report.double_claimed_bytes, report.out_of_range_count + twice) {
         (0, 0, 0, 0) => Ok(()),
         (0, 0, 0, _) => Err(damaged("its space maps contradict each other".to_owned())),
         (0, 0, double, _) => Err(damaged(format!("{double} bytes belong to two blocks each"))),

@@ -297,7 +297,7 @@ fn choose_snapshots(
         return Err(Error::Refused { what });
     };
     let from = range.from.and_then(find).filter(|from| *from < to);
-    let first = from.map_or(0, |from| from.saturating_add(1));
+    let first = from.map_or(0, |from| from + 1);
     let between = snapshots.get(first..=to).unwrap_or_default();
     let is_sent = |it: &&Dataset| {
         let has_clones = it.phys().is_some_and(|phys| phys.children > 1);

@@ -7,7 +7,7 @@ use dsl::write::SpaceLimit;
 use ondisk::objset::Kind;
 use parking_lot::Mutex;
 use spa::{ActivePool, OpenDataset};
-use units::Txg;
+use units::{MinusOrZero, Txg};
 use zpl::{Error, SpaceNeed};
 
 /// So many groups at most are written to find room: what was freed can be used again after two.
@@ -52,8 +52,8 @@ impl SpaceCheck {
             return Err(Error::NoSpace { objset });
         }
         let mut known = self.space_state(active, set)?;
-        let bytes = need.bytes.saturating_add(need.cloned_bytes);
-        if known.space.bytes < bytes.saturating_add(active.txgs().unsynced_bytes()) {
+        let left = known.space.bytes.minus_or_zero(active.txgs().unsynced_bytes());
+        if left < total_bytes(need) {
             let was_left = has_unlinked(set)?;
             active.sync().map_err(stopped)?;
             known = self.space_state(active, set)?;
@@ -122,11 +122,16 @@ fn allocated_estimate(active: &ActivePool, need: &SpaceNeed) -> u64 {
     }
 }
 
+/// All bytes of a request: more than can be counted is more than there is.
+const fn total_bytes(need: &SpaceNeed) -> u64 {
+    need.bytes.saturating_add(need.cloned_bytes)
+}
+
 /// Whether it fits below a quota: what is left may be used up, and the last write go a bit beyond.
 fn fits_quota(room: SpaceLimit, need: &SpaceNeed) -> bool {
-    let bytes = need.bytes.saturating_add(need.cloned_bytes);
     let left = room.bytes;
-    left > 0 && left >= need.cloned_bytes && left.saturating_add(QUOTA_OVERSHOOT) >= bytes
+    let bytes = total_bytes(need).minus_or_zero(QUOTA_OVERSHOOT);
+    left > 0 && left >= need.cloned_bytes && left >= bytes
 }
 
 fn is_filesystem(set: &OpenDataset) -> bool {

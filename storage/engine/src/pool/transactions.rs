@@ -9,7 +9,7 @@ use ondisk::feature::Feature;
 use ondisk::zil::{Body, Write};
 use spa::{ActivePool, OpenDataset};
 use txg::Tx;
-use units::ObjectId;
+use units::{MinusOrZero, ObjectId};
 use zil::{IntentLog, Itx, ReplayEntry};
 use zpl::{Error, LogRecord, SpaceNeed, Transactions};
 
@@ -57,7 +57,7 @@ impl ReplayState {
     fn replayed_seq(&self, need: &SpaceNeed) -> Option<u64> {
         let seq = self.next_seq.load(Ordering::Acquire).checked_sub(1)?;
         let is_last = !need.is_preparation && !self.is_repeatable.load(Ordering::Acquire);
-        Some(if is_last { seq } else { seq.saturating_sub(1) })
+        Some(if is_last { seq } else { seq.minus_or_zero(1) })
     }
 }
 
@@ -109,7 +109,7 @@ impl Transactions for FileSystemTransactions {
         let item = match promise {
             // its bytes are read from the file when somebody asks for them to be kept
             LogRecord::Write { object, offset, bytes } => {
-                let length = u64::try_from(bytes.len()).unwrap_or(u64::MAX);
+                let length = units::to_u64(bytes.len());
                 let (pointer, data) = (Blkptr::EMPTY, None);
                 let write = Write { object, offset, length, pointer, data };
                 Itx::new_per_object(Body::Write(Box::new(write)))

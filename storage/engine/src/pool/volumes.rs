@@ -73,10 +73,10 @@ impl OpenVolume {
 
     /// Writes all of `bytes` at `offset`.
     pub fn write(&self, offset: u64, bytes: &[u8]) -> files::Result<()> {
-        let count = u64::try_from(bytes.len()).unwrap_or(u64::MAX);
+        let count = units::to_u64(bytes.len());
         let piece = self.block_size().into();
         self.check_write(SpaceNeed {
-            bytes: count.saturating_add(METADATA_ALLOWANCE),
+            bytes: count + METADATA_ALLOWANCE,
             block_size: piece,
             ..SpaceNeed::default()
         })?;

@@ -2,7 +2,7 @@
 
 use ondisk::label::{Bias, VdevConfig, VdevKind};
 use spa::{Candidate, LabeledDevice};
-use units::{Guid, Txg, VdevId};
+use units::{Guid, MinusOrZero, Txg, VdevId};
 
 use super::{Vdev, VdevState};
 use crate::error::UnavailableVdev;
@@ -22,7 +22,7 @@ pub(crate) fn top_vdevs(candidate: &Candidate, pool: Option<&spa::Pool>) -> Vec<
 /// How many top-level vdevs there are by the labels. An address has 24 bits for one.
 fn top_count(candidate: &Candidate) -> u32 {
     let said = candidate.config().and_then(|config| config.pool.vdev_children).unwrap_or(1);
-    u32::try_from(said.min(1 << 12)).unwrap_or(1)
+    units::narrow::<u32>(said.min(1 << 12))
 }
 
 /// The name that `zpool status` has for a vdev.
@@ -85,11 +85,9 @@ fn is_readable(config: &VdevConfig, candidate: &Candidate) -> bool {
 /// How many children a vdev can do without.
 fn redundancy(config: &VdevConfig) -> usize {
     match config.kind {
-        VdevKind::Raidz | VdevKind::Draid => {
-            usize::try_from(config.nparity.unwrap_or(1)).unwrap_or(0)
-        }
+        VdevKind::Raidz | VdevKind::Draid => units::to_usize(config.nparity.unwrap_or(1)),
         VdevKind::Mirror | VdevKind::Replacing | VdevKind::Spare => {
-            config.children.len().saturating_sub(1)
+            config.children.len().minus_or_zero(1)
         }
         _ => 0,
     }

@@ -328,6 +328,7 @@ fn what_is_freed_before_a_map_is_read_waits_too() {
     assert_eq!(allocator.free_as_written(vdev, metaslab).unwrap(), Some(all()));
 
     let late = Allocator::new(vec![vdev_spec(0, Class::Normal, 1 << 20)]);
+    late.set_metaslab_hints(vdev, &[(1 << 19, None)]).unwrap();
     late.free(&dva, TXG).unwrap();
     for txg in 10..13 {
         sync_txg(&late, Txg::new(txg));

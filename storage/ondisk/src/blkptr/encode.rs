@@ -107,7 +107,7 @@ fn embedded_words(block: &Embedded) -> [u64; 16] {
         6 | 10 => 0,
         _ => payload.next().map_or(0, |bytes| u64::from_le_bytes(*bytes)),
     });
-    let psize = u64::try_from(block.payload.len()).unwrap_or(u64::MAX).saturating_sub(1);
+    let psize = units::to_u64(block.payload.len()).saturating_sub(1);
     words[6] = (u64::from(block.lsize).saturating_sub(1) & 0x01ff_ffff)
         | ((psize & 0x7f) << 25)
         | (u64::from(block.compression.number()) << 32)

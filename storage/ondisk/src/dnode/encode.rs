@@ -33,8 +33,8 @@ impl Dnode {
             .u8(self.checksum)
             .u8(self.compression)
             .u8(self.flags.0)
-            .u16(u16::try_from(self.block_size >> 9).unwrap_or(0))
-            .u16(u16::try_from(self.bonus.len()).unwrap_or(0))
+            .u16(units::narrow(self.block_size >> 9))
+            .u16(units::narrow(self.bonus.len()))
             .u8(self.slots.saturating_sub(1))
             .zeros(3)
             .u64(self.max_block.get())
@@ -63,7 +63,7 @@ impl Dnode {
 }
 
 fn pointer_count(pointers: &[Blkptr]) -> u8 {
-    u8::try_from(pointers.len()).unwrap_or(0)
+    units::narrow(pointers.len())
 }
 
 #[cfg(test)]

@@ -97,7 +97,11 @@ impl Bpobj {
 
     /// From a bonus buffer.
     pub fn parse(bytes: &[u8], order: Order) -> Result<Self> {
-        Self::read(&mut Reader::new("bpobj", bytes, order))
+        let header = Self::read(&mut Reader::new("bpobj", bytes, order))?;
+        let place = Reader::new("bpobj", bytes, order);
+        check_entry_count(&place, header.count)?;
+        check_entry_count(&place, header.sublist_count)?;
+        Ok(header)
     }
 
     /// The bytes of one in a form of `size` bytes; what an older form lacks is left out.
@@ -172,7 +176,11 @@ impl Bptree {
 
     /// From a bonus buffer.
     pub fn parse(bytes: &[u8], order: Order) -> Result<Self> {
-        Self::read(&mut Reader::new("bptree", bytes, order))
+        let header = Self::read(&mut Reader::new("bptree", bytes, order))?;
+        let place = Reader::new("bptree", bytes, order);
+        check_entry_count(&place, header.begin)?;
+        check_entry_count(&place, header.end)?;
+        Ok(header)
     }
 
     /// The bytes of one, as it lies in a bonus buffer.
@@ -180,6 +188,16 @@ impl Bptree {
         let words = [self.begin, self.end, self.bytes, self.compressed, self.uncompressed];
         encode_words(&words, Self::SIZE)
     }
+}
+
+/// Entries that a list has at most: their bytes must fit an object.
+const MAX_ENTRIES: u64 = 1 << 48;
+
+fn check_entry_count(place: &Reader<'_>, count: u64) -> Result<()> {
+    if count <= MAX_ENTRIES {
+        return Ok(());
+    }
+    Err(place.corrupt_field(0, "a list has at most 2^48 entries", count))
 }
 
 /// A tree to be freed (`bptree_entry_phys_t`).

@@ -173,7 +173,7 @@ fn list(pair: &mut Reader<'_>, after: &mut Reader<'_>, depth: u32) -> Result<Nvl
 pub(super) fn memory_size(title: &[u8], value: &Value) -> u32 {
     let mut one = Vec::new();
     write_pair(&mut one, title, value, Order::Little);
-    u32::try_from(one.len()).unwrap_or(u32::MAX)
+    units::narrow(one.len())
 }
 
 /// Writes version, flags and pairs.
@@ -202,14 +202,14 @@ fn write_pair(out: &mut Vec<u8>, title: &[u8], value: &Value, order: Order) {
     // names are ours and short
     write_u16(&mut pair, u16::try_from(title.len().saturating_add(1)).unwrap_or(u16::MAX), order);
     write_u16(&mut pair, 0, order);
-    write_u32(&mut pair, u32::try_from(value.elements()).unwrap_or(u32::MAX), order);
+    write_u32(&mut pair, units::narrow(value.elements()), order);
     write_u32(&mut pair, value.kind(), order);
     pair.extend_from_slice(title);
     pair.push(0);
     pad(&mut pair);
     write_value(&mut pair, value, order);
     pad(&mut pair);
-    let size = u32::try_from(pair.len()).unwrap_or(u32::MAX);
+    let size = units::narrow::<u32>(pair.len());
     write_u32(out, size, order);
     out.extend_from_slice(pair.get(4..).unwrap_or(&[]));
 }

@@ -190,7 +190,7 @@ pub(super) fn write(list: &Nvlist, out: &mut Vec<u8>) {
 
 /// Lists are built by us and stay far below 4 GiB.
 fn length(count: usize) -> u32 {
-    u32::try_from(count).unwrap_or(u32::MAX)
+    units::narrow(count)
 }
 
 fn word(out: &mut Vec<u8>, number: u32) {

@@ -29,7 +29,7 @@ pub fn encode(layout: u16, values: &[Value]) -> Vec<u8> {
     let words = u16::try_from(size / 8).unwrap_or(0x3f);
     out.extend((layout & 0x3ff | words << 10).to_le_bytes());
     for value in values.iter().filter(varies) {
-        out.extend(u16::try_from(value.bytes.len()).unwrap_or(u16::MAX).to_le_bytes());
+        out.extend(units::narrow::<u16>(value.bytes.len()).to_le_bytes());
     }
     out.resize(size, 0);
     for value in values {

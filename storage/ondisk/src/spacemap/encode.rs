@@ -158,7 +158,7 @@ impl SpaceMapAppender {
 
     /// Bytes of the map with what was appended.
     pub fn end(&self) -> u64 {
-        self.length.saturating_add(u64::try_from(self.bytes.len()).unwrap_or(u64::MAX))
+        self.length.saturating_add(units::to_u64(self.bytes.len()))
     }
 
     /// What is to be written at the map's end.
@@ -215,7 +215,11 @@ mod tests {
         }
 
         #[test]
-        fn headers_come_back(length: u64, allocated: i64, histogram: Option<[u64; 32]>) {
+        fn headers_come_back(
+            length in 0..1_u64 << 48,
+            allocated in -(1_i64 << 62)..1_i64 << 62,
+            histogram: Option<[u64; 32]>,
+        ) {
             let header = SpaceMapHeader { length, allocated, histogram, ..SpaceMapHeader::empty(false) };
             let bytes = header.encode();
             prop_assert_eq!(bytes.len(), if histogram.is_some() { 320 } else { 24 });

@@ -98,6 +98,9 @@ pub struct Header {
     pub flags: Flags,
 }
 
+/// Most leaves, entries and pointers of a table: its hashes have 48 bits at most.
+const MAX_COUNT: u64 = 1 << 48;
+
 impl Header {
     /// What a header says after its kind.
     pub const MAGIC: u64 = 0x2_f52a_b2ab;
@@ -131,6 +134,13 @@ impl Header {
                 field: "flags",
                 found: flags.0,
             });
+        }
+        for block in [free_block.get(), table.block, table.next_block, table.blocks] {
+            super::pointers::check_block(&reader, bytes.len(), block)?;
+        }
+        if leaves.max(entries) > MAX_COUNT {
+            let rule = "a fat zap has at most 2^48 leaves and entries";
+            return Err(reader.corrupt_field(0, rule, leaves.max(entries)));
         }
         let (table, table_shift) = table.validate(&mut reader, block_shift)?;
         Ok(Self {
@@ -230,6 +240,10 @@ impl RawTable {
                 return Err(reader.corrupt_field(0, rule, self.shift));
             }
             return Ok((Table::Embedded, shift));
+        }
+        if shift > MAX_COUNT.ilog2() {
+            let rule = "a pointer table has at most 2^48 pointers";
+            return Err(reader.corrupt_field(0, rule, self.shift));
         }
         let blocks = shift.checked_sub(block_shift).and_then(|bits| 1_u64.checked_shl(bits));
         if blocks != Some(self.blocks) {

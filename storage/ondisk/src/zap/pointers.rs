@@ -12,11 +12,24 @@ use units::BlockId;
 use super::write;
 use crate::{Order, Reader, Result};
 
+/// Fails where a block number is none of an object with blocks of `size` bytes. Bytes of several blocks more than
+/// these can still be counted in 64 bits.
+pub(super) fn check_block(place: &Reader<'_>, size: usize, block: u64) -> Result<()> {
+    let limit =
+        u64::MAX.checked_shr(size.checked_ilog2().unwrap_or(0).saturating_add(3)).unwrap_or(0);
+    if block <= limit {
+        return Ok(());
+    }
+    Err(place.corrupt_field(8, "a block of a fat zap is within its object", block))
+}
+
 /// The pointer in a word of a block.
 pub fn read_pointer(bytes: &[u8], order: Order, word: usize) -> Result<BlockId> {
     let mut reader = Reader::new("zap pointer table", bytes, order);
     reader.seek(word.saturating_mul(8));
-    reader.u64().map(BlockId::new)
+    let block = reader.u64()?;
+    check_block(&reader, bytes.len(), block)?;
+    Ok(BlockId::new(block))
 }
 
 /// Makes words of a block point to a leaf.

@@ -27,7 +27,7 @@ impl Record {
         let BodyWriter(mut bytes) = out;
         bytes.resize(bytes.len().next_multiple_of(8), 0);
         let kind = if self.fold_case { kind | FOLD_CASE } else { kind };
-        let length = u64::try_from(bytes.len()).unwrap_or(u64::MAX);
+        let length = units::to_u64(bytes.len());
         FixedWriter::new(&mut bytes).u64(kind).u64(length).u64(self.txg.get()).u64(self.seq);
         bytes
     }
@@ -63,7 +63,7 @@ impl BodyWriter {
     }
 
     fn attributes(&mut self, attributes: &Attributes) {
-        self.bytes(&u32::try_from(attributes.requested.len()).unwrap_or(0).to_le_bytes());
+        self.bytes(&units::narrow::<u32>(attributes.requested.len()).to_le_bytes());
         for word in &attributes.requested {
             self.bytes(&word.to_le_bytes());
         }
@@ -73,7 +73,7 @@ impl BodyWriter {
     }
 
     fn acl_counts(&mut self, acl: &Acl) {
-        let count = |length| u64::try_from(length).unwrap_or(u64::MAX);
+        let count = |length| units::to_u64(length);
         self.words(&[
             acl.count,
             count(acl.domains.len()),
@@ -128,13 +128,13 @@ impl Body {
                 13
             }
             Self::SetXattr { object, name, value } => {
-                out.words(&[object.get(), u64::try_from(value.len()).unwrap_or(u64::MAX)]);
+                out.words(&[object.get(), units::to_u64(value.len())]);
                 out.string(name);
                 out.bytes(value);
                 21
             }
             Self::Clone { object, offset, length, block_size, pointers } => {
-                let count = u64::try_from(pointers.len()).unwrap_or(u64::MAX);
+                let count = units::to_u64(pointers.len());
                 out.words(&[object.get(), *offset, *length, *block_size, count]);
                 for pointer in pointers {
                     out.bytes(&pointer.encode());

@@ -60,14 +60,14 @@ impl ActivePool {
         let has_zaps = config.has_vdev_zaps;
         let root = config.tree.as_mut().ok_or(DeviceChangeError::NotInPool)?;
         let mut top = new.config;
-        top.id = VdevId::new(u32::try_from(self.tree.tops().len()).unwrap_or(u32::MAX));
+        top.id = VdevId::new(units::narrow::<u32>(self.tree.tops().len()));
         self.assign_new_guids(root, &mut top, change.tx.txg());
         if has_zaps {
             create_top_objects(change, &mut top, &|| create_vdev_zap(change))?;
         }
         let id = self.tree.add_top(build_node(&top, &new.devices)?);
         let asize = top.asize.unwrap_or(0);
-        let shift = u32::try_from(top.metaslab_shift.unwrap_or(0)).unwrap_or(0);
+        let shift = units::narrow::<u32>(top.metaslab_shift.unwrap_or(0));
         let spec = vdev_spec(&self.tree, (&top, top.bias.clone()), (asize, shift))?;
         let array = self.space.add_vdev(change.tx, spec, top.top_zap)?;
         write_metaslab_array(change.mos, change.tx, array, &top)?;
@@ -155,7 +155,7 @@ impl ActivePool {
         vdev.guid = self.unused_guid(root, Guid::new(0));
         vdev.create_txg = Some(txg);
         for (index, child) in vdev.children.iter_mut().enumerate() {
-            child.id = VdevId::new(u32::try_from(index).unwrap_or(u32::MAX));
+            child.id = VdevId::new(units::narrow::<u32>(index));
             self.assign_new_guids(root, child, txg);
         }
     }

@@ -350,8 +350,8 @@ pub(super) fn check_device_size(
 
 /// The least bytes of a device that fit.
 fn min_device_size(wanted: u64, fits: &dyn Fn(u64) -> bool) -> u64 {
-    let (mut fails, mut enough) = (0, wanted.saturating_add(16 << 20));
-    while enough.saturating_sub(fails) > 1 << 18 {
+    let (mut fails, mut enough) = (0, wanted + (16 << 20));
+    while enough - fails > 1 << 18 {
         let middle = fails + (enough - fails) / 2;
         if fits(middle) { enough = middle } else { fails = middle }
     }
@@ -381,7 +381,7 @@ pub(super) fn edit_vdev(
 /// Numbers what is below a vdev by its order.
 fn renumber_children(vdev: &mut VdevConfig) {
     for (index, child) in vdev.children.iter_mut().enumerate() {
-        child.id = VdevId::new(u32::try_from(index).unwrap_or(u32::MAX));
+        child.id = VdevId::new(units::narrow::<u32>(index));
     }
 }
 

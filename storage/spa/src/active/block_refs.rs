@@ -13,7 +13,7 @@ use ondisk::dedup::{Copies, DedupKey, DedupValue, Shape};
 use ondisk::feature::Feature;
 use ondisk::{Blkptr, Dva};
 use parking_lot::Mutex;
-use units::Txg;
+use units::{MinusOrZero, Txg};
 use vdev::VdevTree;
 use zio::{DedupLookup, DedupMatch, FreeOutcome};
 
@@ -121,7 +121,7 @@ impl BlockRefs {
         let key = DedupKey::from_block(block);
         let Some(mut value) = self.dedup.lookup(block.checksum, &key)? else { return Ok(None) };
         let Some(set) = copies_of(&mut value, block) else { return Ok(None) };
-        set.references = set.references.saturating_sub(1);
+        set.references = set.references.minus_or_zero(1);
         let mut fate = FreeOutcome::StillReferenced;
         if set.references == 0 {
             let [first, second, third] = set.dvas;
@@ -197,7 +197,7 @@ impl BlockRefs {
             Shape::Traditional => DedupValue::Traditional(Box::default()),
         };
         let mut value = self.dedup.lookup(block.checksum, &key)?.unwrap_or_else(fresh);
-        let copies = u8::try_from(block.copies().count()).unwrap_or(3);
+        let copies = units::narrow::<u8>(block.copies().count());
         // one in pieces has more addresses than copies: it may come to where another is already
         let set = copies_slot(&mut value, copies).filter(|set| set.birth.is_zero());
         let Some(set) = set else { return Ok(false) };

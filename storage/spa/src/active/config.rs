@@ -80,7 +80,7 @@ pub(crate) fn write_packed_nvlist(
         object
     };
     let bytes = list.encode(Encoding::Xdr);
-    let length = u64::try_from(bytes.len()).unwrap_or(u64::MAX);
+    let length = units::to_u64(bytes.len());
     object.write(tx, 0, &bytes)?;
     object.free_range(tx, length..u64::MAX)?;
     object.set_bonus(tx, ObjectType::PACKED_NVLIST_SIZE, &length.to_le_bytes())?;

@@ -15,14 +15,14 @@ pub(super) fn rounding(pool: &Pool) -> SizeRounding {
     SizeRounding::from_min_sizes(tops.filter(|top| !top.is_log).filter_map(|top| {
         let sector = 1_u64.checked_shl(u32::try_from(top.ashift?).ok()?)?;
         let data = top.draid.as_ref().map_or(1, |draid| draid.data);
-        Some(sector.saturating_mul(data.max(1)))
+        Some(sector * data.max(1))
     }))
 }
 
 /// How much of the pool's usable space a block takes, all its copies together.
 pub(super) fn bp_dsize(tree: &VdevTree, pointer: &Blkptr) -> u64 {
     let Blkptr::Regular(block) = pointer else { return 0 };
-    block.copies().fold(0, |sum, dva| sum.saturating_add(dva_dsize(tree, dva)))
+    block.copies().map(|dva| dva_dsize(tree, dva)).sum()
 }
 
 /// How much of it one copy takes.
@@ -33,5 +33,5 @@ pub(crate) fn dva_dsize(tree: &VdevTree, dva: Dva) -> u64 {
     let typical =
         tree.asize(dva.vdev, DEFLATE_BLOCK_SIZE, units::Txg::ZERO).unwrap_or(DEFLATE_BLOCK_SIZE);
     let ratio = DEFLATE_BLOCK_SIZE.checked_div(typical >> 9).unwrap_or(0);
-    (dva.asize >> 9).saturating_mul(ratio)
+    (dva.asize >> 9) * ratio
 }

@@ -80,10 +80,10 @@ impl ActivePool {
             None => SpaceMapWriter::create(&self.mos, tx, BLOCK_SIZE, false)?,
         };
         let mut appendix = map.appendix(false);
-        let ranges = || away.iter().map(|(first, last)| first.get()..last.get().saturating_add(1));
+        let ranges = || away.iter().map(|(first, last)| first.get()..last.get() + 1);
         let total = ranges().fold(0_u64, |sum, range| sum + (range.end - range.start));
         appendix.push_ranges((Action::Allocated, tx.txg(), 1), None, ranges())?;
-        map.append(tx, &appendix, i64::try_from(total).unwrap_or(i64::MAX))?;
+        map.append(tx, &appendix, units::narrow::<i64>(total))?;
         let id = map.id();
         map.finish(tx)?;
         Ok(id)

@@ -9,6 +9,7 @@ use dsl::write::SyncTaskContext;
 use ondisk::history::{Entry, HistoryHeader};
 use ondisk::{ObjectType, Reader, version};
 use txg::Tx;
+use units::MinusOrZero as _;
 
 use super::ActivePool;
 use crate::{Error, PoolDirectory};
@@ -76,21 +77,22 @@ fn append_record(
     let object = open_or_create(mos, tx, usable)?;
     let mut bonus = Reader::new("history header", object.bonus(), object.bonus_order());
     let mut header = HistoryHeader::read(&mut bonus)?;
-    let length = u64::try_from(record.len()).unwrap_or(u64::MAX);
-    let ring = header.size.saturating_sub(header.create_end);
+    let length = units::to_u64(record.len());
+    let ring = header.size - header.create_end;
     if length >= ring {
         return Ok(());
     }
-    while ring.saturating_sub(header.end.saturating_sub(header.first)) <= length {
+    while ring.minus_or_zero(header.end - header.first) <= length {
         let mut oldest = [0; 8];
         transfer_ring(&header, header.first, &mut oldest, &mut |at, bytes| object.read(at, bytes))?;
-        let gone = u64::from_le_bytes(oldest).saturating_add(LENGTH_SIZE);
-        header.first = header.first.saturating_add(gone).min(header.end);
-        header.lost = header.lost.saturating_add(1);
+        // a damaged length takes all records away
+        let left = (header.end - header.first).minus_or_zero(LENGTH_SIZE);
+        header.first = header.end - (left - u64::from_le_bytes(oldest).min(left));
+        header.lost += 1;
     }
     let (mut bytes, at) = (record.to_vec(), header.end);
     transfer_ring(&header, at, &mut bytes, &mut |at, bytes| object.write(tx, at, bytes))?;
-    header.end = header.end.saturating_add(length);
+    header.end += length;
     // the first command is the one that made the pool
     if is_command && header.create_end == 0 {
         (header.create_end, header.first) = (header.end, header.end);
@@ -121,8 +123,8 @@ fn transfer_ring(
     work: &mut dyn FnMut(u64, &mut [u8]) -> dmu::Result<()>,
 ) -> Result<(), Error> {
     let mut rest = bytes;
-    for range in header.object_ranges(offset, u64::try_from(rest.len()).unwrap_or(0)) {
-        let count = usize::try_from(range.end.saturating_sub(range.start)).unwrap_or(0);
+    for range in header.object_ranges(offset, units::to_u64(rest.len())) {
+        let count = units::to_usize(range.end - range.start);
         let (now, later) = std::mem::take(&mut rest).split_at_mut(count);
         if !now.is_empty() {
             work(range.start, now)?;

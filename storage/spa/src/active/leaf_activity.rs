@@ -359,7 +359,7 @@ impl ActivePool {
             known.next = known.next.max(part.end);
             known.top_next = range.end;
         }
-        Ok(ActivityStep { bytes: part.end.saturating_sub(part.start), rate: activity.rate })
+        Ok(ActivityStep { bytes: part.end - part.start, rate: activity.rate })
     }
 
     /// Lends the next free range of a vdev.
@@ -415,16 +415,16 @@ impl ActivePool {
 fn sweep_range(leaf: &Leaf, part: &Range<u64>, kind: ActivityKind) -> Result<(), Error> {
     let device = leaf.device().filter(|_| part.start < part.end);
     let Some(device) = device else { return Ok(()) };
-    let start = part.start.saturating_add(DATA_START);
+    let start = part.start + DATA_START;
     let failed = |_| DeviceChangeError::DeviceMissing.into();
     match kind {
         ActivityKind::Initialize => {
-            let length = usize::try_from(part.end - part.start).unwrap_or(0);
+            let length = units::to_usize(part.end - part.start);
             let bytes: Vec<u8> = PATTERN.to_le_bytes().into_iter().cycle().take(length).collect();
             vdev::with_class(IoClass::Initialize, || leaf.write(start, &bytes)).map_err(failed)
         }
         ActivityKind::Trim => {
-            let end = part.end.saturating_add(DATA_START);
+            let end = part.end + DATA_START;
             device.discard(start..end).map_err(|_| DeviceChangeError::DeviceMissing.into())
         }
     }
@@ -444,7 +444,7 @@ impl LeafMap {
         let NodeKind::Raidz(_, children) = &top.kind else { return Self::Same };
         let is_below = |child: &VdevNode| child.leaves().iter().any(|own| own.guid() == leaf);
         let column = children.iter().position(is_below).unwrap_or(0);
-        let number = |count: usize| u64::try_from(count).unwrap_or(u64::MAX);
+        let number = |count: usize| units::to_u64(count);
         Self::Column {
             column: number(column),
             width: number(children.len()).max(1),
@@ -466,7 +466,7 @@ impl LeafMap {
     fn to_top(self, leaf: u64) -> u64 {
         match self {
             Self::Same => leaf,
-            Self::Column { width, shift, .. } => (leaf >> shift).saturating_mul(width) << shift,
+            Self::Column { width, shift, .. } => ((leaf >> shift) * width) << shift,
         }
     }
 }

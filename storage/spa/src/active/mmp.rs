@@ -100,7 +100,7 @@ impl ActivePool {
         let count = {
             let mut last = self.heartbeat.last.lock();
             // a number that began anew within its second would look older
-            last.sequence = if last.second == second { last.sequence.saturating_add(1) } else { 1 };
+            last.sequence = if last.second == second { last.sequence + 1 } else { 1 };
             (last.second, last.interval) = (second, interval);
             last.sequence
         };
@@ -110,10 +110,9 @@ impl ActivePool {
             ..self.uberblock.read().clone()
         };
         let leaves = commit_targets(&self.tree, uberblock.txg);
-        let first =
-            usize::try_from(self.environment.random_u64()).unwrap_or(0).checked_rem(leaves.len());
+        let first = units::to_usize(self.environment.random_u64()).checked_rem(leaves.len());
         let (before, after) = leaves.split_at(first.unwrap_or(0));
-        let label = u32::try_from(self.environment.random_u64() % 4).unwrap_or(0);
+        let label = units::narrow::<u32>(self.environment.random_u64() % 4);
         let given = after.iter().chain(before);
         let mut given = given.map(|leaf| TxgCommitter::write_heartbeat(&uberblock, leaf, label));
         if given.any(|taken| taken) { Ok(true) } else { Err(Error::NoDeviceWritten) }

@@ -523,9 +523,7 @@ impl ActivePool {
     /// Whether the intent log of a dataset whose key is not there can wait for it.
     pub fn can_defer_log(&self, objset: &Objset) -> bool {
         let header = &objset.header().log;
-        let first = self
-            .rewound_to
-            .map_or_else(|| self.txgs.open_txg(), |txg| Txg::new(txg.get().saturating_add(1)));
+        let first = self.rewound_to.map_or_else(|| self.txgs.open_txg(), Txg::next);
         zil::can_defer_replay(&self.reader, objset.id(), header, first)
     }
 

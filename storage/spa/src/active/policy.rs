@@ -157,7 +157,7 @@ impl StorageSettings {
             checksum: if metadata { metadata_checksum(checksum) } else { checksum },
             compression: if metadata { self.metadata_compression() } else { compression },
             zstd_level: self.zstd_level,
-            copies: self.copies.saturating_add(one_more.into()).clamp(1, most_copies),
+            copies: (self.copies + u8::from(one_more)).clamp(1, most_copies),
             nopwrite,
             dedup: dedup.is_some(),
             verify: self.verify,

@@ -205,7 +205,7 @@ impl ActivePool {
         };
         let mut leaf = leaf_config(&new.spec);
         leaf.guid = guid;
-        leaf.id = VdevId::new(u32::try_from(top.children.len()).unwrap_or(u32::MAX));
+        leaf.id = VdevId::new(units::narrow::<u32>(top.children.len()));
         leaf.create_txg = top.create_txg;
         if config.has_vdev_zaps {
             leaf.leaf_zap = Some(create_vdev_zap(change)?);
@@ -298,7 +298,7 @@ impl ActivePool {
         let allocator = self.space.allocator();
         let (mut next, mut copied) = (start.next, 0);
         while next < limit && copied < BATCH_BYTES && !job.cancel.is_cancelled() {
-            let window = limit.min(next.saturating_add(LOAD_WINDOW));
+            let window = limit.min(next + LOAD_WINDOW);
             let birth = self.txgs.open_txg();
             // a map that cannot be read is no reason to stop: all of its metaslab is copied
             let _ = allocator.load_range(vdev, &(next..window), birth);
@@ -369,7 +369,7 @@ impl ActivePool {
         change: &SyncTaskContext<'_>,
         vdev: VdevId,
     ) -> Result<(), Error> {
-        let first = Txg::new(change.tx.txg().get().saturating_add(CONCURRENT_TXGS));
+        let first = Txg::new(change.tx.txg().get() + CONCURRENT_TXGS);
         let mut config = self.config();
         let root = config.tree.as_mut().ok_or(DeviceChangeError::NotInPool)?;
         let top = root.children.iter_mut().find(|top| top.id == vdev);

@@ -54,7 +54,7 @@ impl ActivePool {
         let leaf = Leaf::new(guid, path.clone(), Some(Arc::clone(device)), Txg::new(u64::MAX));
         let leaf = leaf.with_ashift(ashift);
         let mut away = missing.dtl();
-        away.add(Txg::new(synced.get().saturating_add(1)), self.txgs.open_txg());
+        away.add(synced.min(self.txgs.open_txg()).next(), self.txgs.open_txg());
         leaf.set_dtl(away);
         leaf.record_label_txg(synced);
         edit_vdev(root, guid, &mut |entry| {

@@ -8,7 +8,7 @@ use metaslab::Class;
 use ondisk::Blkptr;
 use parking_lot::{Mutex, MutexGuard};
 use txg::Tx;
-use units::{ObjsetId, Txg, VdevId};
+use units::{MinusOrZero, ObjsetId, Txg, VdevId};
 use zio::Source;
 
 use super::{ActivePool, deflate};
@@ -50,7 +50,7 @@ impl Drop for SpaceTurn<'_> {
 pub(super) fn asize_inflation(pool: &Pool) -> u64 {
     let tops = pool.config.tree.iter().flat_map(|root| &root.children);
     let parity = tops.filter_map(|top| top.nparity).max().unwrap_or(0).min(MAX_PARITY);
-    parity.saturating_add(1).saturating_mul(METADATA_FACTOR)
+    (parity + 1) * METADATA_FACTOR
 }
 
 /// Bytes that a block takes at least, wherever it goes, without its parity: a sector, or in a dRAID a row of its
@@ -60,7 +60,7 @@ pub(super) fn min_allocation(pool: &Pool) -> u64 {
     let least = tops.filter_map(|top| {
         let with_parity = pool.tree().asize(top.id, MIN_BLOCK_SIZE, Txg::ZERO)?;
         let parity = top.nparity.unwrap_or(0).min(MAX_PARITY);
-        Some(with_parity.div_ceil(parity.saturating_add(1)))
+        Some(with_parity.div_ceil(parity + 1))
     });
     least.max().unwrap_or(0).max(MIN_BLOCK_SIZE)
 }
@@ -70,7 +70,7 @@ impl ActivePool {
     pub fn usable_space(&self) -> u64 {
         let all = self.base_space.load(Ordering::Relaxed);
         all.saturating_add(self.saved_space.load(Ordering::Relaxed))
-            .saturating_sub(self.space.allocator().all_checkpointed_bytes())
+            .minus_or_zero(self.space.allocator().all_checkpointed_bytes())
     }
 
     /// Takes over what follows from the shapes of the top-level vdevs, after they changed.
@@ -119,16 +119,19 @@ impl ActivePool {
     /// back for frees.
     pub fn has_space(&self, bytes: u64) -> bool {
         let inflation = self.asize_inflation.load(Ordering::Relaxed);
-        let wanted = bytes.saturating_add(self.txgs.dirty_bytes()).saturating_mul(inflation);
-        let most = wanted.saturating_mul(MAX_COPIES);
+        // a request may be of any size
+        let wanted =
+            (u128::from(bytes) + u128::from(self.txgs.dirty_bytes())) * u128::from(inflation);
+        let most = wanted * u128::from(MAX_COPIES);
+        let loaded = units::narrow(most.min(u64::MAX.into()));
         // who has been told that there is room must not find, with the group, that no map of it can be read
-        self.space.allocator().ensure_loaded_free(Class::Normal, most, self.txgs.synced_txg());
+        self.space.allocator().ensure_loaded_free(Class::Normal, loaded, self.txgs.synced_txg());
         let usage = self.space.allocator().class_usage(Class::Normal);
         let kept = (usage.capacity >> 5).clamp(8 << 20, 128 << 30);
-        let taken = usage.allocated.saturating_add(usage.deferred).saturating_add(kept);
-        let left = usage.capacity.saturating_sub(taken).saturating_sub(usage.unreadable);
+        let taken = (usage.allocated + usage.deferred) + kept;
+        let left = u128::from(usage.capacity.minus_or_zero(taken + usage.unreadable));
         // as a rule there is room for any number of copies, and none of the datasets need be asked
-        left >= most || left >= wanted.saturating_mul(self.max_copies())
+        left >= most || left >= wanted * u128::from(self.max_copies())
     }
 
     /// Whether a writer waits for space. Writers that come now must not take the space that it waits for.

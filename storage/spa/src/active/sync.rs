@@ -295,6 +295,8 @@ impl ActivePool {
 
     fn commit_txg(&self, txg: Txg, seconds: u64, root: Blkptr) -> Result<(), Error> {
         let order = Order::Little;
+        assert_eq!(root.birth(), txg, "the root block of the MOS is written in every txg");
+        assert!(self.uberblock.read().txg < txg, "txgs are committed in order");
         let uberblock =
             Uberblock { order, txg, timestamp: seconds, root, ..self.uberblock.read().clone() };
         let (multihost, checkpoint_txg) = (Some(self.heartbeat.multihost()), Txg::ZERO);

@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use ondisk::blkptr::Regular;
 use ondisk::scan::ScanFunction;
-use units::{Guid, Txg};
+use units::{Guid, MinusOrZero, Txg};
 use vdev::{Leaf, NodeKind, TxgRanges, VdevTree};
 
 use super::round::{Scan, ScanPolicy};
@@ -62,7 +62,7 @@ impl Resilver {
 impl ScanPolicy for Resilver {
     fn since_txg(&self) -> Txg {
         let first = self.all_txgs.first().filter(|_| !self.has_removed_vdevs).unwrap_or(Txg::ZERO);
-        Txg::new(first.get().saturating_sub(1))
+        Txg::new(first.get().minus_or_zero(1))
     }
 
     fn includes(&self, block: &Regular) -> bool {

@@ -46,7 +46,7 @@ pub(super) struct ScanErrors {
 impl ScanErrors {
     /// Something born in these txgs is lost.
     pub(super) fn add(&mut self, place: Zbookmark, why: String, (first, last): (Txg, Txg)) {
-        self.count = self.count.saturating_add(1);
+        self.count += 1;
         self.births.add(first, last);
         if self.listed.len() < MAX_LISTED {
             self.listed.push(DamagedBlock { zbookmark: place, why });

@@ -220,7 +220,7 @@ impl Round<'_> {
         if !gathered.coverage.includes(&item.block) {
             return;
         }
-        let taken = item.block.copies().map(|dva| dva.asize).fold(0, u64::saturating_add);
+        let taken = item.block.copies().map(|dva| dva.asize).sum();
         self.scan.progress.job.progress.add(taken, 1);
         if !self.scan.policy.includes(&item.block) {
             return;

@@ -18,7 +18,7 @@ use std::sync::atomic::Ordering;
 
 use dmu::Objset;
 use ondisk::spacemap::{Action, Entry};
-use units::{ObjectId, VdevId};
+use units::{MinusOrZero, ObjectId, VdevId};
 use zap::Zap;
 
 use crate::features::{self, RefcountChange};
@@ -118,7 +118,7 @@ impl PoolSpace {
                     return Ok(false);
                 }
                 let freed = self.discard_last_block(writing, vdev, &mut map)?;
-                left = left.saturating_sub(freed);
+                left = left.minus_or_zero(freed);
             }
             self.allocator.set_checkpointed_bytes(vdev, 0);
             let id = map.id();
@@ -151,7 +151,7 @@ impl PoolSpace {
                 Err(error) => return Err(error.into()),
             }
         }
-        map.header.allocated = map.header.allocated.saturating_add(total_bytes(&ranges));
+        map.header.allocated += total_bytes(&ranges);
         self.allocator.set_checkpointed_bytes(vdev, map.header.allocated.unsigned_abs());
         Ok(ranges.len())
     }

@@ -3,7 +3,7 @@
 use dmu::Objset;
 use ondisk::label::{VdevConfig, VdevKind};
 use ondisk::spacemap::{Action, Entry};
-use units::{ObjectId, Txg};
+use units::{MinusOrZero, ObjectId, Txg};
 use vdev::TxgRanges;
 
 use crate::space::space_map_entries;
@@ -27,7 +27,7 @@ pub(crate) fn load_dtls(pool: &Pool) {
             let gone = ranges.iter().find(|(first, last)| (*first..=*last).contains(&pool.txg()));
             let first = gone.map(|(first, _)| first.get());
             leaf.record_label_txg(
-                first.map_or(pool.txg(), |first| Txg::new(first.saturating_sub(1))),
+                first.map_or(pool.txg(), |first| Txg::new(first.minus_or_zero(1))),
             );
             if gone.is_some() {
                 leaf.set_absent_since(pool.txg());

@@ -7,7 +7,7 @@
 //! Learnt from: `metaslab.c` of OpenZFS 2.3.2. Proved by: `free_space_is_as_broken_up_as_zdb_says`.
 
 use metaslab::Class;
-use units::VdevId;
+use units::{MinusOrZero, VdevId};
 
 use super::load::PoolSpace;
 use super::map::read_header;
@@ -36,7 +36,7 @@ impl PoolSpace {
     /// Of a top-level vdev; none if that is not known of half of its metaslabs.
     pub fn vdev_fragmentation(&self, vdev: VdevId) -> Result<Option<u64>, Error> {
         let Some(top) = self.maps.vdevs.lock().get(&vdev).cloned() else { return Ok(None) };
-        let shift = usize::try_from(top.ashift).unwrap_or(MIN_SHIFT);
+        let shift = units::to_usize(top.ashift);
         let metaslabs = self.allocator.metaslab_usage(vdev)?;
         let (mut sum, mut free, mut known) = (0_u128, 0_u128, 0);
         for (at, usage) in &metaslabs {
@@ -50,7 +50,7 @@ impl PoolSpace {
                     .map(|counts| histogram_fragmentation(&counts, shift)),
             };
             let Some(figure) = figure.filter(|_| self.has_histograms) else { continue };
-            let sectors = u128::from(usage.capacity.saturating_sub(usage.allocated) >> MIN_SHIFT);
+            let sectors = u128::from(usage.capacity.minus_or_zero(usage.allocated) >> MIN_SHIFT);
             known += 1;
             sum += u128::from(figure) * sectors;
             free += sectors;
@@ -63,12 +63,12 @@ impl PoolSpace {
 fn histogram_fragmentation(counts: &[u64], shift: usize) -> u64 {
     let (mut sum, mut all) = (0_u128, 0_u128);
     for (at, count) in counts.iter().enumerate() {
-        let place =
-            shift.saturating_sub(MIN_SHIFT).saturating_add(at).min(FRAGMENTATION_TABLE.len() - 1);
-        let size = u32::try_from(at.saturating_add(shift)).unwrap_or(u32::MAX);
-        let bytes = u128::from(*count).checked_shl(size.min(63)).unwrap_or(0);
-        sum = bytes.saturating_mul(u128::from(FRAGMENTATION_TABLE[place])).saturating_add(sum);
-        all = bytes.saturating_add(all);
+        let place = (shift.minus_or_zero(MIN_SHIFT) + at).min(FRAGMENTATION_TABLE.len() - 1);
+        let size = units::narrow::<u32>(at + shift);
+        // no metaslab is larger than 2^48 bytes: the sums of any counts fit 128 bits
+        let bytes = u128::from(*count) << size.min(48);
+        sum += bytes * u128::from(FRAGMENTATION_TABLE[place]);
+        all += bytes;
     }
     weighted_mean(sum, all).unwrap_or(0)
 }

@@ -11,7 +11,7 @@ use ondisk::label::{Bias, VdevConfig, VdevKind};
 use ondisk::spacemap::{Action, Entry};
 use parking_lot::Mutex;
 use txg::Tx;
-use units::{Ashift, MetaslabId, ObjectId, Txg, VdevId};
+use units::{Ashift, MetaslabId, MinusOrZero, ObjectId, Txg, VdevId};
 use vdev::{VdevNode, VdevTree};
 use zap::Zap;
 
@@ -242,14 +242,14 @@ impl PoolSpace {
         let Some(top) = tops.get_mut(&vdev) else { return Ok(()) };
         let first = top.metaslabs.len();
         for at in first..count {
-            let metaslab = MetaslabId::new(u32::try_from(at).unwrap_or(u32::MAX));
+            let metaslab = MetaslabId::new(units::narrow::<u32>(at));
             let extent = self.allocator.extent(vdev, metaslab)?;
             top.metaslabs.push(MetaslabMap { extent, space_map: None });
         }
         let array = top.metaslab_array;
         drop(tops);
-        let (at, new) = (first.saturating_mul(8), count.saturating_sub(first).saturating_mul(8));
-        let at = u64::try_from(at).unwrap_or(u64::MAX);
+        let (at, new) = (first * 8, (count - first) * 8);
+        let at = units::to_u64(at);
         self.maps.mos.object(array)?.write(tx, at, &vec![0; new])?;
         Ok(())
     }
@@ -328,13 +328,14 @@ pub(crate) fn vdev_spec(
     let bad = || vdev::Error::InvalidConfig { guid: config.guid, why: why() };
     let ashift = Ashift::new(found).ok_or_else(bad)?;
     let parity = config.nparity.and_then(|parity| u32::try_from(parity).ok()).unwrap_or(0);
-    let children = u32::try_from(config.children.len()).unwrap_or(u32::MAX);
+    let children = units::narrow::<u32>(config.children.len());
     let (row, width) = match (&config.kind, &config.draid) {
         (_, Some(draid)) => {
-            let group = draid.data.saturating_add(parity.into());
-            (group.saturating_mul(ashift.bytes()), u32::try_from(draid.data).unwrap_or(1))
+            // the tree of vdevs has checked the shape
+            let group = draid.data + u64::from(parity);
+            (group * ashift.bytes(), units::narrow(draid.data))
         }
-        (VdevKind::Raidz, None) => (ashift.bytes(), children.saturating_sub(parity)),
+        (VdevKind::Raidz, None) => (ashift.bytes(), children.minus_or_zero(parity)),
         _ => (ashift.bytes(), 1),
     };
     let class = match (config.is_log, bias) {
@@ -371,7 +372,7 @@ fn add_vdev_maps(
     allocator.add_vdev(spec);
     let mut slabs = Vec::new();
     for metaslab in allocator.metaslabs(vdev)? {
-        let index = usize::try_from(metaslab.get()).unwrap_or(usize::MAX);
+        let index = units::to_usize(metaslab.get());
         let map = space.space_maps.get(index).copied().flatten();
         slabs.push(MetaslabMap { extent: allocator.extent(vdev, metaslab)?, space_map: map });
     }
@@ -395,21 +396,21 @@ fn describe_metaslabs(
     for (vdev, top) in tops {
         let mut known = Vec::new();
         for (at, slab) in top.metaslabs.iter().enumerate() {
-            let metaslab = MetaslabId::new(u32::try_from(at).unwrap_or(u32::MAX));
+            let metaslab = MetaslabId::new(units::narrow::<u32>(at));
             let growth =
                 log.changes.get(&(*vdev, metaslab)).map_or(0, log::LoggedChanges::net_allocated);
             let Some(map) = slab.space_map else {
-                known.push((u64::try_from(growth).unwrap_or(0), None));
+                known.push((growth.max(0).unsigned_abs(), None));
                 continue;
             };
             let header = read_header(&mos.object(map)?)?;
-            length = length.saturating_add(header.length);
-            let allocated = header.allocated.saturating_add(growth);
+            length += header.length;
+            let allocated = header.allocated + growth;
             let longest = header.histogram.and_then(|counts| {
                 let top_bucket = counts.iter().rposition(|count| *count > 0)?;
-                u32::try_from(top_bucket).ok().map(|bucket| bucket.saturating_add(top.ashift))
+                u32::try_from(top_bucket).ok().map(|bucket| bucket + top.ashift)
             });
-            known.push((u64::try_from(allocated).unwrap_or(0), longest));
+            known.push((allocated.max(0).unsigned_abs(), longest));
         }
         allocator.set_metaslab_hints(*vdev, &known)?;
     }
@@ -428,7 +429,7 @@ impl SpaceMaps {
         vdev: VdevId,
         metaslab: MetaslabId,
     ) -> Result<MetaslabInfo, Error> {
-        let index = usize::try_from(metaslab.get()).unwrap_or(usize::MAX);
+        let index = units::to_usize(metaslab.get());
         let tops = self.vdevs.lock();
         let found = tops.get(&vdev).and_then(|top| {
             let MetaslabMap { extent, space_map: map } = top.metaslabs.get(index)?.clone();
@@ -444,7 +445,7 @@ impl SpaceMaps {
 
     /// Notes that a metaslab has a map now.
     pub(crate) fn set_space_map(&self, vdev: VdevId, metaslab: MetaslabId, map: ObjectId) {
-        let index = usize::try_from(metaslab.get()).unwrap_or(usize::MAX);
+        let index = units::to_usize(metaslab.get());
         let mut tops = self.vdevs.lock();
         if let Some(slab) = tops.get_mut(&vdev).and_then(|top| top.metaslabs.get_mut(index)) {
             slab.space_map = Some(map);
@@ -478,10 +479,12 @@ impl SpaceMaps {
             space_map_entries(&object, &mut |entry| {
                 let Entry::Range { action, .. } = entry else { return };
                 let range = entry.bytes(shift, slab.extent.start);
-                let range = range.map(|(start, length)| start..start.saturating_add(length));
+                let range = range.map(|(start, length)| start..start + length);
                 let inside = range.filter(|range| range.end <= slab.extent.end);
                 sound &= inside.is_some_and(|range| apply_entry(&mut free, action, range));
             })?;
+            let listed = i64::try_from(slab.extent.end - slab.extent.start - free.total());
+            sound &= listed == Ok(read_header(&object)?.allocated);
         }
         if sound { Ok(free) } else { Err(Error::SpaceMap { vdev, metaslab }) }
     }

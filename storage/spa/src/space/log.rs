@@ -53,7 +53,7 @@ impl LoggedChanges {
     /// By how much more is allocated than the metaslab's own map says.
     pub(crate) fn net_allocated(&self) -> i64 {
         let bytes = |ranges: &RangeSet| i64::try_from(ranges.total()).unwrap_or(i64::MAX);
-        bytes(&self.allocated).saturating_sub(bytes(&self.freed))
+        bytes(&self.allocated) - bytes(&self.freed)
     }
 }
 
@@ -124,7 +124,7 @@ impl SpaceLog {
         space_map_entries(map, &mut |entry| {
             let Entry::Range { action, vdev: Some(vdev), .. } = entry else { return };
             let Some((start, length)) = entry.bytes(LOG_SHIFT, 0) else { return };
-            let range = start..start.saturating_add(length);
+            let range = start..start + length;
             let Some(top) = tops.get(&vdev) else { return };
             let index = start.checked_shr(top.metaslab_shift).unwrap_or(0);
             let Ok(metaslab) = u32::try_from(index).map(MetaslabId::new) else { return };
@@ -147,7 +147,7 @@ pub(crate) fn read_unflushed_txgs(
         return Ok(Vec::new());
     };
     let object = mos.object(ObjectId::new(id))?;
-    let size = usize::try_from(object.block_size()).unwrap_or(0);
+    let size = units::to_usize(object.block_size());
     let mut order = match mos.root() {
         Blkptr::Regular(root) => root.order,
         _ => Order::Little,
@@ -159,7 +159,7 @@ pub(crate) fn read_unflushed_txgs(
                 order = block.order();
                 all.extend_from_slice(&block);
             }
-            None => all.resize(all.len().saturating_add(size), 0),
+            None => all.resize(all.len() + size, 0),
         }
     }
     Ok(parse_unflushed_txgs(&all, order))

@@ -9,7 +9,7 @@
 use metaslab::MetaslabChange;
 use ondisk::ObjectType;
 use ondisk::spacemap::{Action, SpaceMapAppender};
-use units::{MetaslabId, ObjectId, Txg, VdevId};
+use units::{MetaslabId, MinusOrZero, ObjectId, Txg, VdevId};
 use zap::{NewZap, Zap};
 
 use crate::Error;
@@ -118,11 +118,10 @@ impl PoolSpace {
     /// The metaslabs that leave the log now: those that have been in it for longest.
     fn metaslabs_to_flush(&self) -> Vec<MetaslabKey> {
         let log = self.maps.log.lock();
-        let ranges =
-            |logged: &log::LoggedChanges| logged.allocated.len().saturating_add(logged.freed.len());
+        let ranges = |logged: &log::LoggedChanges| logged.allocated.len() + logged.freed.len();
         let all: usize = log.changes.values().map(ranges).sum();
         let (mut wanted, mut excess) =
-            (log.changes.len().div_ceil(TARGET_LOG_TXGS), all.saturating_sub(MAX_LOGGED_RANGES));
+            (log.changes.len().div_ceil(TARGET_LOG_TXGS), all.minus_or_zero(MAX_LOGGED_RANGES));
         let mut order: Vec<(Txg, MetaslabKey)> =
             log.unflushed_since.iter().map(|(key, txg)| (*txg, *key)).collect();
         order.sort_unstable();
@@ -131,8 +130,8 @@ impl PoolSpace {
         for (_, key) in order {
             match log.changes.get(&key) {
                 Some(logged) if wanted > 0 || excess > 0 => {
-                    wanted = wanted.saturating_sub(1);
-                    excess = excess.saturating_sub(ranges(logged));
+                    wanted = wanted.minus_or_zero(1);
+                    excess = excess.minus_or_zero(ranges(logged));
                 }
                 None if passed < MAX_SKIPPED => passed += 1,
                 _ => break,
@@ -173,7 +172,7 @@ impl PoolSpace {
             top_zap.insert_u64(tx, log::UNFLUSHED_TXGS_ENTRY, array.id().get())?;
             array
         };
-        let at = u64::from(metaslab.get()).saturating_mul(8);
+        let at = u64::from(metaslab.get()) * 8;
         array.write(tx, at, &tx.txg().get().to_le_bytes())?;
         self.maps.log.lock().unflushed_since.insert(key, tx.txg());
         Ok(())
@@ -195,7 +194,7 @@ fn append_to_log(
             let units = ranges.iter().map(|r| r.start >> log::LOG_SHIFT..r.end >> log::LOG_SHIFT);
             appendix.push_ranges((action, tx.txg(), *pass), Some(change.vdev), units)?;
         }
-        growth = growth.saturating_add(total_bytes(&change.allocated) - total_bytes(&change.freed));
+        growth += total_bytes(&change.allocated) - total_bytes(&change.freed);
     }
     map.append(tx, &appendix, growth)?;
     map.finish(tx)

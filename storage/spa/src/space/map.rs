@@ -4,7 +4,7 @@ use dmu::{NewObject, Object, Objset};
 use ondisk::spacemap::{Entries, Entry, SpaceMapAppender, SpaceMapHeader};
 use ondisk::{ObjectType, Reader};
 use txg::Tx;
-use units::{BlockId, ObjectId};
+use units::{BlockId, MinusOrZero, ObjectId};
 
 use crate::Error;
 
@@ -20,17 +20,17 @@ pub fn space_map_entries(
     let header = SpaceMapHeader::read(&mut bonus)?;
     let size = u64::from(object.block_size()).max(1);
     let mut left = header.length;
-    let blocks = header.length.div_ceil(size).min(object.max_block().get().saturating_add(1));
+    let blocks = header.length.div_ceil(size).min(object.max_block().get() + 1);
     for number in 0..blocks {
         let Some(block) = object.block(BlockId::new(number))? else {
-            left = left.saturating_sub(size);
+            left = left.minus_or_zero(size);
             continue;
         };
-        let length = usize::try_from(left.min(size)).unwrap_or(usize::MAX).min(block.len());
+        let length = units::to_usize(left.min(size)).min(block.len());
         for entry in Entries::new(&block[..length], block.order()) {
             visit(entry?);
         }
-        left = left.saturating_sub(size);
+        left = left.minus_or_zero(size);
     }
     Ok(header)
 }
@@ -96,7 +96,7 @@ impl SpaceMapWriter {
     ) -> Result<(), Error> {
         self.object.write(tx, self.header.length, appendix.bytes())?;
         self.header.length = appendix.end();
-        self.header.allocated = self.header.allocated.saturating_add(allocated);
+        self.header.allocated += allocated;
         Ok(())
     }
 
@@ -112,7 +112,7 @@ impl SpaceMapWriter {
         if number <= self.object.max_block().get()
             && let Some(block) = self.object.block(BlockId::new(number))?
         {
-            let length = usize::try_from(self.header.length - start).unwrap_or(usize::MAX);
+            let length = units::to_usize(self.header.length - start);
             for entry in Entries::new(&block[..length.min(block.len())], block.order()) {
                 visit(entry?);
             }

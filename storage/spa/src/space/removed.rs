@@ -48,7 +48,7 @@ fn remap_fn(tree: &Arc<VdevTree>, vdev: VdevId) -> RemapFn {
         let top = tree.top(vdev)?;
         let NodeKind::Indirect(removed) = &top.kind else { return None };
         let pieces = removed.mapping()?.map_range(range)?;
-        let end = |offset: u64, length| offset.saturating_add(length);
+        let end = |offset: u64, length| offset + length;
         let range = |offset, length| offset..end(offset, length);
         Some(pieces.into_iter().map(|p| (p.vdev, range(p.offset, p.length))).collect())
     })
@@ -77,7 +77,7 @@ impl PoolSpace {
         let mut map = self.open_obsolete_map(writing, table)?;
         let mut appendix = map.appendix(self.has_spacemap_v2);
         appendix.push_ranges((Action::Allocated, tx.txg(), pass), None, ranges.iter())?;
-        let growth = i64::try_from(ranges.total()).unwrap_or(i64::MAX);
+        let growth = units::narrow::<i64>(ranges.total());
         map.append(tx, &appendix, growth)?;
         map.finish(tx)
     }

@@ -53,7 +53,7 @@ impl Pool {
         // no vdev has more, whatever its labels say: it would take memory
         let asize = asize.min(MAX_METASLABS.saturating_mul(1 << shift));
         let count = asize >> shift;
-        let mut bytes = vec![0; usize::try_from(count * 8).unwrap_or(0)];
+        let mut bytes = vec![0; units::to_usize(count * 8)];
         let object = self.mos().object(array)?;
         object.read(0, &mut bytes)?;
         let mut reader = Reader::new("metaslab array", &bytes, Order::Little);
@@ -61,7 +61,7 @@ impl Pool {
             vdev: top.id,
             guid: top.guid,
             asize,
-            metaslab_shift: u32::try_from(shift).unwrap_or(0),
+            metaslab_shift: units::narrow::<u32>(shift),
             space_maps: Vec::new(),
             allocated: 0,
         };
@@ -70,7 +70,7 @@ impl Pool {
             if map.exists() {
                 let header = read_header(&self.mos().object(map)?)?;
                 space.allocated =
-                    space.allocated.saturating_add(header.allocated.try_into().unwrap_or(0));
+                    space.allocated.saturating_add(header.allocated.max(0).unsigned_abs());
             }
             space.space_maps.push(map.exists().then_some(map));
         }

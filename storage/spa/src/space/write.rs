@@ -10,7 +10,7 @@ use dmu::Objset;
 use metaslab::{MetaslabChange, RangeSet};
 use ondisk::spacemap::{Action, SpaceMapHeader};
 use txg::Tx;
-use units::{MetaslabId, ObjectId, Txg, VdevId};
+use units::{MetaslabId, MinusOrZero, ObjectId, Txg, VdevId};
 use zap::Zap;
 
 use crate::Error;
@@ -124,7 +124,7 @@ impl PoolSpace {
         let map = SpaceMapWriter::create(writing.mos, writing.tx, size, self.has_histograms)?;
         self.maps.set_space_map(change.vdev, change.metaslab, map.id());
         let array = writing.mos.object(slab.metaslab_array)?;
-        let offset = u64::from(change.metaslab.get()).saturating_mul(8);
+        let offset = u64::from(change.metaslab.get()) * 8;
         array.write(writing.tx, offset, &map.id().get().to_le_bytes())?;
         if self.has_histograms {
             features::update_refcount(
@@ -153,7 +153,7 @@ impl PoolSpace {
             let units = ranges.iter().map(|range| to_units(range, start, slab.ashift));
             appendix.push_ranges((action, txg, pass), None, units)?;
         }
-        let growth = total_bytes(&change.allocated).saturating_sub(total_bytes(&change.freed));
+        let growth = total_bytes(&change.allocated) - total_bytes(&change.freed);
         map.append(writing.tx, &appendix, growth)
     }
 
@@ -167,17 +167,18 @@ impl PoolSpace {
         map: &mut SpaceMapWriter,
     ) -> Result<bool, Error> {
         let block = u64::from(map.block_size()).max(1 << slab.ashift);
-        if map.header.length <= CONDENSE_MIN_BLOCKS.saturating_mul(block) {
+        if map.header.length <= CONDENSE_MIN_BLOCKS * block {
             return Ok(false);
         }
         let (vdev, metaslab) = (change.vdev, change.metaslab);
         let Some(counts) = self.allocator.histogram(vdev, metaslab)? else { return Ok(false) };
-        if map.header.length < CONDENSE_RATIO.saturating_mul(condensed_size(&counts, slab.ashift)) {
+        if map.header.length < CONDENSE_RATIO * condensed_size(&counts, slab.ashift) {
             return Ok(false);
         }
         let Some(free) = self.allocator.free_as_written(vdev, metaslab)? else { return Ok(false) };
         let extent = self.allocator.extent(vdev, metaslab)?;
-        let (all, free_bytes) = (extent.end.saturating_sub(extent.start), free.total());
+        let (all, free_bytes) = (extent.end - extent.start, free.total());
+        let counted = map.header.allocated;
         map.truncate(writing.tx)?;
         let mut appendix = map.appendix(self.has_spacemap_v2);
         let (txg, pass) = (writing.tx.txg(), writing.pass);
@@ -185,7 +186,9 @@ impl PoolSpace {
         appendix.push_ranges((Action::Allocated, txg, pass), None, whole)?;
         let parts = free.iter().map(|range| to_units(&range, extent.start, slab.ashift));
         appendix.push_ranges((Action::Freed, txg, pass), None, parts)?;
-        let allocated = i64::try_from(all.saturating_sub(free_bytes)).unwrap_or(i64::MAX);
+        let allocated = units::narrow::<i64>(all - free_bytes);
+        let growth = total_bytes(&change.allocated) - total_bytes(&change.freed);
+        assert_eq!(counted + growth, allocated, "the sum of a space map is that of its ranges");
         map.append(writing.tx, &appendix, allocated)?;
         Ok(true)
     }
@@ -242,23 +245,23 @@ pub(crate) fn free_space_map(mos: &Objset, tx: &Tx, map: ObjectId) -> Result<(),
 }
 
 fn to_units(range: &std::ops::Range<u64>, start: u64, shift: u32) -> std::ops::Range<u64> {
-    let unit = |at: u64| at.saturating_sub(start) >> shift;
+    let unit = |at: u64| (at - start) >> shift;
     unit(range.start)..unit(range.end)
 }
 
 pub(crate) fn total_bytes(ranges: &[std::ops::Range<u64>]) -> i64 {
-    let length = |range: &std::ops::Range<u64>| range.end.saturating_sub(range.start);
-    let total = ranges.iter().map(length).fold(0, u64::saturating_add);
-    i64::try_from(total).unwrap_or(i64::MAX)
+    let length = |range: &std::ops::Range<u64>| range.end - range.start;
+    let total = ranges.iter().map(length).sum::<u64>();
+    units::narrow::<i64>(total)
 }
 
 /// Bytes of a map that is written anew.
 fn condensed_size(counts: &[u64; 64], shift: u32) -> u64 {
     let entries = (0_u32..).zip(counts).map(|(bucket, count)| {
-        let each = 1_u64 << bucket.saturating_sub(shift.saturating_add(ENTRY_SHIFT)).min(32);
-        count.saturating_mul(each)
+        let each = 1_u64 << bucket.minus_or_zero(shift + ENTRY_SHIFT).min(32);
+        count * each
     });
-    entries.fold(4, u64::saturating_add).saturating_mul(8)
+    (4 + entries.sum::<u64>()) * 8
 }
 
 /// Counts by log2 of bytes, as a map's head has them: from the sector on, in 32 buckets, of which
@@ -266,10 +269,10 @@ fn condensed_size(counts: &[u64; 64], shift: u32) -> u64 {
 fn scale_histogram(counts: &[u64; 64], shift: u32) -> [u64; 32] {
     let mut histogram = [0_u64; 32];
     for (bucket, count) in (0_u32..).zip(counts).skip_while(|(bucket, _)| *bucket < shift) {
-        let at = bucket.saturating_sub(shift);
-        let over = at.saturating_sub(31);
-        if let Some(place) = histogram.get_mut(usize::try_from(at.min(31)).unwrap_or(31)) {
-            *place = place.saturating_add(count.checked_shl(over).unwrap_or(u64::MAX));
+        let at = bucket - shift;
+        let over = at.minus_or_zero(31);
+        if let Some(place) = histogram.get_mut(units::to_usize(at.min(31))) {
+            *place += count << over;
         }
     }
     histogram
@@ -280,9 +283,9 @@ fn add_freed_ranges(header: &mut SpaceMapHeader, freed: &[std::ops::Range<u64>],
     let Some(histogram) = &mut header.histogram else { return };
     let mut counts = [0_u64; 64];
     for range in freed {
-        let length = range.end.saturating_sub(range.start);
+        let length = range.end - range.start;
         if let Some(log) = length.checked_ilog2()
-            && let Some(count) = counts.get_mut(usize::try_from(log).unwrap_or(0))
+            && let Some(count) = counts.get_mut(units::to_usize(log))
         {
             *count += 1;
         }

@@ -6,7 +6,7 @@ use ondisk::zap::fat::{Flags, Header};
 use ondisk::zap::leaf::{Key, Leaf, LeafEntry, LeafMut, LeafUpdate};
 use ondisk::zap::{Normalization, pointers};
 use txg::Tx;
-use units::BlockId;
+use units::{BlockId, MinusOrZero};
 use zio::Block;
 
 use crate::fat_table::{corrupt_error, read_block};
@@ -41,16 +41,16 @@ pub(super) fn init_fat(
     object.change_block(tx, BlockId::new(0), &mut |bytes| {
         bytes.fill(0);
         size = bytes.len();
-        let wide = u32::try_from(size).unwrap_or(u32::MAX);
+        let wide = units::narrow::<u32>(size);
         let header = Header::new(wide, salt, normalization, flags);
         header.write(bytes, ORDER);
         let first = header.embedded_start();
-        let words = first..first.saturating_mul(2);
+        let words = first..first * 2;
         pointers::write_pointers(bytes, ORDER, words, BlockId::new(1));
     })?;
     let mut leaf = vec![0; size];
     LeafMut::init(&mut leaf, ORDER, !normalization.is_none());
-    object.write(tx, u64::try_from(size).unwrap_or(u64::MAX), &leaf)?;
+    object.write(tx, units::to_u64(size), &leaf)?;
     Ok(())
 }
 
@@ -109,7 +109,7 @@ impl<'a> FatWriter<'a> {
             match fit {
                 LeafUpdate::Done => {
                     if found.is_none() {
-                        self.header.entries = self.header.entries.saturating_add(1);
+                        self.header.entries += 1;
                         self.is_header_dirty = true;
                     }
                     let (prefix_bits, free_chunks) = state;
@@ -140,7 +140,7 @@ impl<'a> FatWriter<'a> {
             leaf.remove(&entry)?;
             leaf.view().map(|view| view.entry_count)
         })?;
-        self.header.entries = self.header.entries.saturating_sub(1);
+        self.header.entries = self.header.entries.minus_or_zero(1);
         self.is_header_dirty = true;
         if left == 0 {
             // the entry is out: an empty leaf that cannot be joined now is only not made use of
@@ -211,14 +211,14 @@ impl<'a> FatWriter<'a> {
 
     /// Where a block begins, in bytes.
     pub(super) fn block_offset(&self, number: BlockId) -> u64 {
-        let size = 8_u64.checked_shl(self.header.block_shift).unwrap_or(u64::MAX);
-        number.get().saturating_mul(size)
+        let size = 8_u64 << self.header.block_shift;
+        number.get() * size
     }
 
     /// The next block that was never used, and as many more as are wanted; they are used now.
     pub(super) fn allocate_blocks(&mut self, count: u64) -> BlockId {
         let first = self.header.free_block;
-        self.header.free_block = BlockId::new(first.get().saturating_add(count));
+        self.header.free_block = BlockId::new(first.get() + count);
         self.is_header_dirty = true;
         first
     }

@@ -28,7 +28,7 @@ impl Zap {
                 return Ok(());
             }
             let fits = |(name, _): &(_, u64)| AsRef::<[u8]>::as_ref(name).len() <= Micro::MAX_NAME;
-            let sum = self.count()?.saturating_add(entries.len().try_into().unwrap_or(u64::MAX));
+            let sum = self.count()? + units::to_u64(entries.len());
             if sum <= MOST_ENTRIES && entries.iter().all(fits) {
                 return entries
                     .iter()
@@ -78,7 +78,7 @@ impl Zap {
                 // a header, or part of a pointer table
                 _ => (),
             }
-            object.write(tx, index.saturating_mul(size), &bytes)?;
+            object.write(tx, index * size, &bytes)?;
         }
         Self::open(source.objset().object(object.id())?)
     }
@@ -152,7 +152,7 @@ fn collisions(hashed: &mut [(u64, &[u8], u64)]) -> std::result::Result<Option<Ve
                 if before == *name {
                     return Err(());
                 }
-                all.last().map_or(0, |number| number.saturating_add(1))
+                all.last().map_or(0, |number| number + 1)
             }
             _ => 0,
         };

@@ -9,7 +9,7 @@ use std::ops::Range;
 use ondisk::zap::fat::Table;
 use ondisk::zap::leaf::{Leaf, LeafMut};
 use ondisk::zap::pointers;
-use units::BlockId;
+use units::{BlockId, MinusOrZero};
 
 use crate::fat_table::{corrupt_error, pointer_position, read_block};
 use crate::write::fat::{FatWriter, ORDER};
@@ -31,20 +31,19 @@ impl FatWriter<'_> {
         while bits >= self.header.table_shift {
             self.grow_table()?;
         }
-        let run =
-            self.index_range(prefix.saturating_mul(2).saturating_add(1), bits.saturating_add(1));
+        let run = self.index_range((prefix << 1) | 1, bits + 1);
         // what the pointers to it are in must be known before anything is taken out of the leaf
         self.set_leaf_pointers(run.clone(), number)?;
         let upper_number = self.allocate_blocks(1);
         self.write_block(upper_number, &upper)?;
         self.object.change_block(self.tx, number, &mut |bytes| bytes.copy_from_slice(&lower))?;
-        self.header.leaves = self.header.leaves.saturating_add(1);
+        self.header.leaves += 1;
         self.set_leaf_pointers(run, upper_number)
     }
 
     /// The places in the pointer table of the hashes that begin with a prefix.
     pub(super) fn index_range(&self, prefix: u64, bits: u32) -> Range<u64> {
-        let spare = self.header.table_shift.saturating_sub(bits);
+        let spare = self.header.table_shift.minus_or_zero(bits);
         let first = prefix.checked_shl(spare).unwrap_or(u64::MAX);
         first..first.saturating_add(1_u64.checked_shl(spare).unwrap_or(u64::MAX))
     }
@@ -61,7 +60,7 @@ impl FatWriter<'_> {
     }
 
     fn embedded_word(&self, index: u64) -> usize {
-        usize::try_from(index).unwrap_or(usize::MAX).saturating_add(self.header.embedded_start())
+        units::to_usize(index) + self.header.embedded_start()
     }
 
     /// Makes places in the pointer table lead to a leaf.
@@ -73,7 +72,7 @@ impl FatWriter<'_> {
             }
             Table::External { first, next, .. } => {
                 if let Some((next, _)) = next {
-                    let twice = places.start.saturating_mul(2)..places.end.saturating_mul(2);
+                    let twice = places.start * 2..places.end * 2;
                     self.set_external_pointers(*next, twice, leaf)?;
                 }
                 self.set_external_pointers(*first, places, leaf)
@@ -91,11 +90,11 @@ impl FatWriter<'_> {
         let mut at = places.start;
         while at < places.end {
             let (number, word) = pointer_position(&self.header, first, at);
-            let whole = 1_usize.checked_shl(self.header.block_shift).unwrap_or(usize::MAX);
-            let left = usize::try_from(places.end.saturating_sub(at)).unwrap_or(usize::MAX);
-            let count = whole.saturating_sub(word).min(left).max(1);
-            self.set_block_pointers(number, word..word.saturating_add(count), leaf)?;
-            at = at.saturating_add(u64::try_from(count).unwrap_or(u64::MAX));
+            let whole = 1_usize << self.header.block_shift;
+            let left = units::to_usize(places.end - at);
+            let count = (whole - word).min(left).max(1);
+            self.set_block_pointers(number, word..word + count, leaf)?;
+            at += units::to_u64(count);
         }
         Ok(())
     }
@@ -120,7 +119,7 @@ impl FatWriter<'_> {
     /// Goes a step towards a pointer table twice as large.
     pub(super) fn grow_table(&mut self) -> Result<()> {
         // bits that no hash has tell nothing apart
-        if self.header.table_shift.saturating_add(2) >= self.header.flags.hash_bits() {
+        if self.header.table_shift + 2 >= self.header.flags.hash_bits() {
             return Err(Error::Full { zbookmark: self.object.zbookmark(BlockId::new(0)) });
         }
         let before = (self.header.table.clone(), self.header.free_block);
@@ -146,24 +145,24 @@ impl FatWriter<'_> {
             Table::External { first, blocks, next } => {
                 let (target, copied) = match next {
                     Some(next) => next,
-                    None => (self.allocate_blocks(blocks.saturating_mul(2)), 0),
+                    None => (self.allocate_blocks(blocks * 2), 0),
                 };
-                let from = BlockId::new(first.get().saturating_add(copied));
-                let to = target.get().saturating_add(copied.saturating_mul(2));
+                let from = BlockId::new(first.get() + copied);
+                let to = target.get() + copied * 2;
                 self.double_block(from, 0..half, BlockId::new(to))?;
-                self.double_block(from, half..words, BlockId::new(to.saturating_add(1)))?;
-                let copied = copied.saturating_add(1);
+                self.double_block(from, half..words, BlockId::new(to + 1))?;
+                let copied = copied + 1;
                 if copied < blocks {
                     let next = Some((target, copied));
                     self.header.table = Table::External { first, blocks, next };
                     return Ok(());
                 }
-                let end = BlockId::new(first.get().saturating_add(blocks));
+                let end = BlockId::new(first.get() + blocks);
                 self.object
                     .free_range(self.tx, self.block_offset(first)..self.block_offset(end))?;
-                let blocks = blocks.saturating_mul(2);
+                let blocks = blocks * 2;
                 self.header.table = Table::External { first: target, blocks, next: None };
-                self.header.table_shift = self.header.table_shift.saturating_add(1);
+                self.header.table_shift += 1;
             }
         }
         Ok(())

@@ -115,7 +115,7 @@ impl Zap {
         let seats_of = |table: &MicroTable| {
             let block = &table.block;
             let capacity = parse_micro(block).capacity();
-            (capacity, u32::try_from(block.len()).unwrap_or(u32::MAX), block.order())
+            (capacity, units::narrow::<u32>(block.len()), block.order())
         };
         let (facts, seats) = match Arc::try_unwrap(now) {
             Ok(ZapKind::Micro(table)) => (seats_of(&table), table.into_index()),
@@ -140,7 +140,7 @@ impl Zap {
 
     /// Makes room for more entries; gives whether there can be any.
     fn grow_micro(&self, tx: &Tx, base: &mut MicroState) -> Result<bool> {
-        let size = base.block_size.saturating_add(SECTOR);
+        let size = base.block_size + SECTOR;
         if size > MAX_MICRO_BLOCK {
             return Ok(false);
         }
@@ -172,7 +172,7 @@ impl Zap {
 fn free_collision(taken: &[u32]) -> u32 {
     let mut number = 0_u32;
     while taken.contains(&number) {
-        number = number.saturating_add(1);
+        number += 1;
     }
     number
 }

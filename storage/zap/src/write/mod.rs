@@ -147,7 +147,7 @@ impl Zap {
 
     fn word_key<'a>(&self, words: &[u64], bytes: &'a [u8]) -> Key<'a> {
         let hash = hash::hash_words(self.0.salt, self.flags(), words);
-        let count = u16::try_from(words.len()).unwrap_or(u16::MAX);
+        let count = units::narrow::<u16>(words.len());
         Key { hash, bytes, count }
     }
 
@@ -164,7 +164,7 @@ impl Zap {
         let long = self.object().dnode().kind == ObjectType::DIRECTORY;
         let most = if long { MAX_LONG_NAME } else { MAX_NAME };
         let nul = bytes.iter().position(|byte| *byte == 0).unwrap_or(0);
-        let whole = nul > 0 && nul.saturating_add(1) == bytes.len() && bytes.len() <= most;
+        let whole = nul > 0 && nul + 1 == bytes.len() && bytes.len() <= most;
         let count = u16::try_from(bytes.len()).ok().filter(|_| whole && !self.flags().word_keys());
         count.ok_or(Error::BadName { zbookmark: self.zbookmark() })
     }

@@ -2,7 +2,7 @@
 
 use ondisk::zap::fat::Table;
 use ondisk::zap::leaf::Leaf;
-use units::BlockId;
+use units::{BlockId, MinusOrZero};
 
 use crate::Result;
 use crate::fat_table::{corrupt_error, read_block};
@@ -33,14 +33,14 @@ impl FatWriter<'_> {
             self.set_leaf_pointers(run.clone(), freed.block)?;
             self.edit_leaf(kept.block, &mut |_| Ok(()))?;
             self.set_leaf_pointers(run, kept.block)?;
-            let (prefix, bits) = (kept.prefix >> 1, kept.prefix_bits.saturating_sub(1));
+            let (prefix, bits) = (kept.prefix >> 1, kept.prefix_bits - 1);
             seat = LeafRange { block: kept.block, prefix, prefix_bits: bits };
             self.edit_leaf(kept.block, &mut |leaf| {
                 leaf.set_prefix(prefix, bits);
                 Ok(())
             })?;
-            self.header.leaves = self.header.leaves.saturating_sub(1);
-            let behind = BlockId::new(freed.block.get().saturating_add(1));
+            self.header.leaves = self.header.leaves.minus_or_zero(1);
+            let behind = BlockId::new(freed.block.get() + 1);
             let bytes = self.block_offset(freed.block)..self.block_offset(behind);
             self.object.free_range(self.tx, bytes)?;
             last_freed |= behind == self.header.free_block;
@@ -56,7 +56,7 @@ impl FatWriter<'_> {
         let prefix = seat.prefix ^ 1;
         let run = self.index_range(prefix, seat.prefix_bits);
         let number = self.leaf_pointer(run.start)?;
-        if number == seat.block || number != self.leaf_pointer(run.end.saturating_sub(1))? {
+        if number == seat.block || number != self.leaf_pointer(run.end.max(1) - 1)? {
             return Ok(None);
         }
         let block = read_block(self.object, number)?;
@@ -72,16 +72,15 @@ impl FatWriter<'_> {
         let mut last = match &self.header.table {
             Table::Embedded => 0,
             Table::External { first, blocks, next } => {
-                let end = first.get().saturating_add(*blocks);
-                let next =
-                    next.map(|(next, _)| next.get().saturating_add(blocks.saturating_mul(2)));
-                next.unwrap_or(0).max(end).saturating_sub(1)
+                let end = first.get() + *blocks;
+                let next = next.map(|(next, _)| next.get() + blocks * 2);
+                next.unwrap_or(0).max(end) - 1
             }
         };
         for index in 0..self.header.table_len() {
             last = last.max(self.leaf_pointer(index)?.get());
         }
-        self.header.free_block = BlockId::new(last.saturating_add(1));
+        self.header.free_block = BlockId::new(last + 1);
         Ok(())
     }
 }

@@ -25,7 +25,7 @@ impl FsInner {
                 attributes.flags |= flag::XATTR;
             }
             CreateKind::Symlink => {
-                attributes.size = u64::try_from(create.target.len()).unwrap_or(0);
+                attributes.size = units::to_u64(create.target.len());
             }
         }
         let mut change = FileOverlay::new(attributes, None);

@@ -59,7 +59,7 @@ impl FsWriter {
     /// What the log is told of an ACL.
     pub(super) fn acl_record(sheet: &SaTable, entries: &[Ace]) -> Acl {
         Acl {
-            count: u64::try_from(entries.len()).unwrap_or(0),
+            count: units::to_u64(entries.len()),
             flags: sheet.word(Attribute::Flags) & ACL_FLAGS,
             entries: acl::encode(entries),
             fuids: Vec::new(),
@@ -82,7 +82,7 @@ impl FsWriter {
             }
             sheet.set_legacy_acl(&to_legacy_acl(self.fs.master().version, entries));
         } else {
-            sheet.set_word(Attribute::DaclCount, u64::try_from(entries.len()).unwrap_or(0));
+            sheet.set_word(Attribute::DaclCount, units::to_u64(entries.len()));
             sheet.set(Attribute::DaclAces, bytes);
             if !sheet.fits_in_spill() {
                 return Err(Error::TooLarge { objset, object });

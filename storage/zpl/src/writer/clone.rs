@@ -8,12 +8,13 @@ use ondisk::sa::Attribute;
 use ondisk::znode::flag;
 use parking_lot::{RwLockReadGuard, RwLockWriteGuard};
 use posix::{Capability, ChangeContext, CloneRange, FileType};
-use units::{BlockId, ObjectId};
+use units::{BlockId, MinusOrZero, ObjectId};
 
 use super::content::clear_setid;
+use crate::attributes::MAX_FILE_SIZE;
 use crate::writer::pending_file::PendingFile;
 use crate::writer::{FsWriter, SMALL_OP_BYTES};
-use crate::{Fs, Result, SpaceNeed};
+use crate::{Error, Fs, Result, SpaceNeed};
 
 /// The most blocks that are shared within one transaction.
 const MAX_TX_CLONED_BLOCKS: u64 = 1024;
@@ -58,13 +59,15 @@ impl FsWriter {
         let Some(size) = clonable_block_size(range, &source, (&draft, is_same_file)) else {
             return Ok(0);
         };
-        let length = range.length.min(source.size.saturating_sub(start));
-        let end = at.saturating_add(length);
+        let length = range.length.min(source.size.minus_or_zero(start));
+        let end = at.checked_add(length).filter(|end| *end <= MAX_FILE_SIZE);
+        let too_large = Error::TooLarge { objset: self.objset_id(), object: to };
+        let end = end.ok_or(too_large)?;
         if self.is_forbidden(&draft.sa, flag::APPENDONLY) && at < draft.size() {
             return Err(self.not_permitted(to, "the file can only be appended to"));
         }
         // a part of a block is shared only if nothing is behind it, here and there
-        let ends = start.saturating_add(length) >= source.size && end >= draft.size();
+        let ends = start + length >= source.size && end >= draft.size();
         let blocks = if ends { length.div_ceil(size) } else { block_of(length, size) };
         // a file that begins with one small block would keep that block size for ever
         let is_small = size < u64::from(self.settings.read().record_size);
@@ -73,14 +76,14 @@ impl FsWriter {
         }
         let mut done = 0;
         while done < blocks {
-            let next = done.saturating_add(MAX_TX_CLONED_BLOCKS).min(blocks);
+            let next = (done + MAX_TX_CLONED_BLOCKS).min(blocks);
             let reached = self.clone_block_run(caller, &mut draft, (&source, range), done..next)?;
             done = reached;
             if reached < next {
                 break;
             }
         }
-        Ok(done.saturating_mul(size).min(length))
+        Ok((done * size).min(length))
     }
 
     fn is_own(&self, fs: &Fs) -> bool {
@@ -116,11 +119,11 @@ impl FsWriter {
         blocks: std::ops::Range<u64>,
     ) -> Result<u64> {
         let size = u64::from(source.object.block_size());
-        let count = blocks.end.saturating_sub(blocks.start);
+        let count = blocks.end - blocks.start;
         let clears = !caller.credentials.has(Capability::FileSetId) && clear_setid(&mut draft.sa);
         draft.sa.touch_mtime(caller.now);
         self.resolve_layouts(&mut draft.sa)?;
-        let (shared, bytes) = (count.saturating_mul(size), SMALL_OP_BYTES);
+        let (shared, bytes) = (count * size, SMALL_OP_BYTES);
         let need = SpaceNeed { bytes, cloned_bytes: shared, ..draft.quota_need() };
         let Some(tx) = self.transactions.begin_clone_tx(&need, source.object.objset())? else {
             return Ok(blocks.start);
@@ -133,15 +136,15 @@ impl FsWriter {
             (block_of(range.source_offset, size), block_of(range.target_offset, size));
         let mut reached = blocks.start;
         for block in blocks {
-            let from = BlockId::new(first.saturating_add(block));
-            let to = BlockId::new(target.saturating_add(block));
+            let from = BlockId::new(first + block);
+            let to = BlockId::new(target + block);
             if !draft.object.clone_block(&tx, to, (&source.object, from))? {
                 break;
             }
-            reached = block.saturating_add(1);
+            reached = block + 1;
         }
-        let length = range.length.min(source.size.saturating_sub(range.source_offset));
-        let end = range.target_offset.saturating_add(reached.saturating_mul(size).min(length));
+        let length = range.length.min(source.size.minus_or_zero(range.source_offset));
+        let end = range.target_offset + (reached * size).min(length);
         // where nothing could be shared, nothing is there either
         let grown = if reached > 0 { draft.size().max(end) } else { draft.size() };
         draft.sa.set_word(Attribute::Size, grown);

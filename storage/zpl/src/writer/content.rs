@@ -6,15 +6,14 @@ use ondisk::zil::{Body, SetAttr};
 use ondisk::znode::flag;
 use posix::{Capability, ChangeContext, FileType, Time, WriteOffset};
 use txg::Tx;
-use units::ObjectId;
+use units::{MinusOrZero, ObjectId};
 
+use crate::attributes::MAX_FILE_SIZE;
 use crate::sa_table::SaTable;
 use crate::writer::pending_file::{PendingFile, SMALL_NEED};
 use crate::writer::{AtimeMode, FsWriter, SMALL_OP_BYTES};
 use crate::{Error, LogRecord, Result, SpaceNeed};
 
-/// No file is larger.
-const MAX_FILE_SIZE: u64 = i64::MAX as u64;
 /// So many bytes at most are written within one transaction.
 const MAX_TX_BYTES: usize = 4 << 20;
 /// So many blocks at most are freed within one transaction.
@@ -44,7 +43,7 @@ impl FsWriter {
         {
             return Err(self.not_permitted(file, "the file can only be appended to"));
         }
-        let count = u64::try_from(bytes.len()).unwrap_or(u64::MAX);
+        let count = units::to_u64(bytes.len());
         if offset.checked_add(count).is_none_or(|end| end > MAX_FILE_SIZE) {
             return Err(Error::TooLarge { objset: self.objset_id(), object: file });
         }
@@ -56,12 +55,12 @@ impl FsWriter {
         let last = pieces.next_back().unwrap_or_default();
         for piece in pieces {
             drop(self.write_chunk(caller, &mut draft, (offset, 0), piece)?);
-            offset = offset.saturating_add(u64::try_from(piece.len()).unwrap_or(0));
+            offset += units::to_u64(piece.len());
         }
         let underway = self.write_chunk(caller, &mut draft, (offset, 0), last)?;
         drop(locked);
         drop(underway);
-        Ok(offset.saturating_add(u64::try_from(last.len()).unwrap_or(0)))
+        Ok(offset + units::to_u64(last.len()))
     }
 
     /// Writes a block that the intent log leads to, of which only what is before `end` was meant. As
@@ -76,11 +75,11 @@ impl FsWriter {
     ) -> Result<()> {
         let _locked = self.fs.inner.locks.write(&[file]);
         let mut draft = self.load_for_write(file)?;
-        let count = u64::try_from(content.len()).unwrap_or(u64::MAX);
+        let count = units::to_u64(content.len());
         let whole = offset.checked_add(count).filter(|whole| *whole <= MAX_FILE_SIZE);
         let too_large = || Error::TooLarge { objset: self.objset_id(), object: file };
         let whole = whole.ok_or_else(too_large)?;
-        let meant = usize::try_from(end.saturating_sub(offset)).unwrap_or(usize::MAX);
+        let meant = units::to_usize(end.minus_or_zero(offset));
         let is_longer = draft.size() < end;
         let content = content.get(..meant).filter(|_| is_longer).unwrap_or(content);
         if !content.is_empty() {
@@ -112,14 +111,14 @@ impl FsWriter {
         (offset, reach): (u64, u64),
         bytes: &'a [u8],
     ) -> Result<PendingWrite<'a, Tx>> {
-        let count = u64::try_from(bytes.len()).unwrap_or(u64::MAX);
-        let end = offset.saturating_add(count);
+        let count = units::to_u64(bytes.len());
+        let end = offset + count;
         let size = draft.size().max(end);
         draft.sa.set_word(Attribute::Size, size);
         draft.sa.touch_mtime(caller.now);
         let cleared = !caller.credentials.has(Capability::FileSetId) && clear_setid(&mut draft.sa);
         self.resolve_layouts(&mut draft.sa)?;
-        let bytes_needed = SMALL_OP_BYTES.saturating_add(count.saturating_mul(2));
+        let bytes_needed = SMALL_OP_BYTES + count * 2;
         let piece = self.write_block_size(draft).into();
         let tx = self.transactions.begin_tx(&SpaceNeed {
             bytes: bytes_needed,
@@ -224,7 +223,7 @@ impl FsWriter {
         start: u64,
         first: &dyn Fn(&Tx),
     ) -> Result<()> {
-        let step = u64::from(draft.object.block_size()).saturating_mul(MAX_TX_FREED_BLOCKS);
+        let step = u64::from(draft.object.block_size()) * MAX_TX_FREED_BLOCKS;
         let mut starts = Vec::new();
         // what is a hole already may be far longer than all data
         let mut next = draft.object.next_data(start)?;
@@ -257,14 +256,14 @@ impl FsWriter {
         if self.is_forbidden(&draft.sa, flag::APPENDONLY) {
             return Err(self.not_permitted(file, "the file can only be appended to"));
         }
-        let step = u64::from(draft.object.block_size()).saturating_mul(MAX_TX_FREED_BLOCKS);
+        let step = u64::from(draft.object.block_size()) * MAX_TX_FREED_BLOCKS;
         let end = range.end.min(draft.size());
         let mut start = range.start;
         draft.sa.touch_mtime(caller.now);
         let cleared = !caller.credentials.has(Capability::FileSetId) && clear_setid(&mut draft.sa);
         self.resolve_layouts(&mut draft.sa)?;
         while start < end {
-            let next = start.saturating_add(step).min(end);
+            let next = (start + step).min(end);
             let tx = self.transactions.begin_tx(&BULK_FREE_NEED)?;
             if cleared && start == range.start {
                 self.transactions.log_record(
@@ -272,7 +271,7 @@ impl FsWriter {
                     LogRecord::Record(implied_setattr_record(&draft, SetAttr::MODE)),
                 );
             }
-            let length = next.saturating_sub(start);
+            let length = next - start;
             let body = Body::Truncate { object: file, offset: start, length };
             self.transactions.log_record(&tx, LogRecord::Record(body));
             draft.object.free_range(&tx, start..next)?;
@@ -341,7 +340,7 @@ pub(crate) fn first_block_size(now: u32, record_size: u32, end: u64) -> u32 {
     } else {
         record_size
     };
-    let wanted = u32::try_from(end.next_multiple_of(SECTOR)).unwrap_or(u32::MAX);
+    let wanted = units::narrow::<u32>(end.min(most.into()).next_multiple_of(SECTOR));
     wanted.min(most).max(now)
 }
 

@@ -362,7 +362,7 @@ impl PendingFile {
             self.sa.set_znode_tail(target.to_vec());
             return Ok(());
         }
-        let size = u32::try_from(target.len().next_multiple_of(512)).unwrap_or(512);
+        let size = units::narrow::<u32>(target.len().next_multiple_of(512));
         self.object.set_block_size(tx, size)?;
         Ok(self.object.write(tx, 0, target)?)
     }

@@ -149,7 +149,7 @@ impl FsWriter {
         self.fs.inner.attributes(id)?;
         let mut held = self.holds.lock();
         let count = held.entry(id).or_default();
-        *count = count.saturating_add(1);
+        *count += 1;
         Ok(())
     }
 
@@ -162,7 +162,7 @@ impl FsWriter {
         let mut held = self.holds.lock();
         match held.get_mut(&id) {
             Some(count) if *count > 1 => {
-                *count = count.saturating_sub(1);
+                *count -= 1;
                 return Ok(());
             }
             _ => held.remove(&id),

@@ -6,7 +6,7 @@ use ondisk::znode::flag;
 use parking_lot::{MutexGuard, RwLockWriteGuard};
 use posix::{ChangeContext, FileType, Time};
 use txg::Tx;
-use units::ObjectId;
+use units::{MinusOrZero, ObjectId};
 
 use crate::writer::FsWriter;
 use crate::writer::create::unlinked_key;
@@ -213,7 +213,7 @@ impl FsWriter {
         if let Some(lock) = &fate.unlinked_lock {
             self.add_to_unlinked_set(tx, lock, target.id())?;
         }
-        let links = if fate.is_last_link { 0 } else { target.nlink().saturating_sub(1) };
+        let links = if fate.is_last_link { 0 } else { target.nlink().minus_or_zero(1) };
         target.sa.set_word(Attribute::Links, links);
         target.sa.touch_ctime(now);
         target.store(tx)

@@ -278,7 +278,7 @@ impl FsWriter {
                 let place = Zbookmark::new(objset.id(), file, Level::new(0), number);
                 let block = objset.source().read(pointer, place, objset.key());
                 let block = block.map_err(dmu::Error::from)?;
-                let count = usize::try_from(next.saturating_sub(at)).unwrap_or(usize::MAX);
+                let count = units::to_usize(next.saturating_sub(at));
                 let bytes = block.get(..count.min(block.len())).unwrap_or_default();
                 self.write(caller, file, WriteOffset::At(at), bytes)?;
             }

@@ -211,7 +211,7 @@ impl FsWriter {
             let acl = to_legacy_acl(self.fs.master().version, &entries);
             sheet.set_legacy_acl(&acl);
         } else {
-            let count = u64::try_from(entries.len()).unwrap_or(0);
+            let count = units::to_u64(entries.len());
             sheet.set_word(Attribute::DaclCount, count);
             sheet.set(Attribute::DaclAces, acl::encode(&entries));
         }
@@ -307,7 +307,7 @@ fn optional_attributes(set: &SetAttributes) -> Extra {
         *to = from;
     }
     Extra {
-        requested: Extra::words(u32::try_from(requested).unwrap_or(0)),
+        requested: Extra::words(units::narrow::<u32>(requested)),
         values,
         crtime: set.crtime.unwrap_or_default().to_words(),
         scanstamp,

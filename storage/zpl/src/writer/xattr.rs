@@ -137,7 +137,7 @@ impl FsWriter {
             }
             _ => SMALL_NEED,
         };
-        let bytes = need.bytes.saturating_add(u64::try_from(MAX_XATTR_VALUE).unwrap_or(0));
+        let bytes = need.bytes + units::to_u64(MAX_XATTR_VALUE);
         let need = SpaceNeed { bytes, frees_space: value.is_none(), ..need };
         let tx = self.transactions.begin_tx(&need)?;
         // a record without a value tells that the attribute goes

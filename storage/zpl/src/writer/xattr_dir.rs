@@ -38,7 +38,7 @@ impl XattrDirPlan {
     /// How many files come to be with it.
     pub(super) fn new_file_count(&self) -> u64 {
         let files = self.changes.iter().map(|change| &change.new_file).chain([&self.new_dir]);
-        u64::try_from(files.filter(|new| new.is_some()).count()).unwrap_or(u64::MAX)
+        units::to_u64(files.filter(|new| new.is_some()).count())
     }
 
     /// Whether anything is written, or all of it only goes.
@@ -56,7 +56,7 @@ impl FsWriter {
         }
         let Some((_, file)) = self.lookup_entry(dir, name)? else { return Ok(None) };
         let file = self.load_pending(file)?;
-        let mut value = vec![0; usize::try_from(file.size().min(MAX_XATTR_FILE)).unwrap_or(0)];
+        let mut value = vec![0; units::to_usize(file.size().min(MAX_XATTR_FILE))];
         file.object.read(0, &mut value)?;
         Ok(Some(value))
     }
@@ -186,7 +186,7 @@ impl FsWriter {
             return Ok(self.fs.objset().free(tx, draft.id())?);
         };
         draft.object.free_range(tx, 0..u64::MAX)?;
-        let end = u64::try_from(value.len()).unwrap_or(u64::MAX);
+        let end = units::to_u64(value.len());
         self.grow_first_block(tx, &draft, end)?;
         draft.object.write(tx, 0, &value)?;
         draft.sa.set_word(Attribute::Size, end);

@@ -22,10 +22,13 @@ pub(crate) enum LimitKind {
     File,
     /// Bare `u64` parameters of a public function, at most one.
     BareNumbers,
+    /// Clamps of a crate, which hide mistakes of ours.
+    Clamps,
 }
 
 impl LimitKind {
-    const ALL: [LimitKind; 3] = [LimitKind::Function, LimitKind::File, LimitKind::BareNumbers];
+    const ALL: [LimitKind; 4] =
+        [LimitKind::Function, LimitKind::File, LimitKind::BareNumbers, LimitKind::Clamps];
 
     fn message(self, size: usize) -> String {
         match self {
@@ -33,6 +36,9 @@ impl LimitKind {
             LimitKind::File => format!("has {size} lines, more than 600: one concept a file"),
             LimitKind::BareNumbers => {
                 format!("takes {size} bare u64s, easily swapped: name their type")
+            }
+            LimitKind::Clamps => {
+                format!("has {size} clamps, more than before: see STYLE.md, Arithmetic")
             }
         }
     }
@@ -44,6 +50,7 @@ impl fmt::Display for LimitKind {
             LimitKind::Function => "function",
             LimitKind::File => "file",
             LimitKind::BareNumbers => "bare-u64",
+            LimitKind::Clamps => "clamps",
         })
     }
 }

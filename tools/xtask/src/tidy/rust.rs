@@ -108,7 +108,7 @@ fn is_public(visibility: &syn::Visibility) -> bool {
 }
 
 /// `#[cfg(test)]`, `#[test]`, or a condition that names `test` first.
-fn is_test_item(attributes: &[syn::Attribute]) -> bool {
+pub(super) fn is_test_item(attributes: &[syn::Attribute]) -> bool {
     attributes.iter().any(|attribute| match &attribute.meta {
         syn::Meta::Path(path) => path.is_ident("test"),
         syn::Meta::List(list) if list.path.is_ident("cfg") => {

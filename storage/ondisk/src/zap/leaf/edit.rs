@@ -85,7 +85,7 @@ impl<'a> LeafMut<'a> {
         let chunks = array_chunk_count(key.bytes.len())
             .saturating_add(array_chunk_count(value.len()))
             .saturating_add(1);
-        if chunks > usize::from(self.chunk_count()) {
+        if chunks > usize::from(self.chunk_count()) || has_too_many_integers(int_size, value) {
             return Ok(LeafUpdate::TooLarge);
         }
         if chunks > usize::from(self.read_field(FREE_COUNT)?) {
@@ -121,7 +121,7 @@ impl<'a> LeafMut<'a> {
         let old = self.array_chunks(entry.value_chunk)?;
         let wanted = array_chunk_count(value.len());
         let needed = wanted.saturating_sub(old.len());
-        if wanted > usize::from(self.chunk_count()) {
+        if wanted > usize::from(self.chunk_count()) || has_too_many_integers(int_size, value) {
             return Ok(LeafUpdate::TooLarge);
         }
         if needed > usize::from(self.read_field(FREE_COUNT)?) {
@@ -198,7 +198,7 @@ impl<'a> LeafMut<'a> {
     /// Says which hashes are in it.
     pub fn set_prefix(&mut self, prefix: u64, bits: u32) {
         write::u64(self.bytes, 16, self.order, prefix);
-        self.write_field(32, u16::try_from(bits).unwrap_or(u16::MAX));
+        self.write_field(32, units::narrow(bits));
     }
 
     /// Moves an entry, which hangs in no chain any more, to another leaf.
@@ -392,10 +392,15 @@ fn array_chunk_count(bytes: usize) -> usize {
     bytes.div_ceil(ARRAY)
 }
 
+/// Whether an entry, which counts in 16 bits, cannot hold a value: only blocks of more than 64 KiB have room for one.
+fn has_too_many_integers(int_size: u8, value: &[u8]) -> bool {
+    value.len().checked_div(int_size.into()).is_some_and(|count| count > usize::from(u16::MAX))
+}
+
 /// How many integers a value is.
 fn integer_count(int_size: u8, value: &[u8]) -> u16 {
     let count = value.len().checked_div(int_size.into()).unwrap_or(0);
-    u16::try_from(count).unwrap_or(u16::MAX)
+    units::narrow(count)
 }
 
 /// The least collision number that no entry of a hash has.
