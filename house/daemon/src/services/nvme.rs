@@ -286,7 +286,12 @@ impl ShareServer for NvmeService {
             };
             Some((controller.subsystem?, shown))
         });
-        ServerReport { listening: status.listening, problem: None, clients: clients.collect() }
+        ServerReport {
+            listening: status.listening,
+            problem: None,
+            note: None,
+            clients: clients.collect(),
+        }
     }
 }
 

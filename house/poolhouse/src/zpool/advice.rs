@@ -70,9 +70,9 @@ const DEGRADED: [(&str, &str, &str, Option<&str>); 4] = [
 /// What is wrong, and what to do.
 pub(super) fn advice(pool: &PoolStatus) -> Option<Advice> {
     if let (Some(why), true) = (&pool.error, pool.is_unavailable()) {
-        let action = "bring the drives back: it is taken over as soon as they are there. Or import \
-                      it from elsewhere, or have it forgotten with `zpool export`.";
-        return Some(Advice::new(format!("it was here and cannot be taken over: {why}"), action));
+        let action = "Connect the drives: the pool is imported as soon as they are there. Or import\n\tit from \
+                      other places, or forget it with 'zpool export'.";
+        return Some(Advice::new(format!("The pool cannot be imported: {why}"), action));
     }
     if let Some(why) = &pool.error {
         let what = format!("One or more devices are faulted in response to IO failures.\n\t{why}");
@@ -93,7 +93,7 @@ pub(super) fn advice(pool: &PoolStatus) -> Option<Advice> {
                     \tcorruption.  Applications may be affected.";
         let action = "Restore the file in question if possible.  Otherwise restore the\n\
                       \tentire pool from backup.";
-        return Some((what.to_owned(), action));
+        return Some(Advice::with_id(what, action, "ZFS-8000-8A"));
     }
     let is_in = |state: &str| pool.vdevs.iter().any(|vdev| has_state(vdev, state));
     let degraded = DEGRADED.iter().find(|(state, ..)| is_in(state));
@@ -101,8 +101,8 @@ pub(super) fn advice(pool: &PoolStatus) -> Option<Advice> {
         return Some(Advice { message_id: *message_id, ..Advice::new(*status, action) });
     }
     if pool.needs_resilver {
-        let what = "drives lack some of what the others have, as they failed when it was written";
-        return Some(Advice::new(what, "run `zpool clear`, which has them resilvered."));
+        let what = "One or more devices lack recent writes, as they failed meanwhile.";
+        return Some(Advice::new(what, "Run 'zpool clear', which resilvers them."));
     }
     let lost = unavailable_caches(pool);
     if lost > 0 {
