@@ -171,7 +171,7 @@ impl CheckInner {
         let batch = std::mem::take(&mut gathered.blocks);
         gathered.bytes = 0;
         if !batch.is_empty()
-            && let Some(batch) = self.queue.try_push_batch(batch)
+            && let Some(batch) = self.queue.push_batch(batch)
         {
             self.check_batch(batch, own);
         }

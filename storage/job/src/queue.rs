@@ -48,16 +48,16 @@ impl<B, T> Queue<B, T> {
         self.change.notify_all();
     }
 
-    /// Adds a batch, or gives it back where enough is waiting.
-    pub fn try_push_batch(&self, batch: B) -> Option<B> {
+    /// Adds a batch. If enough batches wait, returns the oldest one, which the caller does itself: so
+    /// batches are done in about the order in which they were added.
+    pub fn push_batch(&self, batch: B) -> Option<B> {
         let mut state = self.state.lock();
-        if state.batches.len() >= self.max_batches {
-            return Some(batch);
-        }
         state.batches.push_back(batch);
+        let is_full = state.batches.len() > self.max_batches;
+        let oldest = if is_full { state.batches.pop_front() } else { None };
         drop(state);
         self.change.notify_one();
-        None
+        oldest
     }
 
     /// The next work; waits while others may still make some; `None` when there is none left.

@@ -6,6 +6,7 @@ use ondisk::indirect::{Birth, Condensing, Mapping, MappingHeader, Removing};
 use ondisk::l2arc::{Header, LogBlock};
 use ondisk::label::{BootEnv, Label, LabelConfig, PoolConfig};
 use ondisk::nvlist::{Encoding, Nvlist};
+use ondisk::scan::{ErrorScrubPhys, ScanPhys};
 use ondisk::spacemap::{Entries, SpaceMapHeader, parse_unflushed_txgs};
 use ondisk::uberblock::Uberblock;
 
@@ -95,7 +96,7 @@ pub fn indirect(data: &[u8]) {
     }
 }
 
-/// The pool's command history.
+/// The pool's command history, its error log, and the records of scans.
 pub fn history(data: &[u8]) {
     for order in BYTE_ORDERS {
         read_structures(data, order, |reader| {
@@ -108,4 +109,8 @@ pub fn history(data: &[u8]) {
     }
     let name = String::from_utf8_lossy(data);
     let _ = ondisk::history::parse_error(&name);
+    let words = data.chunks_exact(8).filter_map(|word| word.try_into().ok());
+    let words: Vec<u64> = words.map(u64::from_be_bytes).take(ScanPhys::WORDS).collect();
+    let _ = ScanPhys::from_words(&words);
+    let _ = words.get(..ErrorScrubPhys::WORDS).map(ErrorScrubPhys::from_words);
 }

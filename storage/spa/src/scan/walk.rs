@@ -241,7 +241,7 @@ impl Round<'_> {
             self.scan.pool.scan_state.publish(position)
         });
         let batch = ScanBatch { blocks, ticket };
-        if let Some(batch) = self.queue.try_push_batch(batch) {
+        if let Some(batch) = self.queue.push_batch(batch) {
             self.repair_batch(batch);
         }
         self.scan.sync_if_due();
