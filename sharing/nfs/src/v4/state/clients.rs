@@ -104,6 +104,8 @@ impl StateTable {
         let principal = Principal::new(&caller.credentials);
         let owner = request.owner.id.to_vec();
         let confirmed = tables.by_owner.get(&owner).and_then(|records| records.confirmed);
+        let confirmed =
+            confirmed.filter(|number| !tables.remove_if_given_way(*number, &mut removed));
         if let Some(number) = confirmed {
             let known = tables.client_mut(number)?;
             let is_same_user = known.principal == principal;

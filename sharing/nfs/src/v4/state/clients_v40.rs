@@ -36,6 +36,8 @@ impl StateTable {
         let principal = Principal::new(&caller.credentials);
         let verifier = tables.next_number().to_be_bytes();
         let confirmed = tables.by_owner.get(request.owner.id).and_then(|records| records.confirmed);
+        let confirmed =
+            confirmed.filter(|number| !tables.remove_if_given_way(*number, &mut removed));
         if let Some(number) = confirmed {
             let known = tables.client_mut(number)?;
             let is_same_start = known.verifier == request.owner.verifier;

@@ -87,6 +87,16 @@ impl Tables {
         })
     }
 
+    /// Removes a client whose state gave way: when it makes itself known again, it is a new one. Returns whether it is
+    /// gone.
+    pub(super) fn remove_if_given_way(&mut self, number: u64, removed: &mut Removed) -> bool {
+        let is_gone = self.has_given_way(number);
+        if is_gone {
+            self.remove_client(number, removed);
+        }
+        is_gone
+    }
+
     /// A client is alive. An error: its state gave way while it was silent, and it is gone.
     pub(super) fn renew(
         &mut self,

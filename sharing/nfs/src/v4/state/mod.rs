@@ -135,7 +135,7 @@ impl StateTable {
             grace: Some(grace).filter(|grace| !grace.unfinished.is_empty()),
             list,
         };
-        let [_, a, b, c, d, ..] = core.boot_id.to_be_bytes();
+        let [a, b, c, d, e, f, g, h] = core.boot_id.to_be_bytes();
         Ok(Self {
             tables: Arc::new(Mutex::new(tables)),
             limits: Limits {
@@ -144,8 +144,8 @@ impl StateTable {
                 sessions: options.max_sessions_per_client,
                 states: options.max_states_per_client,
             },
-            // changes every 16.8 ms
-            boot: u32::from_be_bytes([a, b, c, d]),
+            // differs between two starts, however soon one follows the other
+            boot: u32::from_be_bytes([a, b, c, d]) ^ u32::from_be_bytes([e, f, g, h]),
         })
     }
 
