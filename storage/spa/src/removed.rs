@@ -43,7 +43,8 @@ pub(crate) fn load_mappings(
     Ok(())
 }
 
-fn read_mapping(mos: &Objset, indirect: Indirect) -> Result<IndirectMapping, Error> {
+/// The mapping of a vdev that was removed, or that is being removed.
+pub(crate) fn read_mapping(mos: &Objset, indirect: Indirect) -> Result<IndirectMapping, Error> {
     let object = mos.object(indirect.mapping)?;
     let mut bonus = Reader::new("mapping header", object.bonus(), object.bonus_order());
     let header = MappingHeader::read(&mut bonus)?;

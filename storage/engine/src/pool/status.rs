@@ -6,7 +6,7 @@ use units::{Guid, ObjectId};
 use vdev::{Leaf, OutOfService};
 use zap::Zap;
 
-use super::{CacheCounts, CheckpointStatus, ExpansionStatus, Pool, ScanStatus, SlowDrive};
+use super::{CacheCounts, CheckpointStatus, ExpansionStatus, Pool, RemovalStatus, ScanStatus, SlowDrive};
 
 /// How a pool is.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -37,6 +37,9 @@ pub struct PoolStatus {
     /// The raidz expansion that runs, or the last one that finished.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub expansion: Option<ExpansionStatus>,
+    /// The removal of a vdev with data that goes on, or the last one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub removal: Option<RemovalStatus>,
     /// Its checkpoint, if it has one or discards one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub checkpoint: Option<CheckpointStatus>,
@@ -151,6 +154,7 @@ impl PoolStatus {
             error: Some(why.to_owned()),
             scan: None,
             expansion: None,
+            removal: None,
             checkpoint: None,
             slow_drives: Vec::new(),
             needs_resilver: false,
@@ -264,6 +268,7 @@ impl Pool {
             error: trouble,
             scan: self.scan_status(),
             expansion: self.expansion_status().ok().flatten(),
+            removal: self.removal_status(),
             checkpoint: self.checkpoint_status(),
             slow_drives: self.slow_drives(),
             needs_resilver: self.needs_resilver(),

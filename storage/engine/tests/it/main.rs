@@ -39,4 +39,5 @@ mod streams;
 mod suspend;
 mod test_pool;
 mod unlinked;
+mod vdev_removal;
 mod write_through;

@@ -30,6 +30,7 @@ mod suspend;
 mod sync;
 mod synced_mos;
 mod tasks;
+mod vdev_removal;
 mod write_through;
 
 use std::collections::BTreeMap;
@@ -69,6 +70,7 @@ pub use policy::{EnabledFeatures, RedundantMetadata, StorageSettings};
 pub use raidz_expand::{ExpandError, ExpansionStatus, ReflowEnd};
 pub use space_limits::SpaceTurn;
 pub use synced_mos::SyncedMos;
+pub use vdev_removal::{RemovalEnd, RemovalError, RemovalStatus};
 
 /// What of the world outside a pool needs that is changed. It comes in at the door.
 #[derive(Clone)]
@@ -270,6 +272,8 @@ pub struct ActivePool {
     repair_queue: Arc<self_heal::RepairQueue>,
     /// How a raidz expansion goes on.
     pub(crate) reflow: raidz_expand::ReflowProgress,
+    /// The vdev removal that goes on, or the last one.
+    removal: vdev_removal::RemovalState,
     /// Nothing is written, whatever is asked for.
     is_read_only: bool,
     /// The txg to which the pool was taken back, if it was.
@@ -386,6 +390,7 @@ impl ActivePool {
             suspension: standstill,
             repair_queue: wrongs,
             reflow: raidz_expand::ReflowProgress::default(),
+            removal: vdev_removal::RemovalState::load(&pool.directory)?,
             is_read_only: false,
             rewound_to: pool.rewound_to,
             rewind_pending: AtomicBool::new(false),

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use dsl::write::SyncTaskContext;
 use parking_lot::Mutex;
+use txg::Tx;
 use units::Txg;
 
 use super::ActivePool;
@@ -99,8 +100,26 @@ impl ActivePool {
         self.run_task(true, work)
     }
 
+    /// The same with the txg that is held, whose hold is then dropped.
+    pub(super) fn run_sync_task_in<T: Send + 'static>(
+        &self,
+        tx: Tx,
+        work: impl FnOnce(&Self, &SyncTaskContext<'_>) -> T + Send + 'static,
+    ) -> Result<T, Error> {
+        self.run_task_in(Some(tx), false, work)
+    }
+
     fn run_task<T: Send + 'static>(
         &self,
+        is_early: bool,
+        work: impl FnOnce(&Self, &SyncTaskContext<'_>) -> T + Send + 'static,
+    ) -> Result<T, Error> {
+        self.run_task_in(None, is_early, work)
+    }
+
+    fn run_task_in<T: Send + 'static>(
+        &self,
+        held: Option<Tx>,
         is_early: bool,
         work: impl FnOnce(&Self, &SyncTaskContext<'_>) -> T + Send + 'static,
     ) -> Result<T, Error> {
@@ -112,7 +131,10 @@ impl ActivePool {
         let run = Box::new(move |active: &Self, change: &SyncTaskContext<'_>| {
             *answer.lock() = Some(work(active, change));
         });
-        let task = self.tasks.add(self.txgs.open_txg(), is_early, run);
+        // the sync of a txg that is held begins when the hold is dropped, and finds the task
+        let first = held.as_ref().map_or_else(|| self.txgs.open_txg(), Tx::txg);
+        let task = self.tasks.add(first, is_early, run);
+        drop(held);
         self.sync().inspect_err(|_| self.tasks.cancel(task))?;
         let done = result.lock().take();
         done.ok_or(Error::Closed)
