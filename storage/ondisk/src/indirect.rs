@@ -100,8 +100,7 @@ impl MappingHeader {
 
     /// The bonus: 32 bytes if there is an object of counts, else 24.
     pub fn encode(&self) -> Vec<u8> {
-        let words: [u8; 24] =
-            words_to_bytes([self.max_offset, self.bytes_mapped, self.entries]);
+        let words: [u8; 24] = words_to_bytes([self.max_offset, self.bytes_mapped, self.entries]);
         let counts = self.counts.map(|counts| counts.get().to_le_bytes());
         words.into_iter().chain(counts.into_iter().flatten()).collect()
     }

@@ -68,6 +68,9 @@ pub enum Error {
     /// A vdev with data cannot be removed.
     #[error("{0}")]
     Removal(#[from] crate::active::RemovalError),
+    /// A pool cannot be split.
+    #[error("{0}")]
+    Split(#[from] crate::active::SplitError),
     /// The removal of a vdev cannot go on for now.
     #[error("the removal is paused: {0}")]
     Evacuation(#[from] vdev::EvacuationPause),

@@ -143,6 +143,9 @@ fn print_pool(pool: &PoolStatus, args: &Args, out: &mut dyn Write) -> io::Result
     if let Some(expansion) = &pool.expansion {
         super::expansion::print_expansion(expansion, out)?;
     }
+    if let Some(removal) = &pool.removal {
+        super::removal::print_removal(removal, out)?;
+    }
     if pool.is_unavailable() {
         return Ok(());
     }
@@ -254,7 +257,8 @@ fn visible_vdevs<'a>(args: &Args, vdevs: &'a [VdevStatus]) -> impl Iterator<Item
     let only_unwell = args.unhealthy_vdevs_only;
     let is_well =
         |vdev: &VdevStatus| matches!(&*vdev.state, "ONLINE" | "AVAIL") && error_count(vdev) == 0;
-    vdevs.iter().filter(move |vdev| !only_unwell || !is_well(vdev))
+    let is_removed = |vdev: &VdevStatus| vdev.name.starts_with("indirect-");
+    vdevs.iter().filter(move |vdev| !is_removed(vdev) && (!only_unwell || !is_well(vdev)))
 }
 
 fn add_vdev(table: &mut Table, vdev: &VdevStatus, args: &Args, depth: usize) {

@@ -95,9 +95,8 @@ impl Pool {
     /// Copies for raidz expansions whenever there is one, until told to stop. For a thread of its own.
     pub fn run_raidz_expansion(&self, stop: &AtomicBool) {
         let spa = &self.0.spa;
-        let is_needed = || {
-            !spa.txgs().is_stopped() && !self.is_read_only() && spa.expanding_vdev().is_some()
-        };
+        let is_needed =
+            || !spa.txgs().is_stopped() && !self.is_read_only() && spa.expanding_vdev().is_some();
         let work = |job: &Job| self.continue_raidz_expansion(job).map(drop);
         self.0.reflow_control.run(stop, &is_needed, &work);
     }

@@ -6,7 +6,9 @@ use units::{Guid, ObjectId};
 use vdev::{Leaf, OutOfService};
 use zap::Zap;
 
-use super::{CacheCounts, CheckpointStatus, ExpansionStatus, Pool, RemovalStatus, ScanStatus, SlowDrive};
+use super::{
+    CacheCounts, CheckpointStatus, ExpansionStatus, Pool, RemovalStatus, ScanStatus, SlowDrive,
+};
 
 /// How a pool is.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -242,7 +244,10 @@ impl Pool {
             };
             let purpose = purpose.map(str::to_owned);
             let fragmentation = active.fragmentation(Some(top.id)).ok().flatten();
-            VdevStatus { class: purpose, size, allocated, fragmentation, ..self.vdev_status(top) }
+            let status = self.vdev_status(top);
+            let removing = top.removing.then(|| "(removing)".to_owned());
+            let note = status.note.clone().or(removing);
+            VdevStatus { class: purpose, size, allocated, fragmentation, note, ..status }
         };
         let shown = tops.iter().filter(|top| top.kind != VdevKind::Hole);
         let vdevs: Vec<_> = shown.map(top).collect();

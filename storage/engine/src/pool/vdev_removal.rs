@@ -96,9 +96,8 @@ impl Pool {
     /// Copies for removals whenever there is one, until told to stop. For a thread of its own.
     pub fn run_removals(&self, stop: &AtomicBool) {
         let spa = &self.0.spa;
-        let is_needed = || {
-            !spa.txgs().is_stopped() && !self.is_read_only() && spa.removing_vdev().is_some()
-        };
+        let is_needed =
+            || !spa.txgs().is_stopped() && !self.is_read_only() && spa.removing_vdev().is_some();
         let work = |job: &Job| self.continue_removal(job).map(drop);
         self.0.removal_control.run(stop, &is_needed, &work);
     }
@@ -115,7 +114,8 @@ impl Pool {
         let config = self.0.spa.config();
         let tops = config.tree.iter().flat_map(|root| &root.children);
         let top = tops.into_iter().find(|top| top.id == found.vdev);
-        let name = top.map(|top| top.path.clone().unwrap_or_else(|| crate::summary::vdev_name(top)));
+        let name =
+            top.map(|top| top.path.clone().unwrap_or_else(|| crate::summary::vdev_name(top)));
         let is_copying = found.state == Removing::COPYING;
         let pause = found.pause.map(|pause| pause.to_string());
         let pause = pause.or_else(|| self.0.removal_control.last_error()).filter(|_| is_copying);

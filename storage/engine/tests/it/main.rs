@@ -34,6 +34,7 @@ mod shared_blocks;
 mod snapshots;
 mod space;
 mod spares;
+mod split;
 mod stream_resume;
 mod streams;
 mod suspend;

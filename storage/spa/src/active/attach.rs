@@ -261,7 +261,11 @@ impl ActivePool {
     }
 
     /// Returns whether the leaf was a hot spare, which stays one.
-    fn detach_child_sync(&self, change: &SyncTaskContext<'_>, gone: Guid) -> Result<bool, Error> {
+    pub(super) fn detach_child_sync(
+        &self,
+        change: &SyncTaskContext<'_>,
+        gone: Guid,
+    ) -> Result<bool, Error> {
         self.check_no_checkpoint().map_err(DeviceChangeError::from)?;
         let mut config = self.config();
         let root = config.tree.as_mut().ok_or(DeviceChangeError::NotInPool)?;
@@ -405,6 +409,8 @@ fn with_top_fields(vdev: VdevConfig, top: &VdevConfig) -> VdevConfig {
         metaslab_shift: top.metaslab_shift,
         is_log: top.is_log,
         non_allocating: top.non_allocating,
+        removing: top.removing,
+        indirect: top.indirect,
         bias: top.bias.clone(),
         expansion_time: top.expansion_time,
         top_zap: top.top_zap,

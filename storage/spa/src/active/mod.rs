@@ -26,6 +26,7 @@ mod reattach;
 mod self_heal;
 mod space_limits;
 mod spares;
+mod split;
 mod suspend;
 mod sync;
 mod synced_mos;
@@ -69,6 +70,7 @@ pub use offline::out_of_service_leaves;
 pub use policy::{EnabledFeatures, RedundantMetadata, StorageSettings};
 pub use raidz_expand::{ExpandError, ExpansionStatus, ReflowEnd};
 pub use space_limits::SpaceTurn;
+pub use split::{SplitDevice, SplitError};
 pub use synced_mos::SyncedMos;
 pub use vdev_removal::{RemovalEnd, RemovalError, RemovalStatus};
 

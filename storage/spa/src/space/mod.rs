@@ -29,7 +29,7 @@ pub(crate) use dtl::load_dtls;
 pub use load::PoolSpace;
 pub(crate) use load::{check_writable, is_closed_to_allocation, vdev_spec};
 pub(crate) use map::SpaceMapWriter;
-pub(crate) use removed::{OBSOLETE_COUNTS, RemovalMapping};
 pub use map::space_map_entries;
+pub(crate) use removed::{OBSOLETE_COUNTS, RemovalMapping};
 pub use vdevs::VdevSpace;
 pub(crate) use write::{MapSyncContext, free_space_map};

@@ -20,12 +20,9 @@ use vdev::{IndirectMapping, MappingSegment, NodeKind, VdevTree};
 use zap::Zap;
 
 use crate::features::{self, RefcountChange};
-use crate::removed::read_mapping;
 use crate::space::load::PoolSpace;
 use crate::space::map::SpaceMapWriter;
-use crate::space::write::{
-    HISTOGRAM_FEATURE, LARGE_BLOCK_SIZE, MapSyncContext, free_space_map,
-};
+use crate::space::write::{HISTOGRAM_FEATURE, LARGE_BLOCK_SIZE, MapSyncContext, free_space_map};
 use crate::{Error, Pool};
 
 /// In the vdev's table: the map of what is obsolete.
@@ -88,12 +85,9 @@ pub(crate) fn continue_removal(
     allocator: &Allocator,
     pool: &Pool,
 ) -> Result<Option<RemovalMapping>, Error> {
-    let tops = pool.config().tree.iter().flat_map(|root| &root.children);
-    let Some(top) = tops.into_iter().find(|top| top.removing) else { return Ok(None) };
-    let Some(indirect) = top.indirect else { return Ok(None) };
-    let mapping = read_mapping(pool.mos(), indirect)?;
+    let Some((vdev, mapping)) = pool.removal_mapping()? else { return Ok(None) };
     let mapping = RemovalMapping(Arc::new(RwLock::new(mapping)));
-    allocator.begin_removal(top.id, mapping.end(), mapping.remap_fn())?;
+    allocator.begin_removal(vdev, mapping.end(), mapping.remap_fn())?;
     Ok(Some(mapping))
 }
 
@@ -123,7 +117,12 @@ impl PoolSpace {
     }
 
     /// Frees the map of obsolete ranges of a vdev, if there is one, and keeps none any more.
-    pub(crate) fn free_obsolete_map(&self, mos: &Objset, tx: &Tx, vdev: VdevId) -> Result<(), Error> {
+    pub(crate) fn free_obsolete_map(
+        &self,
+        mos: &Objset,
+        tx: &Tx,
+        vdev: VdevId,
+    ) -> Result<(), Error> {
         let Some(table) = self.obsolete_zaps.lock().remove(&vdev) else { return Ok(()) };
         let table = Zap::open(mos.object(table)?)?;
         if let Some(map) = table.lookup_u64(OBSOLETE_MAP_ENTRY)? {

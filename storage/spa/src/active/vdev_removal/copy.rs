@@ -73,24 +73,41 @@ impl ActivePool {
     fn plan_batch(&self, vdev: VdevId) -> Result<Vec<Range<u64>>, Error> {
         let allocator = self.space.allocator();
         let start = self.removal_mapping()?.end();
-        let mut plan: Vec<Range<u64>> = Vec::new();
-        let mut bytes = 0;
+        let (mut plan, mut bytes) = (Vec::new(), 0);
         for metaslab in allocator.metaslabs(vdev)? {
             let extent = allocator.extent(vdev, metaslab)?;
             let part = extent.start.max(start)..extent.end;
             if part.start >= part.end {
                 continue;
             }
-            for range in self.in_use_between(vdev, part)? {
-                let end = range.end.min(range.start + (BATCH_BYTES - bytes));
-                bytes += end - range.start;
-                add_range(&mut plan, range.start..end);
-                if bytes >= BATCH_BYTES {
-                    return Ok(plan);
-                }
+            bytes += self.plan_metaslab(vdev, part, BATCH_BYTES - bytes, &mut plan)?;
+            if bytes >= BATCH_BYTES {
+                break;
             }
         }
         Ok(plan)
+    }
+
+    /// Adds the ranges of a part of a metaslab, up to so many bytes in use; returns how many. An entry of the
+    /// mapping must be within one metaslab.
+    fn plan_metaslab(
+        &self,
+        vdev: VdevId,
+        part: Range<u64>,
+        most: u64,
+        plan: &mut Vec<Range<u64>>,
+    ) -> Result<u64, Error> {
+        let (mut own, mut bytes) = (Vec::new(), 0);
+        for range in self.in_use_between(vdev, part)? {
+            let end = range.end.min(range.start + (most - bytes));
+            bytes += end - range.start;
+            add_range(&mut own, range.start..end);
+            if bytes >= most {
+                break;
+            }
+        }
+        plan.append(&mut own);
+        Ok(bytes)
     }
 
     /// The ranges that blocks have in a part of a vdev.
@@ -265,9 +282,11 @@ impl ActivePool {
 
     /// Bytes of memory that the mapping of a vdev would take if it were removed now.
     pub fn removal_memory(&self, vdev: VdevId) -> Result<u64, Error> {
+        let allocator = self.space.allocator();
         let mut plan = Vec::new();
-        for range in self.load_in_use(vdev, &(0..u64::MAX))?.iter() {
-            add_range(&mut plan, range);
+        for metaslab in allocator.metaslabs(vdev)? {
+            let extent = allocator.extent(vdev, metaslab)?;
+            self.plan_metaslab(vdev, extent, u64::MAX, &mut plan)?;
         }
         Ok(plan.len() as u64 * super::ENTRY_BYTES)
     }
@@ -323,8 +342,7 @@ mod tests {
         add_range(&mut plan, (1 << 20)..(1 << 20) + 2 * MAX_SEGMENT + 512);
         let second = (1 << 20) + MAX_SEGMENT;
         let third = second + MAX_SEGMENT;
-        let expected =
-            [0..8192 + MAX_GAP, 1 << 20..second, second..third, third..third + 512];
+        let expected = [0..8192 + MAX_GAP, 1 << 20..second, second..third, third..third + 512];
         assert_eq!(plan, expected);
     }
 }

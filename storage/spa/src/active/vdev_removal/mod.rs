@@ -36,8 +36,8 @@ use units::{Ashift, BlockId, ObjectId, VdevId};
 use vdev::{EvacuationPause, NodeKind, VdevNode};
 use zap::{Zap, ZapValue};
 
-use super::attach::{DeviceChangeError, free_leaf_objects};
 use super::ActivePool;
+use super::attach::{DeviceChangeError, free_leaf_objects};
 use crate::directory::POOL_DIRECTORY;
 use crate::features::{self, RefcountChange};
 use crate::space::{OBSOLETE_COUNTS, RemovalMapping};
@@ -59,8 +59,6 @@ const U32_METADATA: ObjectType = ObjectType(0xc2);
 const BLOCK_SIZE: u32 = 128 << 10;
 /// Bytes of an entry of a mapping in memory and on the drives.
 const ENTRY_BYTES: u64 = 24;
-/// What was allocated before the vdev was closed is written or freed when so many txgs are on the drives.
-const CLOSING_TXGS: usize = 3;
 /// Space that must stay free: one part in so many, within bounds.
 const SLOP_SHIFT: u32 = 5;
 const MIN_SLOP: u64 = 8 << 20;
@@ -259,30 +257,9 @@ impl ActivePool {
     }
 
     fn begin_removal(&self, vdev: VdevId) -> Result<(), Error> {
-        self.move_logs_off()?;
-        self.run_sync_task(move |active, change| active.begin_removal_sync(change, vdev))?
-    }
-
-    /// Has the intent logs leave a vdev that was closed. Returns when nothing that was allocated there
-    /// before is still to be written.
-    fn move_logs_off(&self) -> Result<(), Error> {
-        let sets: Vec<_> = self.open_datasets.lock().values().cloned().collect();
-        let logs = || sets.iter().filter_map(|set| set.log.get());
-        if logs().any(|log| log.unreplayed_header().is_some()) {
-            return Err(DeviceChangeError::LogInUse.into());
-        }
-        logs().for_each(|log| log.set_paused(true));
-        let moved = (0..CLOSING_TXGS).try_for_each(|_| {
-            logs().for_each(|log| log.close());
-            let tx = self.begin_tx()?;
-            for set in &sets {
-                set.edit_header(&tx, |_| {});
-            }
-            drop(tx);
-            self.sync()
-        });
-        logs().for_each(|log| log.set_paused(false));
-        moved
+        self.with_emptied_logs(&|| {
+            self.run_sync_task(move |active, change| active.begin_removal_sync(change, vdev))?
+        })
     }
 
     fn begin_removal_sync(&self, change: &SyncTaskContext<'_>, vdev: VdevId) -> Result<(), Error> {
@@ -334,7 +311,8 @@ impl ActivePool {
             features::update_refcount(mos, tx, OBSOLETE_COUNTS, RefcountChange::Delta(2))?;
             self.space.track_obsolete(top.id, table);
         }
-        let words = |bonus| NewObject::new(U64_METADATA, BLOCK_SIZE).with_bonus(U64_METADATA, bonus);
+        let words =
+            |bonus| NewObject::new(U64_METADATA, BLOCK_SIZE).with_bonus(U64_METADATA, bonus);
         let mapping = mos.create(tx, &words(header.encode()))?.id();
         let births = mos.create(tx, &words(vec![0; 8]))?.id();
         Ok(Indirect { mapping, births: Some(births), previous: None })
@@ -403,7 +381,8 @@ impl ActivePool {
         let ashift = removed.ashift.and_then(Ashift::new).unwrap_or(Ashift::MIN);
         self.space.add_removed_vdev(&self.tree, vdev, ashift);
         self.space.allocator().end_removal();
-        self.tree.set_top(vdev, VdevNode { guid, kind: NodeKind::Indirect(vdev::Indirect::default()) });
+        self.tree
+            .set_top(vdev, VdevNode { guid, kind: NodeKind::Indirect(vdev::Indirect::default()) });
         self.tree.set_mapping(vdev, mapping.to_indirect());
         self.space.remove_vdev(change.tx, vdev)?;
         *self.space.removal.lock() = None;
