@@ -6,7 +6,7 @@ use std::time::Duration;
 use job::Job;
 use ondisk::indirect::Removing;
 use serde::{Deserialize, Serialize};
-use spa::RemovalEnd;
+use spa::{RemovalEnd, RemovalError};
 use units::VdevId;
 
 use super::Pool;
@@ -61,12 +61,23 @@ impl Pool {
     pub fn check_removal(&self, names: &[String]) -> Result<Vec<RemovalMemory>> {
         let mut memory = Vec::new();
         for (name, vdev) in self.find_data_removals(names)? {
-            let bytes = self.0.spa.check_removal(vdev);
+            let bytes = self.check_vdev_removal(vdev);
             let bytes = bytes.and_then(|()| self.0.spa.removal_memory(vdev));
             let bytes = bytes.map_err(|error| self.removal_error(&name, &error))?;
             memory.push(RemovalMemory { vdev: name, bytes });
         }
         Ok(memory)
+    }
+
+    /// The same of one vdev. Datasets must fit what is left, with their reservations.
+    fn check_vdev_removal(&self, vdev: VdevId) -> std::result::Result<(), spa::Error> {
+        self.0.spa.check_removal(vdev)?;
+        let needed = self.0.spa.space_lost_by_removal(vdev)?;
+        let available = self.space(self.name()).available;
+        if available < needed {
+            return Err(RemovalError::NoSpace { needed, available }.into());
+        }
+        Ok(())
     }
 
     /// Cancels the removal that goes on; the vdev is used again as before.

@@ -17,7 +17,7 @@ use crate::test_pool::{
     TempDir, check_pool, credentials, environment, read_file, verify_pool, write_file,
 };
 
-const DRIVE_SIZE: u64 = 128 << 20;
+const DRIVE_SIZE: u64 = 192 << 20;
 
 fn vdev(layout: VdevLayout, drives: &[PathBuf], role: VdevRole) -> NewVdev {
     NewVdev { layout, drives: drives.to_vec(), role }
@@ -319,7 +319,7 @@ fn removal_is_refused_where_it_cannot_be() {
     refused(&pool, &path_name(&drives[0]), "only vdev");
     let force = AddOptions { force: true, ..AddOptions::default() };
     pool.add_vdevs(&[vdev(VdevLayout::Single, &drives[1..2], VdevRole::Data)], force).unwrap();
-    write_file(&pool, "tank", "much", &noise_bytes(1, 150 << 20));
+    write_file(&pool, "tank", "much", &noise_bytes(1, 120 << 20));
     pool.sync().unwrap();
     refused(&pool, &path_name(&drives[0]), "out of space");
     unlink(&pool, "much");
@@ -463,4 +463,28 @@ fn removal_pauses_for_a_failed_drive() {
     drop(pool);
     let wrong = verify_pool(&engine::search_devices(&storm.devices()), "tank");
     assert_eq!(wrong, Vec::<String>::new());
+}
+
+#[test]
+fn removal_that_openzfs_began_is_finished() {
+    if !fixtures::exists("removing") {
+        return;
+    }
+    let below = TempDir::new("remove-foreign", 0, 0);
+    let fixture = fixtures::unpack("removing", below.path()).unwrap();
+    let here = std::slice::from_ref(&fixture.dir);
+    let pool = engine::pool::import(here, fixture.pool_name(), true, &environment()).unwrap();
+    let before = pool.removal_status().unwrap();
+    assert!(before.state == "evacuating" && before.copied < before.total, "{before:?}");
+    write_file(&pool, "tank", "here", &noise_bytes(3, 3 << 20));
+    unlink(&pool, "long");
+    pool.sync().unwrap();
+    let status = finish_removal(&pool);
+    assert_eq!((status.state.as_str(), status.copied), ("finished", status.total));
+    scrub_is_clean(&pool, "finished");
+    assert!(read_file(&pool, "tank", "here") == noise_bytes(3, 3 << 20));
+    pool.export().unwrap();
+    drop(pool);
+    let said = run_zdb(&fixture.dir, &["-bcc"]);
+    assert!(said.is_empty() || said.contains("No leaks (block sum matches"), "{said}");
 }

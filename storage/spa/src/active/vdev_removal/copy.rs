@@ -10,6 +10,7 @@
 //! leads to, and what is freed after it is freed at both places.
 
 use std::ops::Range;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use dmu::Object;
@@ -57,16 +58,28 @@ impl ActivePool {
         let copied = self
             .place_ranges(vdev, &planned, &tx, &mut placed)
             .and_then(|()| Ok(self.copy_ranges(vdev, &placed, tx.txg(), job)?));
+        let txg = tx.txg();
         if let Err(error) = copied {
-            for range in &placed {
-                self.space.allocator().unallocate(&range.target, tx.txg())?;
-            }
+            self.unallocate_ranges(&placed, txg)?;
             return Err(error);
         }
-        self.run_sync_task_in(tx, move |active, change| {
-            active.map_ranges_sync(change, vdev, &placed)
-        })??;
+        let placed = Arc::new(placed);
+        let mapped = Arc::clone(&placed);
+        // the pool is suspended: the space is allocated in a txg that does not map it
+        let undo = || drop(self.unallocate_ranges(&placed, txg));
+        let map = move |active: &Self, change: &SyncTaskContext<'_>| {
+            active.map_ranges_sync(change, vdev, &mapped)
+        };
+        self.run_sync_task_in(tx, map, &undo)??;
         Ok(true)
+    }
+
+    /// Frees the space of copies that are not in the mapping.
+    fn unallocate_ranges(&self, placed: &[PlacedRange], txg: Txg) -> Result<(), Error> {
+        for range in placed {
+            self.space.allocator().unallocate(&range.target, txg)?;
+        }
+        Ok(())
     }
 
     /// The next ranges to copy, in order.
@@ -99,9 +112,9 @@ impl ActivePool {
     ) -> Result<u64, Error> {
         let (mut own, mut bytes) = (Vec::new(), 0);
         for range in self.in_use_between(vdev, part)? {
-            let end = range.end.min(range.start + (most - bytes));
-            bytes += end - range.start;
-            add_range(&mut own, range.start..end);
+            let length = (range.end - range.start).min(most - bytes);
+            bytes += length;
+            add_range(&mut own, range.start..range.start + length);
             if bytes >= most {
                 break;
             }

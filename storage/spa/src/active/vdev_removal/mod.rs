@@ -41,7 +41,7 @@ use super::attach::{DeviceChangeError, free_leaf_objects};
 use crate::directory::POOL_DIRECTORY;
 use crate::features::{self, RefcountChange};
 use crate::space::{OBSOLETE_COUNTS, RemovalMapping};
-use crate::{Error, PoolDirectory, commit};
+use crate::{Error, PoolDirectory, capacity, commit};
 
 /// The feature that counts indirect vdevs, and the one that is being made.
 const FEATURE: &str = "com.delphix:device_removal";
@@ -90,13 +90,13 @@ pub enum RemovalError {
     InvalidConfig,
     /// The others have no space for what is on it.
     #[error(
-        "out of space: {needed} bytes are allocated on it, and the other vdevs can take {available}. Destroy \
-         snapshots or datasets, or add a vdev"
+        "out of space: {needed} bytes are needed without it, and {available} are available. Destroy snapshots \
+         or datasets, or add a vdev"
     )]
     NoSpace {
-        /// Bytes allocated on the vdev.
+        /// Bytes that are allocated on the vdev, or by which datasets have less space without it.
         needed: u64,
-        /// Bytes that other vdevs can take.
+        /// Bytes that other vdevs can take, or that datasets have left.
         available: u64,
     },
     /// Nothing else can be allocated from.
@@ -231,6 +231,17 @@ impl ActivePool {
             return Err(RemovalError::NoSpace { needed, available });
         }
         Ok(())
+    }
+
+    /// Bytes by which the space that datasets may use shrinks when a vdev is removed.
+    pub fn space_lost_by_removal(&self, vdev: VdevId) -> Result<u64, Error> {
+        let (_mos, mut pool) = self.synced_pool()?;
+        let before = capacity::base_space(&pool);
+        let mut tops = pool.config.tree.iter_mut().flat_map(|root| &mut root.children);
+        if let Some(top) = tops.find(|top| top.id == vdev) {
+            top.removing = true;
+        }
+        Ok(before - capacity::base_space(&pool).min(before))
     }
 
     /// Whether a vdev may be allocated from by its configuration.
