@@ -186,11 +186,11 @@ mod tests {
         allocator.free(&block, Txg::new(7)).unwrap();
         let freed = allocator.drain_changes(Txg::new(7));
         let of = |vdev| freed.iter().find(|change| change.vdev == vdev).unwrap().freed.clone();
-        assert_eq!(of(old), [block.offset..block.offset + (64 << 10)]);
-        assert_eq!(of(new), [copy.offset..copy.offset + (16 << 10)]);
+        assert_eq!(of(old), vec![block.offset..block.offset + (64 << 10); 1]);
+        assert_eq!(of(new), vec![copy.offset..copy.offset + (16 << 10); 1]);
         assert_eq!(allocator.drain_freed_uncopied(Txg::new(7)), 48 << 10);
         let obsolete = allocator.drain_obsolete(Txg::new(7));
-        assert_eq!(obsolete[0].1.iter().collect::<Vec<_>>(), [block.offset..end]);
+        assert_eq!(obsolete[0].1.iter().collect::<Vec<_>>(), vec![block.offset..end; 1]);
         assert!(allocator.in_use(old, &(0..4 << 20)).unwrap().is_empty());
         // nothing is allocated on it
         let next = allocator.allocate(&AllocRequest::new(4096, Txg::new(8))).unwrap();

@@ -263,7 +263,7 @@ impl Removing {
     }
 
     /// The words of the pool directory's entry.
-    pub fn to_words(&self) -> [u64; 7] {
+    pub fn to_words(self) -> [u64; 7] {
         let number = |vdev: Option<u64>| vdev.unwrap_or(u64::MAX);
         let (vdev, previous) = (number(self.vdev), number(self.previous));
         [self.state, vdev, previous, self.start, self.end, self.to_copy, self.copied]

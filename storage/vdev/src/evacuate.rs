@@ -78,7 +78,7 @@ impl VdevTree {
     /// Checks that all devices of a vdev can be written and lack nothing.
     pub fn check_evacuation_target(&self, vdev: VdevId) -> Result<(), EvacuationPause> {
         let node = self.top(vdev).ok_or(EvacuationPause::ChildReplacing)?;
-        leaves_of(&node)?.into_iter().try_for_each(|leaf| check_leaf(leaf))
+        leaves_of(&node)?.into_iter().try_for_each(check_leaf)
     }
 
     /// Copies a range. What a device fails to write, it has missed of `txg`; nothing may then be read at the
@@ -119,8 +119,8 @@ fn read_any<'a>(
 ) -> Result<(), EvacuationPause> {
     let mut path = path.to_owned();
     for leaf in leaves {
-        path = leaf.path().to_owned();
-        if leaf.read(offset.saturating_add(LABEL_START), into).is_ok() {
+        leaf.path().clone_into(&mut path);
+        if leaf.read(offset + LABEL_START, into).is_ok() {
             return Ok(());
         }
     }

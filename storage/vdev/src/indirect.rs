@@ -43,6 +43,9 @@ impl IndirectMapping {
     }
 
     /// Adds a segment behind all others.
+    ///
+    /// # Panics
+    /// Where it is empty, or begins before the end of another.
     pub fn push(&mut self, segment: MappingSegment) {
         assert!(segment.length > 0 && segment.source >= self.end(), "segments are copied in order");
         self.0.push(segment);

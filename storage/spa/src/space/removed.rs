@@ -56,7 +56,9 @@ impl RemovalMapping {
     /// Adds ranges that were copied, in order.
     pub(crate) fn extend(&self, copied: &[MappingSegment]) {
         let mut mapping = self.0.write();
-        copied.iter().for_each(|segment| mapping.push(*segment));
+        for segment in copied {
+            mapping.push(*segment);
+        }
     }
 
     /// All blocks in use before it are copied.

@@ -28,8 +28,11 @@ use super::super::attach::DeviceChangeError;
 use super::{ActivePool, RemovalError, U64_METADATA};
 use crate::Error;
 
-/// Bytes that one batch copies.
-const BATCH_BYTES: u64 = 32 << 20;
+/// Bytes that one batch copies at most: as long as that takes, the txg stays open.
+const MAX_BATCH_BYTES: u64 = 32 << 20;
+const MIN_BATCH_BYTES: u64 = 4 << 20;
+/// A batch is no larger than one part in so many of what may be dirty: with little memory, txgs are small.
+const DIRTY_FRACTION: u64 = 16;
 /// The longest range of one entry of the mapping.
 const MAX_SEGMENT: u64 = 16 << 20;
 /// A gap that is not longer is copied with the ranges beside it, which saves an entry.
@@ -86,6 +89,8 @@ impl ActivePool {
     fn plan_batch(&self, vdev: VdevId) -> Result<Vec<Range<u64>>, Error> {
         let allocator = self.space.allocator();
         let start = self.removal_mapping()?.end();
+        let dirty = self.environment.limits.max_dirty / DIRTY_FRACTION;
+        let most = dirty.clamp(MIN_BATCH_BYTES, MAX_BATCH_BYTES);
         let (mut plan, mut bytes) = (Vec::new(), 0);
         for metaslab in allocator.metaslabs(vdev)? {
             let extent = allocator.extent(vdev, metaslab)?;
@@ -93,8 +98,8 @@ impl ActivePool {
             if part.start >= part.end {
                 continue;
             }
-            bytes += self.plan_metaslab(vdev, part, BATCH_BYTES - bytes, &mut plan)?;
-            if bytes >= BATCH_BYTES {
+            bytes += self.plan_metaslab(vdev, part, most - bytes, &mut plan)?;
+            if bytes >= most {
                 break;
             }
         }
