@@ -760,4 +760,32 @@ same zpool upgrade tank
 alike zpool get -H -o value feature@zpool_checkpoint,feature@draid tank
 same zpool checkpoint tank
 clean tank
+# vdevs with data are removed, and mirrors split
+drives
+same zpool create -f -o ashift=12 -m $M/shrink shrink mirror $D/f0 $D/f1
+same zpool remove shrink
+same zpool remove shrink mirror-0
+same zpool remove -s shrink
+same zpool remove shrink $D/f0
+same zpool add shrink mirror $D/f2 $D/f3
+same sh -c "head -c 3000000 /dev/urandom > $M/shrink/noise; sha256sum < $M/shrink/noise > $M/sum; sync"
+same zpool remove -n shrink mirror-1
+same zpool remove shrink mirror-1 mirror-0
+same zpool remove shrink nope
+same zpool remove -w shrink mirror-1
+alike sh -c "sha256sum < $M/shrink/noise | cmp - $M/sum"
+same zpool remove shrink indirect-1
+same zpool add -f shrink raidz $D/f4 $D/f5 $D/f6
+same zpool wait -t remove shrink
+same zpool split -n shrink half
+same zpool split shrink shrink
+same zpool split shrink 9half
+same zpool split shrink half $D/f5
+same zpool split shrink half $D/f0
+same zpool split shrink third
+same zpool import -d $D half
+alike sh -c "sha256sum < $M/shrink/noise | cmp - $M/sum"
+alike zpool list -H -o name
+clean half
+clean shrink
 exit 0

@@ -100,8 +100,8 @@ pub use time_machine::{
 pub use ups::{GetUps, UpsStatus};
 pub use user::{AddUser, ListUsers, RemoveUser, SetUserPassword, ShareUser};
 pub use vdev::{
-    AddDevices, AttachDevice, ClearLabels, DetachDevice, OfflineDevice, OnlineDevice,
-    RemoveDevices, ReopenPools, ReplaceDevice, VdevLayout, VdevRole,
+    AddDevices, AttachDevice, CancelRemoval, ClearLabels, DetachDevice, OfflineDevice,
+    OnlineDevice, RemoveDevices, ReopenPools, ReplaceDevice, SplitPool, VdevLayout, VdevRole,
 };
 pub use web::{DashboardLinks, DashboardStatus, GetDashboard, SetUpDashboard, TurnOffDashboard};
 pub use wire::{

@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use engine::pool::{RemovalMemory, SplitVdev};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
@@ -81,17 +82,21 @@ impl Call for AddDevices {
     }
 }
 
-/// Removes cache devices, spares and log vdevs from a pool.
+/// Removes cache devices, spares and log vdevs from a pool, or begins to remove a vdev with data. The answer
+/// is the memory that the mapping of each vdev with data takes afterwards.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct RemoveDevices {
     /// The pool.
     pub name: String,
-    /// Their paths or guids.
+    /// Their paths, guids or names.
     pub devices: Vec<String>,
+    /// Check only.
+    #[serde(default)]
+    pub dry_run: bool,
 }
 
 impl Call for RemoveDevices {
-    type Answer = ();
+    type Answer = Vec<RemovalMemory>;
     const METHOD: Method = Method::Post;
     const PATH: &'static str = "/pools/{name}/devices/remove";
     const CHANGES: bool = true;
@@ -100,8 +105,64 @@ impl Call for RemoveDevices {
         format!("remove {}", self.devices.join(" "))
     }
 
+    fn changed_pools(&self, _: &Self::Answer) -> Vec<String> {
+        if self.dry_run { Vec::new() } else { vec![self.name.clone()] }
+    }
+}
+
+/// Cancels the removal of a vdev with data: the vdev is used again as before.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct CancelRemoval {
+    /// The pool.
+    pub name: String,
+}
+
+impl Call for CancelRemoval {
+    type Answer = ();
+    const METHOD: Method = Method::Post;
+    const PATH: &'static str = "/pools/{name}/devices/remove/cancel";
+    const CHANGES: bool = true;
+
+    fn action(&self) -> String {
+        format!("cancel the removal of a vdev of '{}'", self.name)
+    }
+
     fn changed_pools(&self, (): &()) -> Vec<String> {
         vec![self.name.clone()]
+    }
+}
+
+/// Splits one device off each mirror of a pool: they become a pool of another name, which is exported. The
+/// answer names the devices.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct SplitPool {
+    /// The pool.
+    pub name: String,
+    /// The name of the new pool.
+    pub new_name: String,
+    /// The devices for it, by path or guid; of a mirror without one, the last.
+    #[serde(default)]
+    pub devices: Vec<String>,
+    /// Pool properties of the new pool.
+    #[serde(default)]
+    pub properties: Vec<(String, String)>,
+    /// Check only.
+    #[serde(default)]
+    pub dry_run: bool,
+}
+
+impl Call for SplitPool {
+    type Answer = Vec<SplitVdev>;
+    const METHOD: Method = Method::Post;
+    const PATH: &'static str = "/pools/{name}/split";
+    const CHANGES: bool = true;
+
+    fn action(&self) -> String {
+        format!("split '{}' into '{}'", self.name, self.new_name)
+    }
+
+    fn changed_pools(&self, _: &Self::Answer) -> Vec<String> {
+        if self.dry_run { Vec::new() } else { vec![self.name.clone()] }
     }
 }
 

@@ -73,12 +73,36 @@ impl SpaceMapCheck {
             space.vdevs.insert(area.vdev_space.vdev, area);
         }
         space.apply_log(pool)?;
+        space.claim_removal_copies(pool)?;
         Ok(space)
     }
 
     /// Bytes allocated in all.
     pub(crate) fn allocated(&self) -> u64 {
         self.vdevs.values().map(|area| area.allocated.total() << area.ashift).sum()
+    }
+
+    /// Notes the copies of what is allocated on a vdev that is being removed: no block names them yet.
+    fn claim_removal_copies(&self, pool: &Pool) -> Result<(), Error> {
+        let Some((vdev, mapping)) = pool.removal_mapping()? else { return Ok(()) };
+        let Some(area) = self.vdevs.get(&vdev) else { return Ok(()) };
+        let none = SectorSet::new(area.allocated.limit());
+        let mut runs = Vec::new();
+        area.allocated.visit_difference(&none, &mut |run| {
+            runs.push(run.start << area.ashift..(run.end << area.ashift).min(mapping.end()));
+        });
+        for run in runs.into_iter().filter(|run| run.start < run.end) {
+            let (offset, length) = (run.start, run.end - run.start);
+            let place = Zbookmark::default();
+            let extent = Extent { vdev, offset, length, zbookmark: place, may_be_shared: false };
+            match mapping.map_range(run) {
+                Some(pieces) => pieces.into_iter().for_each(|piece| {
+                    self.add_reference(pool.tree(), moved_extent(extent, piece), 0);
+                }),
+                None => self.errors.lock().add_out_of_range(extent),
+            }
+        }
+        Ok(())
     }
 
     fn apply_log(&mut self, pool: &Pool) -> Result<(), Error> {
@@ -314,13 +338,12 @@ fn remapped_extents(tree: &VdevTree, extent: Extent) -> Option<Vec<Extent>> {
     let NodeKind::Indirect(removed) = &tree.top(extent.vdev)?.kind else { return None };
     let pieces =
         removed.mapping()?.map_range(extent.offset..extent.offset.checked_add(extent.length)?)?;
-    let moved = |piece: vdev::MappingSegment| Extent {
-        vdev: piece.vdev,
-        offset: piece.offset,
-        length: piece.length,
-        ..extent
-    };
-    Some(pieces.into_iter().map(moved).collect())
+    Some(pieces.into_iter().map(|piece| moved_extent(extent, piece)).collect())
+}
+
+/// The part of an extent that lies where a segment of a mapping says.
+fn moved_extent(extent: Extent, piece: vdev::MappingSegment) -> Extent {
+    Extent { vdev: piece.vdev, offset: piece.offset, length: piece.length, ..extent }
 }
 
 /// Since when each metaslab of a vdev has changes in the log.

@@ -14,6 +14,7 @@ use crate::group::{AllocResult, MetaslabGroup, MetaslabGroupSpec, metaslab_id};
 use crate::metaslab::Metaslab;
 use crate::pin::{Pin, Pins};
 use crate::removed_vdev::RemovedVdev;
+use crate::removing_vdev::RemovingVdev;
 use crate::rotor::Rotor;
 use crate::{Class, Error, MetaslabChange, RangeSet, SpaceUsage};
 
@@ -73,6 +74,7 @@ pub struct Allocator {
     map_read_lock: Mutex<()>,
     pins: Arc<Pins>,
     pub(crate) removed_vdevs: RwLock<BTreeMap<VdevId, Arc<RemovedVdev>>>,
+    pub(crate) removing: RwLock<Option<Arc<RemovingVdev>>>,
     pub(crate) checkpoint: Checkpoint,
 }
 
@@ -495,7 +497,11 @@ impl Allocator {
             let of_class =
                 |at: usize| (state.log_index == Some(at)) == (class == Class::EmbeddedLog);
             let slabs = state.metaslabs.iter().enumerate().filter(|(at, _)| of_class(*at));
-            all += sum_usage(slabs.map(|(_, slab)| slab));
+            let mut usage = sum_usage(slabs.map(|(_, slab)| slab));
+            if !top.is_allocatable.load(Ordering::Relaxed) {
+                usage.unreadable = usage.capacity - usage.allocated - usage.deferred;
+            }
+            all += usage;
         }
         all
     }

@@ -90,6 +90,10 @@ impl Allocator {
         if let Some(freed) = self.free_remapped(dva, txg, kind) {
             return freed;
         }
+        // a pool with a checkpoint removes no vdev
+        if let Some(freed) = self.free_removing(dva, txg) {
+            return freed;
+        }
         let top = self.group(dva.vdev)?;
         let range = dva_range(&top, dva);
         let mut state = top.state.lock();

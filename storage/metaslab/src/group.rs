@@ -357,6 +357,15 @@ pub(crate) fn metaslab_id(at: usize) -> MetaslabId {
 }
 
 impl MetaslabGroup {
+    /// Frees an allocated range.
+    pub(crate) fn free_range(&self, range: Range<u64>, txg: Txg) -> Result<(), Error> {
+        let mut state = self.state.lock();
+        let at = self.require_metaslab(&state, &range)?;
+        let (vdev, offset, length) = (self.spec.vdev, range.start, range.end - range.start);
+        let is_freed = state.free(at, range, txg);
+        is_freed.then_some(()).ok_or(Error::NotAllocated { vdev, offset, length })
+    }
+
     /// The metaslab that a range lies in, wholly, or an error that names the range.
     pub(crate) fn require_metaslab(
         &self,

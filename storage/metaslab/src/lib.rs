@@ -12,6 +12,7 @@
 //!        └ free, ranges   where a piece fits
 //! allocated   which ranges blocks may have
 //! removed     vdevs that were removed: freeing what has its address there
+//! removing    the vdev that is being removed: freeing what is copied, and what is not copied yet
 //! checkpoint  freed blocks that the pool's checkpoint keeps
 //! ```
 //!
@@ -31,6 +32,7 @@ mod metaslab;
 mod pin;
 mod range_set;
 mod removed_vdev;
+mod removing_vdev;
 mod resize;
 mod rotor;
 mod usage;

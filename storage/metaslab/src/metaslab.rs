@@ -181,6 +181,19 @@ impl Metaslab {
         }
     }
 
+    /// Adds the parts of a range in this metaslab that blocks have; `false` where that is not known, as the
+    /// map is not loaded.
+    pub(crate) fn add_in_use(&self, range: Range<u64>, into: &mut RangeSet) -> bool {
+        let Some(free) = &self.free else { return false };
+        into.insert(range.clone());
+        for unused in [free.ranges(), &self.defer_ranges, &self.lent] {
+            for part in unused.intersection(&range) {
+                into.remove(&part);
+            }
+        }
+        true
+    }
+
     /// How many ranges no block has, by log2 of their bytes.
     pub(crate) fn histogram(&self) -> Option<[u64; 64]> {
         let mut counts = self.free.as_ref()?.histogram();

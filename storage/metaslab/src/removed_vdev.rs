@@ -90,6 +90,6 @@ impl Allocator {
         let taken = removed
             .iter()
             .filter_map(|(vdev, removed)| Some((*vdev, removed.obsolete.lock().remove(&txg)?)));
-        taken.collect()
+        taken.chain(self.drain_removing_obsolete(txg)).collect()
     }
 }

@@ -26,7 +26,7 @@ pub struct SpaceUsage {
     pub allocated: u64,
     /// Freed bytes that may not be reused yet.
     pub deferred: u64,
-    /// Free bytes of metaslabs whose space maps could not be read.
+    /// Free bytes that cannot be allocated: the space map could not be read, or the vdev is closed.
     pub unreadable: u64,
 }
 

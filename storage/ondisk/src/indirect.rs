@@ -62,6 +62,12 @@ impl MappingEntry {
         Ok(Self { source, target })
     }
 
+    /// The bytes on disk.
+    pub fn encode(&self) -> [u8; Self::SIZE] {
+        let [first, second] = self.target.to_words();
+        words_to_bytes([self.source >> 9, first, second])
+    }
+
     /// The end of the range in the removed vdev, bytes.
     pub const fn end(&self) -> u64 {
         self.source.saturating_add(self.target.asize)
@@ -90,6 +96,13 @@ impl MappingHeader {
         let counts =
             if reader.remaining() >= 8 { ObjectId::new(reader.u64()?) } else { ObjectId::META };
         Ok(Self { max_offset, bytes_mapped, entries, counts: counts.exists().then_some(counts) })
+    }
+
+    /// The bonus: 32 bytes if there is an object of counts, else 24.
+    pub fn encode(&self) -> Vec<u8> {
+        let words: [u8; 24] = words_to_bytes([self.max_offset, self.bytes_mapped, self.entries]);
+        let counts = self.counts.map(|counts| counts.get().to_le_bytes());
+        words.into_iter().chain(counts.into_iter().flatten()).collect()
     }
 
     /// Bytes of the object's content that are entries; saturates where the count is absurd.
@@ -152,6 +165,11 @@ impl Birth {
     /// Reads one entry.
     pub fn read(reader: &mut Reader<'_>) -> Result<Self> {
         Ok(Self { end: reader.u64()?, txg: Txg::new(reader.u64()?) })
+    }
+
+    /// The bytes on disk.
+    pub fn encode(&self) -> [u8; Self::SIZE] {
+        words_to_bytes([self.end, self.txg.get()])
     }
 
     /// Reads the count from the object's bonus.
@@ -220,6 +238,13 @@ impl Removing {
     /// Bytes on disk.
     pub const SIZE: usize = 56;
 
+    /// The state of a removal that goes on.
+    pub const COPYING: u64 = 1;
+    /// The state of a removal that is complete.
+    pub const FINISHED: u64 = 2;
+    /// The state of a removal that was cancelled.
+    pub const CANCELED: u64 = 3;
+
     /// Reads the seven words.
     pub fn read(reader: &mut Reader<'_>) -> Result<Self> {
         let state = reader.u64()?;
@@ -228,12 +253,38 @@ impl Removing {
         let [start, end, to_copy, copied] = reader.words()?;
         Ok(Self { state, vdev, previous, start, end, to_copy, copied })
     }
+
+    /// From the words of the pool directory's entry; `None` where there are not seven.
+    pub fn from_words(words: &[u64]) -> Option<Self> {
+        let [state, vdev, previous, start, end, to_copy, copied] = *words else { return None };
+        let known = |vdev: u64| Some(vdev).filter(|vdev| *vdev != u64::MAX);
+        let (vdev, previous) = (known(vdev), known(previous));
+        Some(Self { state, vdev, previous, start, end, to_copy, copied })
+    }
+
+    /// The words of the pool directory's entry.
+    pub fn to_words(self) -> [u64; 7] {
+        let number = |vdev: Option<u64>| vdev.unwrap_or(u64::MAX);
+        let (vdev, previous) = (number(self.vdev), number(self.previous));
+        [self.state, vdev, previous, self.start, self.end, self.to_copy, self.copied]
+    }
+}
+
+/// Words, least significant byte first.
+fn words_to_bytes<const WORDS: usize, const BYTES: usize>(words: [u64; WORDS]) -> [u8; BYTES] {
+    let mut bytes = [0; BYTES];
+    for (place, byte) in bytes.iter_mut().zip(words.into_iter().flat_map(u64::to_le_bytes)) {
+        *place = byte;
+    }
+    bytes
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{Birth, Condensing, Mapping, MappingHeader, Removing};
-    use crate::{Order, Reader};
+    use units::{ObjectId, Txg};
+
+    use super::{Birth, Condensing, Mapping, MappingEntry, MappingHeader, Removing};
+    use crate::{Dva, Order, Reader};
 
     fn bytes(words: &[u64]) -> Vec<u8> {
         words.iter().flat_map(|word| word.to_le_bytes()).collect()
@@ -268,6 +319,24 @@ mod tests {
         let mut reader = Reader::new("h", &raw[..24], Order::Little);
         let old = MappingHeader::read(&mut reader).unwrap();
         assert_eq!((old.counts, old.size()), (None, 72));
+    }
+
+    #[test]
+    fn encoded_structures_are_read_back() {
+        let target = Dva::from_words((2 << 32) | 8, 100).unwrap();
+        let entry = MappingEntry { source: 4096, target };
+        let mapping = Mapping::parse(&entry.encode(), Order::Little).unwrap();
+        assert_eq!(mapping.entries(), [entry]);
+        for counts in [None, Some(ObjectId::new(5))] {
+            let header = MappingHeader { max_offset: 8192, bytes_mapped: 4096, entries: 1, counts };
+            let bytes = header.encode();
+            let mut reader = Reader::new("h", &bytes, Order::Little);
+            assert_eq!(MappingHeader::read(&mut reader).unwrap(), header);
+        }
+        let birth = Birth { end: 8192, txg: Txg::new(7) };
+        assert_eq!(Birth::parse_all(&birth.encode(), Order::Little).unwrap(), [birth]);
+        let words = [1, 3, u64::MAX, 10, 0, 30, 40];
+        assert_eq!(Removing::from_words(&words).unwrap().to_words(), words);
     }
 
     #[test]

@@ -65,6 +65,15 @@ pub enum Error {
     /// A raidz expansion cannot go on for now.
     #[error("the raidz expansion is paused: {0}")]
     Reflow(#[from] vdev::ReflowPause),
+    /// A vdev with data cannot be removed.
+    #[error("{0}")]
+    Removal(#[from] crate::active::RemovalError),
+    /// A pool cannot be split.
+    #[error("{0}")]
+    Split(#[from] crate::active::SplitError),
+    /// The removal of a vdev cannot go on for now.
+    #[error("the removal is paused: {0}")]
+    Evacuation(#[from] vdev::EvacuationPause),
     /// A checkpoint is not what a command needs it to be.
     #[error("{0}")]
     Checkpoint(#[from] crate::active::CheckpointError),

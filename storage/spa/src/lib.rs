@@ -29,8 +29,8 @@ pub use active::{
     ActivePool, ActivityCommand, ActivityKind, ActivityStep, AttachMode, CheckpointError,
     CheckpointStatus, DeviceChangeError, EnabledFeatures, Environment, ExpandError,
     ExpansionStatus, FEATURES_VERSION, NewChild, NewTop, OpenDataset, OwnerAccounting,
-    RedundantMetadata, ReflowEnd, SIGNS_MISSED, SpaceTurn, StorageSettings, SyncedMos,
-    out_of_service_leaves,
+    RedundantMetadata, ReflowEnd, RemovalEnd, RemovalError, RemovalStatus, SIGNS_MISSED, SpaceTurn,
+    SplitDevice, SplitError, StorageSettings, SyncedMos, out_of_service_leaves,
 };
 pub use candidate::{Candidate, LeafSummary, scan_devices};
 pub use clones::{CloneTables, ClonedBlock};

@@ -14,7 +14,7 @@ use units::{Guid, ObjsetId, Txg};
 use vdev::{BuildContext, NodeKind, VdevNode, VdevTree};
 use zio::{Reader, Source};
 
-use crate::features::{self, FeatureCheck};
+use crate::features::{self, FeatureCheck, FeatureState};
 use crate::{Candidate, Error, Pool, PoolDirectory, removed, space};
 
 /// As of when a pool is to be opened.
@@ -103,9 +103,9 @@ impl Candidate {
         let tops = self.tops();
         let nodes = self.nodes_from_labels(&tops, uberblock)?;
         let first = OpenedMos::new(nodes, uberblock, options, between)?;
-        let features = features::read(&first.directory)?;
-        if let FeatureCheck::Unsupported(guids) = features::check_features(&features) {
-            return Err(Error::UnsupportedFeatures { guids });
+        // the tables may lie on removed vdevs, whose mappings are not known yet
+        if let Ok(features) = features::read(&first.directory) {
+            refuse_unsupported(&features)?;
         }
         let list = first.directory.nvlist("config")?;
         let list = list.ok_or(Error::NoDirectoryEntry { name: "config" })?;
@@ -120,6 +120,8 @@ impl Candidate {
         };
         let OpenedMos { tree, reader, cache, mos, directory } = opened;
         removed::load_mappings(&tree, &directory, &mos, config.tree.as_ref())?;
+        let features = features::read(&directory)?;
+        refuse_unsupported(&features)?;
         let newest = self.newest_uberblock().map_or(Txg::ZERO, |newest| newest.txg);
         let pool = Pool {
             name: self.name().to_owned(),
@@ -172,6 +174,13 @@ impl Candidate {
             nodes.push(VdevNode::build(child, &around)?);
         }
         Ok(nodes)
+    }
+}
+
+fn refuse_unsupported(features: &[FeatureState]) -> Result<(), Error> {
+    match features::check_features(features) {
+        FeatureCheck::Unsupported(guids) => Err(Error::UnsupportedFeatures { guids }),
+        FeatureCheck::Supported | FeatureCheck::ReadOnly(_) => Ok(()),
     }
 }
 

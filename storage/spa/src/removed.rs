@@ -9,7 +9,7 @@ use ondisk::label::{Indirect, VdevConfig, VdevKind};
 use units::VdevId;
 use vdev::{IndirectMapping, MappingSegment, VdevTree};
 
-use crate::{Error, PoolDirectory};
+use crate::{Error, Pool, PoolDirectory};
 
 /// A mapping takes 24 bytes for each range that was moved; more than this is not believed.
 const MAX_MAPPING_SIZE: u64 = 4 << 30;
@@ -43,6 +43,16 @@ pub(crate) fn load_mappings(
     Ok(())
 }
 
+impl Pool {
+    /// The vdev that is being removed, and where what is copied of it lies; none if none is.
+    pub fn removal_mapping(&self) -> Result<Option<(VdevId, IndirectMapping)>, Error> {
+        let mut tops = self.config().tree.iter().flat_map(|root| &root.children);
+        let removing = tops.find_map(|top| Some((top.id, top.indirect.filter(|_| top.removing)?)));
+        removing.map(|(vdev, indirect)| Ok((vdev, read_mapping(self.mos(), indirect)?))).transpose()
+    }
+}
+
+/// The mapping of a vdev that was removed, or that is being removed.
 fn read_mapping(mos: &Objset, indirect: Indirect) -> Result<IndirectMapping, Error> {
     let object = mos.object(indirect.mapping)?;
     let mut bonus = Reader::new("mapping header", object.bonus(), object.bonus_order());

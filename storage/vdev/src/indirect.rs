@@ -42,6 +42,20 @@ impl IndirectMapping {
         Self(segments)
     }
 
+    /// Adds a segment behind all others.
+    ///
+    /// # Panics
+    /// Where it is empty, or begins before the end of another.
+    pub fn push(&mut self, segment: MappingSegment) {
+        assert!(segment.length > 0 && segment.source >= self.end(), "segments are copied in order");
+        self.0.push(segment);
+    }
+
+    /// The end of the last segment, in bytes of the removed vdev: all in use before it is mapped.
+    pub fn end(&self) -> u64 {
+        self.0.last().map_or(0, |last| last.source.saturating_add(last.length))
+    }
+
     /// The segments, by where they were.
     pub fn segments(&self) -> &[MappingSegment] {
         &self.0

@@ -9,6 +9,7 @@
 
 mod config;
 mod error;
+mod evacuate;
 mod flush;
 mod indirect;
 mod leaf;
@@ -28,6 +29,7 @@ mod write;
 
 pub use config::{BuildContext, LeafDevice, min_asize};
 pub use error::{DeviceError, Error, LeafError};
+pub use evacuate::{EvacuationPause, RangeCopy};
 pub use indirect::{Indirect, IndirectMapping, MappingSegment};
 pub use leaf::{Leaf, OutOfService};
 pub use node::{NodeKind, VdevNode};

@@ -2,8 +2,13 @@
 
 use std::path::{Path, PathBuf};
 
-use api::{AddDevices, Event, OfflineDevice, OnlineDevice, ScrubPool, VdevLayout, VdevRole};
-use engine::pool::{self, AddOptions, DraidLayout, NewVdev, OfflineOptions, Pool, ScrubRange};
+use api::{
+    AddDevices, Event, OfflineDevice, OnlineDevice, RemoveDevices, ScrubPool, SplitPool, VdevLayout, VdevRole,
+};
+use engine::pool::{
+    self, AddOptions, DraidLayout, NewVdev, OfflineOptions, Pool, RemovalMemory, ScrubRange, SplitOptions,
+    SplitVdev,
+};
 
 use super::{ManagedPool, Pools};
 use crate::Result;
@@ -76,6 +81,23 @@ impl Pools {
         self.log.write_line(&format!("pool '{name}': drive '{drive}' is detached"));
         self.save_pools();
         Ok(())
+    }
+
+    /// Splits one device off each mirror. The new pool is exported.
+    pub(crate) fn split_pool(&self, call: &SplitPool) -> Result<Vec<SplitVdev>> {
+        let SplitPool { name, new_name, devices, properties, dry_run } = call.clone();
+        let pool = self.writable_pool(&name)?;
+        let _changing = pool.dataset_lock.lock();
+        if self.imported_names().iter().any(|(other, _)| *other == new_name) {
+            return Err(engine::Error::NameTaken { pool: new_name }.into());
+        }
+        let options = SplitOptions { devices, properties, dry_run };
+        let split = pool.handle.split(&new_name, &options)?;
+        if !dry_run {
+            self.log.write_line(&format!("pool '{name}' is split: the new pool is '{new_name}'"));
+            self.save_pools();
+        }
+        Ok(split)
     }
 
     /// Takes a device out of service.
@@ -178,14 +200,33 @@ impl Pools {
         Ok(handle.start_scrub(range)?)
     }
 
-    /// Removes cache devices, spares and log vdevs.
-    pub(crate) fn remove_devices(&self, name: &str, drives: &[String]) -> Result<()> {
+    /// Removes cache devices, spares and log vdevs, or begins to remove a vdev with data. Returns the memory
+    /// that the mapping of each vdev with data takes.
+    pub(crate) fn remove_devices(&self, call: &RemoveDevices) -> Result<Vec<RemovalMemory>> {
+        let RemoveDevices { name, devices, dry_run } = call;
         let pool = self.writable_pool(name)?;
         let _changing = pool.dataset_lock.lock();
-        pool.handle.remove_drives(drives)?;
-        self.log
-            .write_line(&format!("pool '{name}' lost devices by `remove`: {}", drives.join(" ")));
+        let memory = pool.handle.check_removal(devices)?;
+        if *dry_run {
+            return Ok(memory);
+        }
+        pool.handle.remove_drives(devices)?;
+        let words = devices.join(" ");
+        self.log.write_line(&if memory.is_empty() {
+            format!("pool '{name}' lost devices by `remove`: {words}")
+        } else {
+            format!("pool '{name}': the removal of {words} has begun")
+        });
         self.save_pools();
+        Ok(memory)
+    }
+
+    /// Cancels the removal of a vdev with data.
+    pub(crate) fn cancel_removal(&self, name: &str) -> Result<()> {
+        let pool = self.writable_pool(name)?;
+        let _changing = pool.dataset_lock.lock();
+        pool.handle.cancel_removal()?;
+        self.log.write_line(&format!("pool '{name}': the removal of a vdev is cancelled"));
         Ok(())
     }
 }

@@ -168,13 +168,15 @@ impl Pools {
         let feed = |pool: &Pool, stop: &AtomicBool| pool.run_l2arc_feed(L2ARC_FEED_INTERVAL, stop);
         let scan = |pool: &Pool, stop: &AtomicBool| pool.run_scans(stop);
         let reflow = |pool: &Pool, stop: &AtomicBool| pool.run_raidz_expansion(stop);
+        let removal = |pool: &Pool, stop: &AtomicBool| pool.run_removals(stop);
         let activities = |pool: &Pool, stop: &AtomicBool| pool.run_activities(stop);
-        let duties: [(&str, Duty); 6] = [
+        let duties: [(&str, Duty); 7] = [
             ("txg sync", Box::new(sync)),
             ("MMP heartbeat", Box::new(heartbeat)),
             ("L2ARC feed", Box::new(feed)),
             ("scan", Box::new(scan)),
             ("raidz expansion", Box::new(reflow)),
+            ("vdev removal", Box::new(removal)),
             ("initialize and trim", Box::new(activities)),
         ];
         let mut threads = Vec::new();

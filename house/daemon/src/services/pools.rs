@@ -3,10 +3,11 @@
 use std::sync::Arc;
 
 use api::{
-    AddDevices, AttachDevice, ClearLabels, ClearPool, CreatePool, DestroyPool, DetachDevice,
-    ExportPool, FindEncryptionRoots, FindImportablePools, GetPoolHistory, GetPoolProperties,
-    GetRewindProgress, ImportPools, ListPools, OfflineDevice, OnlineDevice, RemoveDevices,
-    ReopenPools, ReplaceDevice, Reply, ScrubPool, SetPoolProperty, StopRewindProbe, SyncPools,
+    AddDevices, AttachDevice, CancelRemoval, ClearLabels, ClearPool, CreatePool, DestroyPool,
+    DetachDevice, ExportPool, FindEncryptionRoots, FindImportablePools, GetPoolHistory,
+    GetPoolProperties, GetRewindProgress, ImportPools, ListPools, OfflineDevice, OnlineDevice,
+    RemoveDevices, ReopenPools, ReplaceDevice, Reply, ScrubPool, SetPoolProperty, SplitPool,
+    StopRewindProbe, SyncPools,
 };
 
 use super::Service;
@@ -54,7 +55,9 @@ impl PoolService {
         let pools = Arc::clone(&self.pools);
         router.add(move |call: &AddDevices, _| pools.add_devices(call));
         let pools = Arc::clone(&self.pools);
-        router.add(move |call: &RemoveDevices, _| pools.remove_devices(&call.name, &call.devices));
+        router.add(move |call: &RemoveDevices, _| pools.remove_devices(call));
+        let pools = Arc::clone(&self.pools);
+        router.add(move |call: &CancelRemoval, _| pools.cancel_removal(&call.name));
         let pools = Arc::clone(&self.pools);
         router.add(move |call: &ReplaceDevice, _| {
             pools.replace_device(&call.name, &call.old, call.new.as_deref(), call.force)
@@ -65,6 +68,8 @@ impl PoolService {
         });
         let pools = Arc::clone(&self.pools);
         router.add(move |call: &DetachDevice, _| pools.detach_device(&call.name, &call.device));
+        let pools = Arc::clone(&self.pools);
+        router.add(move |call: &SplitPool, _| pools.split_pool(call));
         let pools = Arc::clone(&self.pools);
         router.add(move |call: &OfflineDevice, _| pools.offline_device(call));
         let pools = Arc::clone(&self.pools);

@@ -2,16 +2,20 @@
 
 use std::io::Write;
 
-use api::{AddDevices, ClearLabels, RemoveDevices, ReopenPools};
+use api::{AddDevices, CancelRemoval, ClearLabels, RemoveDevices, ReopenPools};
+use units::human_bytes;
 
 use super::vdevs;
+use super::wait::{Activity, wait_until_idle};
 use crate::daemon::DaemonArgs;
-use crate::outcome::CommandResult;
+use crate::outcome::{CommandResult, Outcome};
+use crate::print;
+use crate::table::escape_control;
 
 /// Add vdevs to a pool
 #[derive(clap::Args, Debug)]
 #[command(
-    after_help = "New blocks go to the new vdevs as well; what is in the pool stays where it is. Most vdevs cannot be
+    after_help = "New blocks go to the new vdevs as well; what is in the pool stays where it is. A raidz cannot be
 removed again: a vdev that is less redundant than those of the pool is refused without -f.
 After log come vdevs for the intent log, after special and dedup those for metadata, after cache devices that keep
 what is often read, after spare those that stand in for others.
@@ -38,18 +42,38 @@ pub(super) struct AddArgs {
     vdevs: Vec<String>,
 }
 
-/// Remove cache drives, spares and log vdevs from a pool
+/// Remove drives and vdevs from a pool
 #[derive(clap::Args, Debug)]
-#[command(after_help = "Nothing is lost with them. Vdevs with data cannot be removed yet.
+#[command(
+    after_help = "Cache drives, spares and log vdevs are removed at once. What is on a vdev with data (a drive or a mirror, for
+data, special or dedup) is copied to the others in the background: `zpool status` shows how far it is. The vdev is
+not written to any more meanwhile, and the pool can be used. A table of what was copied stays in memory.
+All vdevs with data must have the same sector size, and none may be a raidz or dRAID.
 
 Examples:
   poolhouse zpool remove tank nvme0n1
-  poolhouse zpool remove tank mirror-1    a log vdev, as `zpool status` names it")]
+  poolhouse zpool remove -n tank mirror-1    check it, and show the memory that it takes
+  poolhouse zpool remove -w tank mirror-1    and wait until it is removed
+  poolhouse zpool remove -s tank             cancel the removal"
+)]
+#[expect(clippy::struct_excessive_bools, reason = "switches of a command")]
 pub(super) struct RemoveArgs {
+    /// Only check it, and show the memory that the table of a vdev with data takes
+    #[arg(short = 'n')]
+    dry_run: bool,
+    /// Exact numbers
+    #[arg(short = 'p')]
+    parsable: bool,
+    /// Cancel the removal of a vdev with data
+    #[arg(short = 's', conflicts_with_all = ["dry_run", "wait", "drives"])]
+    stop: bool,
+    /// Wait until the removal has ended
+    #[arg(short = 'w')]
+    wait: bool,
     /// The pool
     pool: String,
-    /// The drives, by path or guid, or names of log vdevs
-    #[arg(value_name = "DRIVE", required = true)]
+    /// The drives, by path or guid, or names of vdevs
+    #[arg(value_name = "DRIVE", required_unless_present = "stop")]
     drives: Vec<String>,
 }
 
@@ -120,9 +144,29 @@ fn parse_ashift(text: &str) -> Result<u64, String> {
 
 impl RemoveArgs {
     pub(super) fn run(&self, asking: &DaemonArgs) -> CommandResult {
-        let drives = self.drives.iter().map(|drive| vdevs::resolve_vdev(drive));
-        let (name, drives) = (self.pool.clone(), drives.collect());
-        let done = asking.execute(&RemoveDevices { name, devices: drives });
-        done.map_err(|why| why.with_subject(|| format!("cannot remove {}", self.drives.join(", "))))
+        let name = self.pool.clone();
+        if self.stop {
+            return asking.execute(&CancelRemoval { name });
+        }
+        let devices = self.drives.iter().map(|drive| vdevs::resolve_vdev(drive)).collect();
+        let call = RemoveDevices { name, devices, dry_run: self.dry_run };
+        let done = asking.request(&call);
+        let subject = || format!("cannot remove {}", self.drives.join(", "));
+        let memory = done.map_err(|why| why.with_subject(subject))?;
+        if asking.json {
+            print::json(&memory)?;
+        } else if self.dry_run {
+            for vdev in &memory {
+                let bytes =
+                    if self.parsable { vdev.bytes.to_string() } else { human_bytes(vdev.bytes) };
+                let name = escape_control(&vdev.vdev);
+                let mut out = std::io::stdout();
+                writeln!(out, "Memory that will be used after removing {name}: {bytes}")?;
+            }
+        }
+        if self.wait && !self.dry_run {
+            wait_until_idle(asking, &self.pool, &[Activity::Remove])?;
+        }
+        Ok(Outcome::Complete)
     }
 }

@@ -123,7 +123,9 @@ pub(super) fn run(args: &Args, asking: &DaemonArgs) -> CommandResult {
     }
     let ImportProperties { altroot, read_only, pool_properties: own, overrides: wish } =
         parse_properties(args)?;
-    let keys = if args.load_keys { read_keys(args, &paths, asking)? } else { Vec::new() };
+    let (name, destroyed, rewind) = (args.pool.clone(), args.destroyed, rewind_policy(args));
+    let roots = FindEncryptionRoots { paths: paths.clone(), name, destroyed, rewind };
+    let keys = if args.load_keys { read_keys(&roots, asking)? } else { Vec::new() };
     let imported = import_with_progress(
         args,
         asking,
@@ -255,15 +257,12 @@ fn print_rewound(args: &Args, imported: &ImportResult) -> Result<(), Failure> {
 
 /// The keys of the pools that are to be taken over. One that cannot be had is done without, if the
 /// pool can be.
-fn read_keys(
-    args: &Args,
-    paths: &[PathBuf],
+pub(super) fn read_keys(
+    ask: &FindEncryptionRoots,
     asking: &DaemonArgs,
 ) -> Result<Vec<(String, Secret)>, Failure> {
-    let (name, destroyed, rewind) = (args.pool.clone(), args.destroyed, rewind_policy(args));
-    let ask = FindEncryptionRoots { paths: paths.to_vec(), name, destroyed, rewind };
     let mut keys = Vec::new();
-    for root in asking.request(&ask)? {
+    for root in asking.request(ask)? {
         match keys::read_secret(&root.name, &root.location, &root.format, false) {
             Ok(secret) if secret.0.is_empty() => {
                 print::warning(&format!("no key was given for '{}': it stays locked", root.name));

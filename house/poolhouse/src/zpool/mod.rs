@@ -12,11 +12,13 @@ mod iostat;
 mod list;
 mod pool_columns;
 mod properties;
+mod removal;
 mod repair;
 mod repeat;
 mod report_json;
 mod scan;
 mod scrub;
+mod split;
 mod status;
 mod sweep;
 mod upgrade;
@@ -67,8 +69,10 @@ enum Command {
     Set(properties::SetArgs),
     /// Add vdevs to a pool
     Add(drives::AddArgs),
-    /// Remove cache drives, spares and log vdevs from a pool
+    /// Remove drives and vdevs from a pool
     Remove(drives::RemoveArgs),
+    /// Split a pool of mirrors in two
+    Split(split::Args),
     /// Open missing drives of pools again
     Reopen(drives::ReopenArgs),
     /// Keep the state of a pool, so that an import can go back to it
@@ -209,6 +213,7 @@ impl Zpool {
             Command::Set(args) => args.run(asking),
             Command::Add(args) => args.run(asking),
             Command::Remove(args) => args.run(asking),
+            Command::Split(args) => args.run(asking),
             Command::Reopen(args) => args.run(asking),
             Command::Checkpoint(args) => args.run(asking),
             Command::Reguid(args) => args.run(asking),

@@ -157,6 +157,9 @@ fn print_pool(pool: &PoolStatus, args: &Args, out: &mut dyn Write) -> io::Result
     if let Some(expansion) = &pool.expansion {
         super::expansion::print_expansion(expansion, out)?;
     }
+    if let Some(removal) = &pool.removal {
+        super::removal::print_removal(removal, out)?;
+    }
     if pool.is_unavailable() {
         return Ok(());
     }
@@ -256,7 +259,8 @@ fn print_dedup(all: &[DedupBucket], out: &mut dyn Write) -> io::Result<()> {
 /// Those vdevs that are to be shown.
 fn visible_vdevs<'a>(args: &Args, vdevs: &'a [VdevStatus]) -> impl Iterator<Item = &'a VdevStatus> {
     let only_unwell = args.unhealthy_vdevs_only;
-    vdevs.iter().filter(move |vdev| !only_unwell || !is_well(vdev))
+    let is_removed = |vdev: &VdevStatus| vdev.name.starts_with("indirect-");
+    vdevs.iter().filter(move |vdev| !is_removed(vdev) && (!only_unwell || !is_well(vdev)))
 }
 
 fn is_well(vdev: &VdevStatus) -> bool {

@@ -93,8 +93,11 @@ impl Activity {
                 let expansion = pool.expansion.as_ref().filter(|it| it.state != "finished")?;
                 Some(expansion.total.saturating_sub(expansion.copied))
             }
-            // this build removes no vdevs with data
-            Self::Remove => None,
+            Self::Remove => {
+                let goes_on = |state: &str| matches!(state, "evacuating" | "paused");
+                let removal = pool.removal.as_ref().filter(|it| goes_on(&it.state))?;
+                Some(removal.total.saturating_sub(removal.copied))
+            }
         }
     }
 }

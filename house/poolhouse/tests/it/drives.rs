@@ -146,7 +146,6 @@ fn vdevs_are_added_and_logs_removed_by_commands() {
     nas.run_ok("zpool set ashift=13 tank");
     nas.run_ok(&format!("zpool add -n tank cache {last}"));
     nas.run_ok("zfs create -V 8M tank/volume");
-    nas.run_failing("zpool remove tank mirror-1", 2);
     nas.run_ok(&format!("zpool remove tank {log}"));
     assert!(!nas.run_ok("zpool status tank").contains("logs"));
     nas.run_failing(&format!("zpool labelclear {one}"), 1);
@@ -609,7 +608,7 @@ fn a_pool_whose_drives_come_late_is_taken_over_then() {
     let away = nas.0.join("away.img");
     std::fs::rename(first, &away).unwrap();
     let text = nas.run_ok("zpool status");
-    assert!(text.contains("pool: tank\n state: UNAVAIL\nstatus: it was here"), "{text}");
+    assert!(text.contains("pool: tank\n state: UNAVAIL\nstatus: The pool cannot be imported"), "{text}");
     assert!(text.contains("pool: other\n state: ONLINE"), "{text}");
     assert!(!nas.run_ok("zpool status -x").contains("healthy"));
     let listed = nas.run_ok("zpool list -H -o name,size,health");
@@ -666,4 +665,48 @@ fn a_drive_that_comes_late_is_used_without_a_word() {
     std::fs::remove_file(first).unwrap();
     nas.run_ok(&format!("zpool import -d {} tank", path_arg(second)));
     nas.run_ok("zfs list tank/meanwhile");
+}
+
+#[test]
+fn vdev_with_data_is_removed_by_command() {
+    let nas = TestNas::new("removevdev", 4);
+    nas.create_pool("-O canmount=off tank mirror", 2);
+    let drives = nas.drive_paths(4);
+    let (one, two) = (path_arg(&drives[2]), path_arg(&drives[3]));
+    nas.run_ok(&format!("zpool add tank mirror {one} {two}"));
+    nas.run_ok("zfs create -V 8M tank/volume");
+    nas.run_failing("zpool remove -s tank", 1);
+    let shown = nas.run_ok("zpool remove -n tank mirror-1");
+    assert!(shown.contains("Memory that will be used after removing mirror-1: "), "{shown}");
+    assert!(nas.run_ok("zpool status tank").contains("mirror-1"));
+    nas.run_ok("zpool remove -w tank mirror-1");
+    let text = nas.run_ok("zpool status tank");
+    assert!(text.contains("remove: Removal of vdev 1 copied "), "{text}");
+    assert!(!text.contains("mirror-1") && !text.contains("indirect"), "{text}");
+    assert!(nas.run_ok("zpool list -v tank").contains("indirect-1"));
+    let history = nas.run_ok("zpool history -i tank");
+    assert!(history.contains("vdev remove started") && history.contains("vdev remove completed"));
+    nas.run_ok(&format!("zpool add tank mirror {one} {two}"));
+    nas.run_ok("zpool scrub -w tank");
+    assert!(nas.run_ok("zpool status tank").contains("with 0 errors"));
+    nas.run_ok("zpool export tank");
+}
+
+#[test]
+fn mirrors_are_split_into_two_pools() {
+    let nas = TestNas::new("split", 4);
+    nas.create_pool("-O canmount=off tank mirror", 2);
+    let drives = nas.drive_paths(4);
+    let (one, two) = (path_arg(&drives[2]), path_arg(&drives[3]));
+    nas.run_ok(&format!("zpool add tank mirror {one} {two}"));
+    nas.run_ok("zfs create -V 8M tank/volume");
+    let shown = nas.run_ok(&format!("zpool split -n tank copy {one}"));
+    assert!(shown.contains("would create 'copy'") && shown.contains(one), "{shown}");
+    nas.run_failing("zpool split tank tank", 1);
+    nas.run_ok(&format!("zpool split -o comment=half -R /nowhere tank copy {one}"));
+    assert!(nas.run_ok("zfs list -r copy").contains("copy/volume"));
+    assert!(nas.run_ok("zpool get -Ho value comment copy").contains("half"));
+    assert!(!nas.run_ok("zpool status tank").contains(one));
+    nas.run_ok("zpool export copy");
+    nas.run_ok("zpool export tank");
 }

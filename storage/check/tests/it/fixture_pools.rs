@@ -9,7 +9,7 @@ use job::Job;
 use crate::check::{check_dir, check_pool, open_pool};
 
 /// What `zdb -bb` counts: pointers (embedded ones too), bytes stored, bytes allocated.
-const ZDB_COUNTS: [(&str, u64, u64, u64); 44] = [
+const ZDB_COUNTS: [(&str, u64, u64, u64); 45] = [
     ("attributes", 1167, 2079232, 2688512),
     ("compat", 174, 526336, 962560),
     ("compat-grub", 115, 1047552, 1376256),
@@ -42,6 +42,7 @@ const ZDB_COUNTS: [(&str, u64, u64, u64); 44] = [
     ("removed", 173, 1488896, 2002944),
     ("removed-snapshots", 182, 136192, 301056),
     ("removed-twice", 136, 1017344, 1441792),
+    ("removing", 289, 20965376, 21446656),
     ("replaced", 132, 852992, 2203648),
     ("resilver-midway", 146, 1515008, 3096576),
     ("scrub-paused", 128, 563712, 917504),

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use device::{Device, File};
-use ondisk::label::VdevConfig;
+use ondisk::label::{VdevConfig, VdevKind};
 use spa::auxiliary::{AuxiliaryEntry, AuxiliaryRole};
 use units::{Guid, VdevId};
 
@@ -140,25 +140,33 @@ impl Pool {
         }
     }
 
-    /// Removes spares, cache devices and log vdevs, by their paths, guids or names. All are checked before
-    /// the first is removed.
+    /// Removes spares, cache devices and log vdevs, and begins to remove a vdev with data, by their paths,
+    /// guids or names. All are checked before the first is removed.
     pub fn remove_drives(&self, names: &[String]) -> Result<()> {
         self.check_writable()?;
         let found: Vec<Removal> =
             names.iter().map(|name| self.find_removal(name)).collect::<Result<_>>()?;
+        self.check_removal(names)?;
         for (removal, name) in found.into_iter().zip(names) {
             match removal {
                 Removal::Auxiliary(guid) => self.0.spa.remove_auxiliary(guid),
                 Removal::Log(vdev) => self.0.spa.remove_log(vdev),
+                Removal::Data(vdev) => self.start_removal(vdev),
             }
-            .map_err(|error| match error {
-                spa::Error::DeviceChange(error) => {
-                    Error::Refused { what: format!("cannot remove {name}: {error}") }
-                }
-                other => self.explain_error(&other),
-            })?;
+            .map_err(|error| self.removal_error(name, &error))?;
         }
         self.record_event("vdev remove", names.join(" "))
+    }
+
+    /// Those of the named devices and vdevs that are vdevs with data.
+    pub(super) fn find_data_removals(&self, names: &[String]) -> Result<Vec<(String, VdevId)>> {
+        let mut vdevs = Vec::new();
+        for name in names {
+            if let Removal::Data(vdev) = self.find_removal(name)? {
+                vdevs.push((name.clone(), vdev));
+            }
+        }
+        Ok(vdevs)
     }
 
     fn find_removal(&self, name: &str) -> Result<Removal> {
@@ -175,16 +183,15 @@ impl Pool {
         };
         match tops.clone().find(|top| is_named(top)) {
             Some(top) if top.is_log => Ok(Removal::Log(top.id)),
-            Some(_) => Err(Error::Usage {
-                what: format!(
-                    "cannot remove {name}: only inactive hot spares, cache and log devices can be \
-                     removed; vdevs with data cannot yet"
-                ),
-            }),
+            Some(top) if matches!(top.kind, VdevKind::Indirect | VdevKind::Hole) => {
+                let what = format!("cannot remove {name}: it is removed already");
+                Err(Error::Usage { what })
+            }
+            Some(top) => Ok(Removal::Data(top.id)),
             None if drive.is_some() => Err(Error::Usage {
                 what: format!(
                     "cannot remove {name}: it is part of a vdev. Use `zpool detach` for a mirror, or \
-                     name the log vdev as `zpool status` shows it"
+                     name the vdev as `zpool status` shows it"
                 ),
             }),
             None => {
@@ -218,6 +225,8 @@ impl Pool {
 enum Removal {
     Auxiliary(Guid),
     Log(VdevId),
+    /// Its data is copied to others first.
+    Data(VdevId),
 }
 
 /// Smaller drives are refused, as OpenZFS does.

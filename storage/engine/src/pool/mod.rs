@@ -8,6 +8,7 @@
 mod accounting;
 mod add;
 mod auxiliary;
+mod background_copy;
 mod backup;
 mod cache;
 mod checkpoint;
@@ -61,12 +62,14 @@ mod settings;
 mod snapshots;
 mod space;
 mod spares;
+mod split;
 mod status;
 mod stream_input;
 mod sync_policy;
 mod transactions;
 mod upgrade;
 mod vdev_mismatch;
+mod vdev_removal;
 mod volume_snapshots;
 mod volumes;
 
@@ -127,10 +130,12 @@ pub use snapshots::{Bookmark, Snapshot};
 pub use spa::auxiliary::AuxiliaryRole;
 pub use spa::vdev_layout::{DraidLayout, VdevLayout, VdevRole};
 pub use spares::ActivatedSpare;
+pub use split::{SplitOptions, SplitVdev};
 pub use status::{DedupBucket, PoolStatus, VdevActivity, VdevStatus};
 pub use stream_input::{StreamHeader, StreamInput};
 pub use sync_policy::Snapdir;
 pub use upgrade::{UpgradeResult, UpgradeStatus, supported_features};
+pub use vdev_removal::{RemovalMemory, RemovalStatus};
 pub use volume_snapshots::VolumeSnapshot;
 pub use volumes::OpenVolume;
 pub use zpl::RewrittenRange;
@@ -163,7 +168,9 @@ struct Inner {
     /// The walk over it that goes on, or was the last.
     scan_control: scan::ScanControl,
     /// The reflow of a raidz that is being expanded.
-    reflow_control: raidz_expand::ReflowControl,
+    reflow_control: background_copy::BackgroundCopy,
+    /// The removal of a vdev.
+    removal_control: background_copy::BackgroundCopy,
     /// The errors of its drives in the last minutes.
     diagnosis: Mutex<diagnosis::Diagnosis>,
     /// Where it was taken back to.
@@ -224,7 +231,8 @@ impl Pool {
             keys,
             is_failmode_continue: goes_on,
             scan_control: scans,
-            reflow_control: raidz_expand::ReflowControl::default(),
+            reflow_control: background_copy::BackgroundCopy::default(),
+            removal_control: background_copy::BackgroundCopy::default(),
             diagnosis: Mutex::default(),
             rewind_target: rewound,
             replay_failures: Mutex::default(),
@@ -314,6 +322,7 @@ impl Pool {
     /// when it comes back. All handles are of no use afterwards.
     pub fn close(&self) -> Result<()> {
         self.stop_raidz_expansion();
+        self.stop_removal();
         self.stop_scans();
         self.0.filesystems.lock().clear();
         let volumes = std::mem::take(&mut *self.0.volumes.lock());
@@ -374,6 +383,7 @@ impl Pool {
 
     fn close_with_state(&self, state: PoolState) -> Result<()> {
         self.stop_raidz_expansion();
+        self.stop_removal();
         self.stop_scans();
         self.0.filesystems.lock().clear();
         let volumes = std::mem::take(&mut *self.0.volumes.lock());

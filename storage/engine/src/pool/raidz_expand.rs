@@ -3,12 +3,11 @@
 
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use job::Job;
 use ondisk::label::{VdevConfig, VdevKind};
-use parking_lot::{Condvar, Mutex};
 use serde::{Deserialize, Serialize};
 use spa::{NewChild, ReflowEnd};
 use units::MinusOrZero as _;
@@ -18,10 +17,6 @@ use super::drive::Drive;
 use super::{Pool, ScanKind};
 use crate::{Error, Result};
 
-/// How often the thread looks for an expansion, and whether it is to end.
-const POLL_INTERVAL: Duration = Duration::from_millis(200);
-/// How long a paused expansion waits before it looks again.
-const RETRY_POLLS: u32 = 10;
 /// How long the reflow leaves the drives to others after each chunk, if they use the vdev.
 const YIELD_INTERVAL: Duration = Duration::from_millis(20);
 
@@ -43,21 +38,6 @@ pub struct ExpansionStatus {
     /// Why it is paused, and what to do.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pause: Option<String>,
-}
-
-/// The reflow of a pool.
-#[derive(Default)]
-pub(super) struct ReflowControl {
-    state: Mutex<ReflowState>,
-    changed: Condvar,
-}
-
-#[derive(Default)]
-struct ReflowState {
-    is_closed: bool,
-    running: Option<Arc<Job>>,
-    /// Why the last run failed, if it did.
-    error: Option<String>,
 }
 
 impl Pool {
@@ -91,7 +71,7 @@ impl Pool {
             }
             other => self.drive_error(&other),
         })?;
-        self.0.reflow_control.changed.notify_all();
+        self.0.reflow_control.wake();
         Ok(())
     }
 
@@ -115,43 +95,17 @@ impl Pool {
 
     /// Copies for raidz expansions whenever there is one, until told to stop. For a thread of its own.
     pub fn run_raidz_expansion(&self, stop: &AtomicBool) {
-        let control = &self.0.reflow_control;
-        let mut polls_left = 0;
-        while !stop.load(Ordering::Acquire) && !self.0.spa.txgs().is_stopped() {
-            let mut state = control.state.lock();
-            if state.is_closed {
-                break;
-            }
-            if polls_left > 0 || self.is_read_only() || self.0.spa.expanding_vdev().is_none() {
-                polls_left = polls_left.minus_or_zero(1);
-                control.changed.wait_for(&mut state, POLL_INTERVAL);
-                continue;
-            }
-            let job = Arc::new(Job::default());
-            state.running = Some(Arc::clone(&job));
-            drop(state);
-            let done = self.continue_raidz_expansion(&job);
-            let mut state = control.state.lock();
-            state.running = None;
-            state.error = done.as_ref().err().map(ToString::to_string);
-            polls_left = RETRY_POLLS;
-            control.changed.notify_all();
-        }
+        let spa = &self.0.spa;
+        let is_needed =
+            || !spa.txgs().is_stopped() && !self.is_read_only() && spa.expanding_vdev().is_some();
+        let work = |job: &Job| self.continue_raidz_expansion(job).map(drop);
+        self.0.reflow_control.run(stop, &is_needed, &work);
     }
 
     /// Ends the reflow thread's work; the expansion goes on with the next import.
     pub(super) fn stop_raidz_expansion(&self) {
-        let control = &self.0.reflow_control;
-        let mut state = control.state.lock();
-        state.is_closed = true;
-        while let Some(job) = &state.running {
-            job.cancel.cancel();
-            let timed_out = control.changed.wait_for(&mut state, POLL_INTERVAL).timed_out();
-            // one whose pool is suspended ends when the pool is closed
-            if timed_out && self.is_suspended() {
-                return;
-            }
-        }
+        // work whose pool is suspended ends when the pool is closed
+        self.0.reflow_control.close(&|| self.is_suspended());
     }
 
     /// The raidz expansion that runs, or the last one that finished.
@@ -161,7 +115,7 @@ impl Pool {
         let config = self.0.spa.config();
         let tops = config.tree.iter().flat_map(|root| &root.children);
         let name = tops.into_iter().find(|top| top.id == found.vdev).map(crate::summary::vdev_name);
-        let error = self.0.reflow_control.state.lock().error.clone();
+        let error = self.0.reflow_control.last_error();
         let pause = found.pause.map(|pause| pause.to_string()).or(error);
         let word = match (found.is_finished, &pause) {
             (true, _) => "finished",

@@ -6,7 +6,9 @@ use units::{Guid, ObjectId};
 use vdev::{Leaf, OutOfService};
 use zap::Zap;
 
-use super::{CacheCounts, CheckpointStatus, ExpansionStatus, Pool, ScanStatus, SlowDrive};
+use super::{
+    CacheCounts, CheckpointStatus, ExpansionStatus, Pool, RemovalStatus, ScanStatus, SlowDrive,
+};
 
 /// How a pool is.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -40,6 +42,9 @@ pub struct PoolStatus {
     /// The raidz expansion that runs, or the last one that finished.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub expansion: Option<ExpansionStatus>,
+    /// The removal of a vdev with data that goes on, or the last one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub removal: Option<RemovalStatus>,
     /// Its checkpoint, if it has one or discards one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub checkpoint: Option<CheckpointStatus>,
@@ -158,6 +163,7 @@ impl PoolStatus {
             scan: None,
             data_errors: Vec::new(),
             expansion: None,
+            removal: None,
             checkpoint: None,
             slow_drives: Vec::new(),
             needs_resilver: false,
@@ -246,7 +252,10 @@ impl Pool {
             };
             let purpose = purpose.map(str::to_owned);
             let fragmentation = active.fragmentation(Some(top.id)).ok().flatten();
-            VdevStatus { class: purpose, size, allocated, fragmentation, ..self.vdev_status(top) }
+            let status = self.vdev_status(top);
+            let removing = top.removing.then(|| "(removing)".to_owned());
+            let note = status.note.clone().or(removing);
+            VdevStatus { class: purpose, size, allocated, fragmentation, note, ..status }
         };
         let shown = tops.iter().filter(|top| top.kind != VdevKind::Hole);
         let vdevs: Vec<_> = shown.map(top).collect();
@@ -277,6 +286,7 @@ impl Pool {
             scan,
             data_errors,
             expansion: self.expansion_status().ok().flatten(),
+            removal: self.removal_status(),
             checkpoint: self.checkpoint_status(),
             slow_drives: self.slow_drives(),
             needs_resilver: self.needs_resilver(),

@@ -49,13 +49,13 @@ fn create_image(folder: &TempDir, name: &str, size: u64) -> PathBuf {
 }
 
 /// Has the pool written and read by others as long as it lives.
-struct Load {
+pub(crate) struct Load {
     stop: Arc<AtomicBool>,
     thread: Option<std::thread::JoinHandle<u32>>,
 }
 
 impl Load {
-    fn start(pool: &Pool, most: u32) -> Self {
+    pub(crate) fn start(pool: &Pool, most: u32) -> Self {
         let (pool, stop) = (pool.clone(), Arc::new(AtomicBool::new(false)));
         let stopping = Arc::clone(&stop);
         let thread = std::thread::spawn(move || {
@@ -75,7 +75,7 @@ impl Load {
     }
 
     /// How many files it wrote.
-    fn stop(mut self) -> u32 {
+    pub(crate) fn stop(mut self) -> u32 {
         self.stop.store(true, Ordering::Release);
         self.thread.take().unwrap().join().unwrap()
     }
@@ -217,7 +217,7 @@ fn power_cut_at_every_request_of_an_expansion() {
 }
 
 /// Writes drives to files, for tools that want such.
-fn save_images(folder: &TempDir, devices: &[Drive]) {
+pub(crate) fn save_images(folder: &TempDir, devices: &[Drive]) {
     for (device, path) in devices.iter().zip(folder.drives(devices.len())) {
         let mut bytes = vec![0; usize::try_from(device.size()).unwrap()];
         device.read_at(0, &mut bytes).unwrap();

@@ -60,6 +60,7 @@ impl ActivePool {
         let has_zaps = config.has_vdev_zaps;
         let root = config.tree.as_mut().ok_or(DeviceChangeError::NotInPool)?;
         let mut top = new.config;
+        self.check_added_to_removed(&top)?;
         top.id = VdevId::new(units::narrow::<u32>(self.tree.tops().len()));
         self.assign_new_guids(root, &mut top, change.tx.txg());
         if has_zaps {
@@ -95,7 +96,7 @@ impl ActivePool {
         let chosen =
             tops.filter(|top| only.is_none_or(|guid| top.leaves().any(|leaf| leaf.guid == guid)));
         let mut grown = 0;
-        for top in chosen {
+        for top in chosen.filter(|top| !top.removing) {
             let Some(asize) = self.possible_asize(top) else {
                 if only.is_some() && self.expanding_vdev() == Some(top.id) {
                     return Err(ExpandError::InProgress.into());

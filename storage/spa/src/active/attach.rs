@@ -26,7 +26,7 @@ use vdev::{Leaf, NodeKind, TxgRanges, VdevNode};
 use zap::{NewZap, Zap};
 
 use super::spares::{promoted_spare, request_unspare};
-use super::{ActivePool, CheckpointError};
+use super::{ActivePool, CheckpointError, RemovalError};
 use crate::create::{INITIAL_TXG, ZAP_METADATA};
 use crate::space::free_space_map;
 use crate::vdev_layout::{DeviceSpec, leaf_config};
@@ -84,6 +84,9 @@ pub enum DeviceChangeError {
     /// The drives must fit the configuration of the pool's checkpoint.
     #[error("{0}")]
     Checkpoint(#[from] CheckpointError),
+    /// A vdev is being removed.
+    #[error("{0}")]
+    Removal(#[from] RemovalError),
     /// The work goes on already.
     #[error("currently {}", if *.0 == "trim" { "trimming" } else { "initializing" })]
     ActivityRuns(&'static str),
@@ -168,6 +171,7 @@ impl ActivePool {
         mode: AttachMode,
     ) -> Result<(), DeviceChangeError> {
         self.check_no_checkpoint()?;
+        self.check_no_removal()?;
         let config = self.config();
         let root = config.tree.as_ref().ok_or(DeviceChangeError::NotInPool)?;
         let top = root.children.iter().find(|top| top.leaves().any(|leaf| leaf.guid == old));
@@ -197,6 +201,7 @@ impl ActivePool {
         mode: AttachMode,
     ) -> Result<(), Error> {
         self.check_no_checkpoint().map_err(DeviceChangeError::from)?;
+        self.check_no_removal().map_err(DeviceChangeError::from)?;
         let mut config = self.config();
         let root = config.tree.as_mut().ok_or(DeviceChangeError::NotInPool)?;
         let place = root.children.iter().find(|top| top.leaves().any(|leaf| leaf.guid == old));
@@ -256,7 +261,11 @@ impl ActivePool {
     }
 
     /// Returns whether the leaf was a hot spare, which stays one.
-    fn detach_child_sync(&self, change: &SyncTaskContext<'_>, gone: Guid) -> Result<bool, Error> {
+    pub(super) fn detach_child_sync(
+        &self,
+        change: &SyncTaskContext<'_>,
+        gone: Guid,
+    ) -> Result<bool, Error> {
         self.check_no_checkpoint().map_err(DeviceChangeError::from)?;
         let mut config = self.config();
         let root = config.tree.as_mut().ok_or(DeviceChangeError::NotInPool)?;
@@ -400,6 +409,8 @@ fn with_top_fields(vdev: VdevConfig, top: &VdevConfig) -> VdevConfig {
         metaslab_shift: top.metaslab_shift,
         is_log: top.is_log,
         non_allocating: top.non_allocating,
+        removing: top.removing,
+        indirect: top.indirect,
         bias: top.bias.clone(),
         expansion_time: top.expansion_time,
         top_zap: top.top_zap,

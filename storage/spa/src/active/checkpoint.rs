@@ -75,6 +75,7 @@ impl ActivePool {
         if self.expanding_vdev().is_some() {
             return Err(ExpandError::InProgress.into());
         }
+        self.check_no_removal()?;
         let directory = PoolDirectory::open(self.mos.clone())?;
         let enabled = features::read(&directory)?;
         if !enabled.iter().any(|feature| feature.guid == CHECKPOINT_FEATURE) {

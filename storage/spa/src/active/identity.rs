@@ -26,7 +26,7 @@ impl ActivePool {
         self.run_sync_task(move |active, change| active.set_pool_guid_sync(change, wanted))?
     }
 
-    fn set_pool_guid_sync(
+    pub(super) fn set_pool_guid_sync(
         &self,
         change: &SyncTaskContext<'_>,
         wanted: Option<Guid>,

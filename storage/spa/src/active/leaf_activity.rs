@@ -330,7 +330,9 @@ impl ActivePool {
         let active = all.iter().filter(|(_, activity)| activity.state == ActivityState::Active);
         let in_service = |leaf: Guid| {
             self.tree.leaf(leaf).is_some_and(|leaf| leaf.is_writable() && !leaf.is_failing())
-                && self.top_of(leaf).is_some_and(|vdev| self.tree.hold_layout(vdev).is_some())
+                && self.top_of(leaf).is_some_and(|vdev| {
+                    self.removing_vdev() != Some(vdev) && self.tree.hold_layout(vdev).is_some()
+                })
         };
         active.map(|(key, _)| *key).filter(|(leaf, _)| in_service(*leaf)).collect()
     }

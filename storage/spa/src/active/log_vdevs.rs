@@ -17,6 +17,8 @@ use crate::{Error, commit};
 
 /// A freed block can be used again after some txgs: until then its space counts as allocated.
 const MAX_DRAIN_TXGS: usize = 8;
+/// Chains are freed, and blocks that were allocated early are written or freed, by so many txgs.
+const EMPTYING_TXGS: usize = 3;
 
 impl ActivePool {
     /// Moves the intent logs off the log vdev of a leaf, if the vdev has no valid replicas without it.
@@ -69,6 +71,32 @@ impl ActivePool {
         drained
     }
 
+    /// Empties the intent logs, and runs `work` before they are used again. What was allocated before this
+    /// call is then written or freed.
+    pub(super) fn with_emptied_logs<T>(
+        &self,
+        work: &dyn Fn() -> Result<T, Error>,
+    ) -> Result<T, Error> {
+        let sets: Vec<Arc<OpenDataset>> = self.open_datasets.lock().values().cloned().collect();
+        let logs = || sets.iter().filter_map(|set| set.log.get());
+        if logs().any(|log| log.unreplayed_header().is_some()) {
+            return Err(DeviceChangeError::LogInUse.into());
+        }
+        logs().for_each(|log| log.set_paused(true));
+        let emptied = (0..EMPTYING_TXGS).try_for_each(|_| {
+            logs().for_each(|log| log.close());
+            let tx = self.begin_tx()?;
+            for set in &sets {
+                set.edit_header(&tx, |_| {});
+            }
+            drop(tx);
+            self.sync()
+        });
+        let done = emptied.and_then(|()| work());
+        logs().for_each(|log| log.set_paused(false));
+        done
+    }
+
     /// Removes a log vdev. Returns when the configuration is without it; its devices are then unused.
     pub fn remove_log(&self, vdev: VdevId) -> Result<(), Error> {
         let top = self.tree.top(vdev).ok_or(DeviceChangeError::NotInPool)?;
@@ -87,7 +115,11 @@ impl ActivePool {
         self.refresh_space_limits()
     }
 
-    fn remove_log_sync(&self, change: &SyncTaskContext<'_>, vdev: VdevId) -> Result<(), Error> {
+    pub(super) fn remove_log_sync(
+        &self,
+        change: &SyncTaskContext<'_>,
+        vdev: VdevId,
+    ) -> Result<(), Error> {
         self.check_no_checkpoint().map_err(DeviceChangeError::from)?;
         let mut config = self.config();
         let root = config.tree.as_mut().ok_or(DeviceChangeError::NotInPool)?;

@@ -27,10 +27,12 @@ mod reattach;
 mod self_heal;
 mod space_limits;
 mod spares;
+mod split;
 mod suspend;
 mod sync;
 mod synced_mos;
 mod tasks;
+mod vdev_removal;
 mod write_through;
 
 use std::collections::BTreeMap;
@@ -70,7 +72,9 @@ pub use offline::out_of_service_leaves;
 pub use policy::{EnabledFeatures, RedundantMetadata, StorageSettings};
 pub use raidz_expand::{ExpandError, ExpansionStatus, ReflowEnd};
 pub use space_limits::SpaceTurn;
+pub use split::{SplitDevice, SplitError};
 pub use synced_mos::SyncedMos;
+pub use vdev_removal::{RemovalEnd, RemovalError, RemovalStatus};
 
 /// What of the world outside a pool needs that is changed. It comes in at the door.
 #[derive(Clone)]
@@ -278,6 +282,8 @@ pub struct ActivePool {
     pub(crate) error_log: ErrorLog,
     /// How a raidz expansion goes on.
     pub(crate) reflow: raidz_expand::ReflowProgress,
+    /// The vdev removal that goes on, or the last one.
+    removal: vdev_removal::RemovalState,
     /// Nothing is written, whatever is asked for.
     is_read_only: bool,
     /// The txg to which the pool was taken back, if it was.
@@ -393,6 +399,7 @@ impl ActivePool {
             scan_state: ScanState::load(&pool.directory),
             error_log: ErrorLog::default(),
             reflow: raidz_expand::ReflowProgress::default(),
+            removal: vdev_removal::RemovalState::load(&pool.directory)?,
             is_read_only: false,
             rewound_to: pool.rewound_to,
             rewind_pending: AtomicBool::new(false),

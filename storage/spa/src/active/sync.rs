@@ -268,6 +268,7 @@ impl ActivePool {
         let mut root = self.mos.synced().root().clone();
         for pass in 1..=MAX_SYNC_PASSES {
             self.write_block_refs(change)?;
+            self.sync_removal_progress(change)?;
             // a drive may fail while the pool's own objects are written
             if pass > 1 && self.write_dtls(change.tx)? {
                 self.write_config(change.tx)?;

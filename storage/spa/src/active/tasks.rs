@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use dsl::write::SyncTaskContext;
 use parking_lot::Mutex;
+use txg::Tx;
 use units::Txg;
 
 use super::ActivePool;
@@ -63,9 +64,12 @@ impl SyncTasks {
         now.into_iter().map(|task| task.run).collect()
     }
 
-    /// It is not to be done any more, unless it was begun.
-    fn cancel(&self, number: u64) {
-        self.0.lock().tasks.retain(|task| task.id != number);
+    /// It is not to be done any more, unless it was begun. Returns whether it was not.
+    fn cancel(&self, number: u64) -> bool {
+        let mut asked = self.0.lock();
+        let before = asked.tasks.len();
+        asked.tasks.retain(|task| task.id != number);
+        asked.tasks.len() < before
     }
 }
 
@@ -99,10 +103,30 @@ impl ActivePool {
         self.run_task(true, work)
     }
 
+    /// The same with the txg that is held, whose hold is then dropped. `undo` runs if the task is not done.
+    pub(super) fn run_sync_task_in<T: Send + 'static>(
+        &self,
+        tx: Tx,
+        work: impl FnOnce(&Self, &SyncTaskContext<'_>) -> T + Send + 'static,
+        undo: &dyn Fn(),
+    ) -> Result<T, Error> {
+        self.run_task_in(Some(tx), false, work, undo)
+    }
+
     fn run_task<T: Send + 'static>(
         &self,
         is_early: bool,
         work: impl FnOnce(&Self, &SyncTaskContext<'_>) -> T + Send + 'static,
+    ) -> Result<T, Error> {
+        self.run_task_in(None, is_early, work, &|| ())
+    }
+
+    fn run_task_in<T: Send + 'static>(
+        &self,
+        held: Option<Tx>,
+        is_early: bool,
+        work: impl FnOnce(&Self, &SyncTaskContext<'_>) -> T + Send + 'static,
+        undo: &dyn Fn(),
     ) -> Result<T, Error> {
         if self.is_read_only {
             return Err(Error::ImportedReadOnly);
@@ -112,8 +136,15 @@ impl ActivePool {
         let run = Box::new(move |active: &Self, change: &SyncTaskContext<'_>| {
             *answer.lock() = Some(work(active, change));
         });
-        let task = self.tasks.add(self.txgs.open_txg(), is_early, run);
-        self.sync().inspect_err(|_| self.tasks.cancel(task))?;
+        // the sync of a txg that is held begins when the hold is dropped, and finds the task
+        let first = held.as_ref().map_or_else(|| self.txgs.open_txg(), Tx::txg);
+        let task = self.tasks.add(first, is_early, run);
+        drop(held);
+        self.sync().inspect_err(|_| {
+            if self.tasks.cancel(task) {
+                undo();
+            }
+        })?;
         let done = result.lock().take();
         done.ok_or(Error::Closed)
     }

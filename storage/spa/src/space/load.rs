@@ -29,7 +29,9 @@ pub struct PoolSpace {
     pub(crate) allocator: Arc<Allocator>,
     pub(crate) maps: Arc<SpaceMaps>,
     /// The tables of removed vdevs, where it is kept what of them is obsolete.
-    pub(crate) obsolete_zaps: BTreeMap<VdevId, ObjectId>,
+    pub(crate) obsolete_zaps: Mutex<BTreeMap<VdevId, ObjectId>>,
+    /// The mapping of the vdev that is being removed.
+    pub(crate) removal: Mutex<Option<removed::RemovalMapping>>,
     /// Whether entries may have two words (spacemap_v2).
     pub(crate) has_spacemap_v2: bool,
     /// Whether maps have histograms (spacemap_histogram).
@@ -143,8 +145,10 @@ impl PoolSpace {
         let has = |guid: &str| {
             has_feature(pool, guid) && (two_words || guid != "com.delphix:spacemap_v2")
         };
-        let removed = removed::add_removed_vdevs(&allocator, pool);
-        let space = Self { obsolete_zaps: removed, ..Self::new(allocator, Arc::new(maps), has) };
+        let removed = Mutex::new(removed::add_removed_vdevs(&allocator, pool));
+        let removal = Mutex::new(removed::continue_removal(&allocator, pool)?);
+        let new = Self::new(allocator, Arc::new(maps), has);
+        let space = Self { obsolete_zaps: removed, removal, ..new };
         for vdev in closed {
             space.allocator.set_allocatable(vdev, false)?;
         }
@@ -172,7 +176,8 @@ impl PoolSpace {
         Self {
             allocator,
             maps,
-            obsolete_zaps: BTreeMap::new(),
+            obsolete_zaps: Mutex::default(),
+            removal: Mutex::default(),
             has_spacemap_v2: has("com.delphix:spacemap_v2"),
             has_histograms,
             // zdb counts each log among the maps with histograms, whether it has one or not
@@ -231,6 +236,7 @@ impl PoolSpace {
             && let Some(array) = Zap::open(mos.object(table)?)?.lookup_u64(UNFLUSHED_TXGS_ENTRY)?
         {
             mos.free(tx, ObjectId::new(array))?;
+            Zap::open(mos.object(table)?)?.remove(tx, UNFLUSHED_TXGS_ENTRY)?;
         }
         Ok(())
     }
@@ -290,12 +296,8 @@ pub(crate) fn is_closed_to_allocation(config: &VdevConfig, top: &VdevNode) -> bo
 
 /// Refuses pools in the midst of something that writing does not know how to go on with.
 pub(crate) fn check_writable(pool: &Pool) -> Result<(), Error> {
-    let root = pool.config().tree.as_ref();
-    let removing = root.is_some_and(|root| root.children.iter().any(|top| top.removing));
     let why = if let FeatureCheck::ReadOnly(guids) = features::check_features(pool.features()) {
         format!("it uses what is not known here: {}", guids.join(", "))
-    } else if removing {
-        "a vdev is being removed".to_owned()
     } else if let Some(spare) = super::incomplete_spare(pool) {
         let number = spare.spare_id.unwrap_or_default();
         format!("the distributed spare {number} has not all yet that it is to have")

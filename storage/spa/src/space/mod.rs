@@ -30,5 +30,6 @@ pub use load::PoolSpace;
 pub(crate) use load::{check_writable, is_closed_to_allocation, vdev_spec};
 pub(crate) use map::SpaceMapWriter;
 pub use map::space_map_entries;
+pub(crate) use removed::{OBSOLETE_COUNTS, RemovalMapping};
 pub use vdevs::VdevSpace;
 pub(crate) use write::{MapSyncContext, free_space_map};
