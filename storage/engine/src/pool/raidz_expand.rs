@@ -10,7 +10,6 @@ use job::Job;
 use ondisk::label::{VdevConfig, VdevKind};
 use serde::{Deserialize, Serialize};
 use spa::{NewChild, ReflowEnd};
-use units::MinusOrZero as _;
 
 use super::create::describe_drive;
 use super::drive::Drive;
