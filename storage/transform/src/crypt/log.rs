@@ -1,4 +1,4 @@
-//! Log blocks: what claiming needs can be read without a key, the changes themselves cannot.
+//! Log blocks: the fields that claiming needs are readable without a key, the changes are not.
 //!
 //! ```text
 //! offset  size  field      since  meaning
@@ -31,13 +31,13 @@ const POINTERS_AT: usize = 64;
 const WRITE: u64 = 9;
 const CLONE: u64 = 24;
 
-/// What a log block is made of, as its cipher sees it.
+/// The parts of a log block as its cipher sees them.
 pub(super) struct LogParts {
     pub(super) encrypted: Vec<Range<usize>>,
     pub(super) used: usize,
 }
 
-/// Which parts of a log block are encrypted; what is authenticated is added to `aad`.
+/// The parts of a log block that are encrypted; the authenticated parts are appended to `aad`.
 pub(super) fn encrypted_parts(
     block: &[u8],
     order: Order,

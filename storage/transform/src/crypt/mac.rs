@@ -53,8 +53,9 @@ pub fn pointers_mac(data: &[u8], version: u64, order: Order) -> [u8; MAC] {
     truncate(context.finish().as_ref())
 }
 
-/// Judges a pointer block (decompressed) by the code in its own pointer. Needs no key, so the
-/// version of the rules is not known: either will do.
+/// Verifies a pointer block (decompressed) by the code in its own pointer. The key version is
+/// unknown
+/// without the key, so the code of either version is accepted.
 pub fn verify_pointers(data: &[u8], order: Order, code: &[u8; MAC]) -> Result<(), Error> {
     let fits = [CURRENT_VERSION, 0].iter().any(|v| pointers_mac(data, *v, order) == *code);
     fits.then_some(()).ok_or(Error::MacMismatch { structure: "a pointer block" })
@@ -65,7 +66,7 @@ pub fn leaf_mac(key: &DatasetKey, data: &[u8]) -> [u8; MAC] {
     truncate(hmac::sign(key.hmac(), data).as_ref())
 }
 
-/// Judges such a block by the code in its pointer.
+/// Verifies such a block by the code in its pointer.
 pub fn verify_leaf(key: &DatasetKey, data: &[u8], code: &[u8; MAC]) -> Result<(), Error> {
     let fits = leaf_mac(key, data) == *code;
     fits.then_some(()).ok_or(Error::MacMismatch { structure: "an unencrypted block" })
@@ -114,10 +115,9 @@ fn local_mac(
     Ok(Some(truncate(local.sign().as_ref())))
 }
 
-/// Judges an object set (decompressed) by the codes within itself.
+/// Verifies an object set (decompressed) by the codes within it.
 ///
-/// A local code of nothing is let pass whatever stands in its place: the accounting is then made
-/// anew, and OpenZFS too lets it pass.
+/// A local code of zeros is accepted, as in OpenZFS: the space accounting is then computed again.
 pub fn verify_objset(key: &DatasetKey, data: &[u8], order: Order) -> Result<(), Error> {
     let (portable, local) = objset_macs(key, data, order)?;
     if portable != *field(data, PORTABLE_AT)? {
