@@ -36,7 +36,7 @@ impl FatTable {
                 let loaded = self.load_pointer(object, *first, index);
                 let table_block = index.checked_shr(self.header.block_shift).unwrap_or(0);
                 match (loaded, next) {
-                    // what has been copied into the larger table stands there twice in a row
+                    // the copied part of the larger table has every pointer twice in a row
                     (Err(_), Some((next, copied))) if table_block < *copied => {
                         self.load_pointer(object, *next, index.saturating_mul(2))
                     }

@@ -33,7 +33,8 @@ impl FatWriter<'_> {
         }
         let run =
             self.index_range(prefix.saturating_mul(2).saturating_add(1), bits.saturating_add(1));
-        // what the pointers to it are in must be known before anything is taken out of the leaf
+        // the block of the pointers must be read before the leaf changes: a read error then changes
+        // nothing
         self.set_leaf_pointers(run.clone(), number)?;
         let upper_number = self.allocate_blocks(1);
         self.write_block(upper_number, &upper)?;
@@ -119,7 +120,7 @@ impl FatWriter<'_> {
 
     /// Goes a step towards a pointer table twice as large.
     pub(super) fn grow_table(&mut self) -> Result<()> {
-        // bits that no hash has tell nothing apart
+        // hash bits beyond the last cannot separate entries
         if self.header.table_shift.saturating_add(2) >= self.header.flags.hash_bits() {
             return Err(Error::Full { zbookmark: self.object.zbookmark(BlockId::new(0)) });
         }
