@@ -1,14 +1,14 @@
-//! Why something about a dataset could not be told.
+//! Errors of datasets.
 
 use units::{ObjectId, Txg, Zbookmark};
 
-/// Why something about a dataset could not be told.
+/// The reason why an operation on a dataset failed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Error {
-    /// A token by which a receive is resumed is none (Corrupt).
+    /// A receive_resume_token is invalid (Corrupt).
     #[error("the receive_resume_token is invalid: {why}")]
     InvalidResumeToken {
-        /// What is wrong with it.
+        /// The rule that it breaks.
         why: &'static str,
     },
     /// An object could not be read.
@@ -20,7 +20,7 @@ pub enum Error {
     /// A structure breaks a rule of the format (Corrupt).
     #[error("pool object {object}: {why}")]
     Corrupt {
-        /// The object of the MOS that has it.
+        /// The object of the MOS that breaks it.
         object: ObjectId,
         /// The rule.
         why: ondisk::Error,
@@ -36,7 +36,7 @@ pub enum Error {
     Cycle {
         /// Where it was noticed.
         object: ObjectId,
-        /// What is linked.
+        /// The kind of the links.
         links: &'static str,
     },
     /// There is no dataset of this name.
@@ -45,7 +45,7 @@ pub enum Error {
         /// The name.
         name: String,
     },
-    /// A bookmark has no content, nor has one of the pool's own directories.
+    /// A bookmark has no content, nor does one of the pool's own directories.
     #[error("{name} has no content of its own")]
     NoContent {
         /// Its name.
@@ -85,38 +85,38 @@ pub enum Error {
         /// The name.
         name: String,
     },
-    /// It is in use, so that it cannot go or be moved.
-    #[error("{name} cannot be changed so: {why}")]
+    /// It is in use, so that it cannot be destroyed or moved.
+    #[error("{name} cannot be changed: {why}")]
     Busy {
         /// The dataset.
         name: String,
-        /// What hinders it.
+        /// The obstacle.
         why: &'static str,
     },
     /// A name that no dataset can have.
-    #[error("{name} cannot be a name: {why}")]
+    #[error("{name} is not a valid name: {why}")]
     InvalidName {
         /// The name.
         name: String,
         /// Why not.
         why: &'static str,
     },
-    /// There is no room for it, or it is more than a quota allows.
-    #[error("{needed} bytes are needed, and there is room for {available}")]
+    /// There is no space for it, or it exceeds a quota.
+    #[error("{needed} bytes are needed, and {available} are available")]
     NoSpace {
         /// Bytes that it takes.
         needed: u64,
         /// Bytes that there are.
         available: u64,
     },
-    /// There was a snapshot in this transaction group already; the next will do.
-    #[error("{name}: its last snapshot is of this very moment")]
+    /// There was a snapshot in this transaction group already; retry in the next.
+    #[error("{name} already has a snapshot in this transaction group")]
     SnapshotInSameTxg {
         /// The dataset.
         name: String,
     },
-    /// A receive into it is under way or was broken off.
-    #[error("{name} is half received")]
+    /// A receive into it is running or was interrupted.
+    #[error("{name} is only partially received")]
     Inconsistent {
         /// The dataset.
         name: String,
@@ -127,40 +127,40 @@ pub enum Error {
         /// The snapshot, or the dataset.
         name: String,
     },
-    /// It is no clone, or one that may not change places with its origin.
+    /// It is not a clone, or one that may not change places with its origin.
     #[error("{name} is not a clone that can be promoted")]
     NotAClone {
         /// The dataset.
         name: String,
     },
-    /// The snapshot is not one of this dataset, nor one that it is made from.
+    /// The snapshot is neither one of this dataset nor its origin.
     #[error("{name}: the snapshot is of another dataset")]
     WrongDataset {
         /// The bookmark.
         name: String,
     },
-    /// It would come to depend on another key, or lose its own.
-    #[error("{name}: its key does not go there")]
+    /// Its key would depend on another encryption root, or be lost.
+    #[error("cannot move {name} out of its encryption root")]
     EncryptionRootMismatch {
         /// The dataset.
         name: String,
     },
     /// The pool has not enabled a feature that this takes (Unsupported).
-    #[error("that takes the feature {guid}, which the pool has not enabled")]
+    #[error("this requires feature {guid}, which is not enabled on this pool")]
     FeatureDisabled {
         /// The feature.
         guid: &'static str,
     },
-    /// The pool's version is older than what is asked for (Unsupported).
+    /// The pool's version is older than the operation requires (Unsupported).
     #[error("this requires pool version {needed}, and the pool has version {version}")]
     UnsupportedPoolVersion {
         /// The pool's version.
         version: u64,
-        /// The first version that has what is asked for.
+        /// The first version that supports it.
         needed: u64,
     },
     /// A deadlist has no stretch where it must have one (Corrupt).
-    #[error("pool object {object}: a deadlist without a stretch from txg {txg} on")]
+    #[error("pool object {object}: the deadlist has no entry for txg {txg}")]
     NoDeadlistEntry {
         /// The deadlist.
         object: ObjectId,
@@ -176,7 +176,7 @@ pub enum Error {
         why: &'static str,
     },
     /// A value that a property cannot have.
-    #[error("{value} is no value for {property}: {why}")]
+    #[error("{value} is not a value for {property}: {why}")]
     InvalidValue {
         /// The property.
         property: String,
@@ -199,8 +199,7 @@ impl Error {
 }
 
 impl Error {
-    /// Whether it says that something is not allowed as things stand, and not that something is
-    /// wrong.
+    /// Whether the error means that the operation is not allowed now, rather than damage.
     pub const fn is_refusal(&self) -> bool {
         matches!(
             self,

@@ -13,7 +13,7 @@ pub fn available_space(dataset: &Dataset, refquota: u64, refreservation: u64) ->
         if dir.parent().is_none() {
             quota = quota.min(dataset.tree().pool_info().usable_space);
         }
-        // what is reserved here comes on top of what is left above
+        // the reservation here adds to the available space above
         if space != u64::MAX {
             space = space.saturating_add(record.reserved.saturating_sub(record.used));
         }

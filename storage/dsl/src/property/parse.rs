@@ -8,7 +8,7 @@ use crate::{DatasetKind, Error, Result};
 const MAX_NAME_LEN: usize = 255;
 const MAX_VALUE_LEN: usize = 8191;
 
-/// What a property is set to by a text, if it can be set and that is a value of it.
+/// Parses a text as a value of a property, if it is one and can be set.
 pub fn parse_value(name: &str, kind: DatasetKind, text: &str) -> Result<PropertyValue> {
     let bad = |why| Error::InvalidValue { property: name.to_owned(), value: text.to_owned(), why };
     if text.len() > MAX_VALUE_LEN {
@@ -20,17 +20,19 @@ pub fn parse_value(name: &str, kind: DatasetKind, text: &str) -> Result<Property
     let value = match row.format {
         ValueFormat::Index(words) => {
             let found = words.iter().find(|(word, _)| *word == text);
-            PropertyValue::Number(found.ok_or_else(|| bad("there is no such word for it"))?.1)
+            PropertyValue::Number(
+                found.ok_or_else(|| bad("it is not one of the property's values"))?.1,
+            )
         }
         ValueFormat::Limit if text == "none" => PropertyValue::Number(u64::MAX),
         ValueFormat::Limit => {
-            PropertyValue::Number(text.parse().map_err(|_| bad("it is no number"))?)
+            PropertyValue::Number(text.parse().map_err(|_| bad("it is not a number"))?)
         }
         ValueFormat::Number if text == "none" => PropertyValue::Number(0),
         ValueFormat::Number => match units::parse_binary(text) {
-            None => return Err(bad("it is no number")),
+            None => return Err(bad("it is not a number")),
             Some(0) if matches!(name, "quota" | "refquota") => {
-                return Err(bad("`none` is no limit"));
+                return Err(bad("`none` does not set a limit"));
             }
             Some(number) => PropertyValue::Number(number),
         },
@@ -115,7 +117,7 @@ pub fn check_stored_value(name: &str, kind: DatasetKind, value: &PropertyValue) 
     check_value(row, value).map_err(bad)
 }
 
-/// Whether a number is among those that the property may have.
+/// Whether the property may have this number.
 fn check_value(row: &PropertyDef, value: &PropertyValue) -> std::result::Result<(), &'static str> {
     let number = match value {
         PropertyValue::Number(number) => number,
