@@ -34,5 +34,5 @@ pub use segments::{BlockSegment, BlockSegments};
 pub use sync::{BlockLedger, DnodeChange, Form, PolicyQuery, SyncContext, SyncOutput};
 pub use walk::{BlockVisit, WalkControl, WalkOptions};
 
-/// What asking for something of an object set gives.
+/// The result of an operation on an object set.
 pub type Result<T> = std::result::Result<T, Error>;

@@ -28,7 +28,7 @@ pub enum BlockSegment {
     },
 }
 
-/// Walks over a run of blocks. After an error it goes on behind what could not be read.
+/// Walks over a run of blocks. After an error it continues behind the unreadable block.
 pub struct BlockSegments {
     source: SegmentSource,
 }
@@ -64,7 +64,7 @@ fn next_segment(tree: &DnodeTree, at: &mut u64, end: u64) -> Result<BlockSegment
     while *at < end {
         let above = tree.shape.ancestor(level, *at);
         *at = tree.shape.end_data_block(level, above).max(at.saturating_add(1));
-        // an error here belongs to the next piece
+        // this error belongs to the next segment
         match tree.find(0, *at) {
             Ok(next) if next.pointer.is_hole() => level = next.level,
             _ => break,

@@ -1,8 +1,10 @@
 //! Blocks that an object shares with another from now on (clones).
 //!
-//! Only what is on the drives as it is seen can be shared; the pointer to it gets the group as its
-//! birth. The one who writes the group is told of all its clones before anything of it is freed
-//! ([`Objset::cloned_blocks`]), so that what an object gives up in the same group stays for the other.
+//! Only a block that is on the drives in its present version can be shared; the pointer to it gets
+//! the txg
+//! as its birth. The sync learns of all clones before it frees anything
+//! ([`Objset::cloned_blocks`]). So a
+//! block that its old object frees in the same txg survives for the clone.
 
 use ondisk::Blkptr;
 use ondisk::blkptr::Regular;
@@ -15,9 +17,10 @@ use crate::dirty::record::{BlockLocation, BlockVersion, OverriddenBlock};
 use crate::{Object, Objset, Result};
 
 impl Object {
-    /// A block becomes the same as one of another object whose blocks are as large; gives whether
-    /// that can be. If not, it has to be copied: it waits to be written, is deduplicated, in pieces
-    /// or within its pointer. Nobody may change either object meanwhile.
+    /// Makes a block share that of another object with the same block size; returns whether
+    /// that is possible. If not, the caller copies it: the block is dirty, deduplicated, a gang
+    /// block or
+    /// embedded. Both objects must be locked against changes.
     pub fn clone_block(&self, tx: &Tx, to: BlockId, from: (&Self, BlockId)) -> Result<bool> {
         let (entry, overlay) = self.require_writable()?;
         let (source, _) = from.0.require_writable()?;
@@ -63,7 +66,7 @@ impl Object {
 }
 
 impl Objset {
-    /// The blocks that a group shares with others. Nobody holds it any more.
+    /// The cloned blocks of a txg, which no thread holds any more.
     pub fn cloned_blocks(&self, txg: Txg) -> Vec<Regular> {
         let Some(overlay) =
             self.overlay().filter(|overlay| overlay.cloned_txgs.lock().contains(&txg))
