@@ -1,4 +1,4 @@
-//! What a file system says of a file besides its content.
+//! The attributes of a file.
 
 use dmu::Object;
 use ondisk::dnode::Dnode;
@@ -11,10 +11,10 @@ use zio::Block;
 
 use crate::sa_schema::SaSchema;
 
-/// What a file system says of a file besides its content.
+/// The attributes of a file.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ZnodeAttributes {
-    /// What it is.
+    /// Its type.
     pub kind: FileType,
     /// Permissions with set-id and sticky bits: 12 bits.
     pub mode: u32,
@@ -71,7 +71,7 @@ impl ZnodeAttributes {
         self.kind == FileType::Directory
     }
 
-    /// Whether the NFSv4 ACL of the file allows what the mode allows, and nothing else.
+    /// Whether the NFSv4 ACL of the file is trivial: it allows exactly what the mode allows.
     pub fn has_trivial_acl(&self) -> bool {
         self.flags & flag::ACL_TRIVIAL != 0
     }
@@ -94,7 +94,7 @@ impl ZnodeAttributes {
         (self.group, self.gid) = (group, low_u32(group));
     }
 
-    /// Nothing yet, of a file that the log makes.
+    /// Empty attributes, of a file that the log creates.
     pub(crate) fn empty() -> Self {
         Self {
             kind: FileType::File,
@@ -160,7 +160,7 @@ impl ZnodeAttributes {
         let bonus = schema.parse_attributes(&dnode.bonus)?;
         let mut out = Self::empty();
         let found = out.read_sa(&bonus)?;
-        // what did not fit the bonus stands in the spill block
+        // attributes that do not fit the bonus are in the spill block
         if !(found.has_mode && found.has_optional)
             && let Some(block) = spill()?
         {
@@ -209,7 +209,7 @@ impl ZnodeAttributes {
     }
 }
 
-/// What a buffer had of that which may as well be in the other one.
+/// The attributes of a buffer that may also be in the other one.
 #[derive(Clone, Copy, Default)]
 struct SaPresence {
     has_mode: bool,
@@ -253,7 +253,7 @@ pub(crate) fn sa_bytes(
     Ok(spill.bytes(attribute)?.map(|bytes| (bytes.to_vec(), spill.order())))
 }
 
-/// What can be wrong with a file's attributes, before it is said of which file.
+/// An error in a file's attributes, before the file is added to it.
 #[derive(Debug)]
 pub(crate) enum AttributeError {
     Format(ondisk::Error),

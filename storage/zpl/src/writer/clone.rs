@@ -1,7 +1,8 @@
 //! A stretch of a file becomes the same as one of another, without a copy: blocks are shared.
 //!
-//! That can be where the files' blocks are as large and the stretch is of whole blocks; the last
-//! may be a part if both files end with it. What waits to be written cannot be shared yet.
+//! The files' block sizes must be equal, and the range must consist of whole blocks; the last one
+//! may be
+//! partial if both files end with it. Dirty blocks cannot be shared yet.
 
 use ondisk::sa::Attribute;
 use ondisk::znode::flag;
@@ -13,12 +14,13 @@ use crate::writer::pending_file::PendingFile;
 use crate::writer::{FsWriter, SMALL_OP_BYTES};
 use crate::{Result, SpaceNeed};
 
-/// So many blocks at most are shared within one transaction.
+/// The most blocks shared within one transaction.
 const MAX_TX_CLONED_BLOCKS: u64 = 1024;
 
 impl FsWriter {
-    /// Shares as much of the beginning of a stretch as can be; gives how many bytes, the rest must
-    /// be copied. A log tells nothing of it: who wants it to last waits for the group.
+    /// Shares as much of the beginning of a range as possible; returns the number of bytes, the
+    /// rest must
+    /// be copied. There is no log record: an fsync waits for the txg.
     pub fn clone_blocks(
         &self,
         caller: &ChangeContext,
@@ -88,7 +90,7 @@ impl FsWriter {
         }
         let length = stretch.length.min(source.size().saturating_sub(stretch.source_offset));
         let end = stretch.target_offset.saturating_add(reached.saturating_mul(size).min(length));
-        // where nothing could be shared, nothing is there either
+        // nothing could be shared, and nothing was changed
         let grown = if reached > 0 { draft.size().max(end) } else { draft.size() };
         draft.sa.set_word(Attribute::Size, grown);
         draft.store(&tx)?;
@@ -114,7 +116,7 @@ fn clonable_block_size(
     let size = u64::from(from.block_size());
     let aligned =
         stretch.source_offset.is_multiple_of(size) && stretch.target_offset.is_multiple_of(size);
-    // the only block of a file may be of any size, and grows to what the other has
+    // the only block of a file may have any size, and grows to that of the other
     let grows =
         to.max_block().get() == 0 && draft.size() <= size && to.block_size() <= from.block_size();
     let alike = to.block_size() == from.block_size() || grows;

@@ -1,4 +1,4 @@
-//! A file system as plain maps: what every operation is to do, said in the shortest way.
+//! A model of a file system in plain maps, with the effects of every operation.
 
 use std::collections::BTreeMap;
 
