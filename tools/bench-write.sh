@@ -23,7 +23,7 @@ mkdir -p "$scratch"
 scratch=$(realpath "$scratch")
 loops=() server='' fifo=''
 
-# Where nothing is there to be ended, that is no failure.
+# Where nothing is there to be ended, that is not a failure.
 leave() {
   set +e
   [[ -z $fifo ]] || exec {fifo}>&-

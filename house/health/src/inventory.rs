@@ -18,7 +18,7 @@ use serde::{Deserialize, Serialize};
 
 /// The unit of `size` in sysfs, in bytes.
 const SYSFS_SECTOR: u64 = 512;
-/// Block devices that have a `device` link but are no drives.
+/// Block devices that have a `device` link but are not drives.
 const NO_DRIVES: [&str; 3] = ["sr", "fd", "nbd"];
 /// The deepest stack of mappings that is followed.
 const MAX_MAPPINGS: usize = 8;

@@ -133,11 +133,11 @@ pub struct BenchResult {
     pub notes: Vec<String>,
 }
 
-/// Why a text is no result.
+/// Why a text is not a result.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ParseError {
     /// It is something else.
-    #[error("it is no result of `poolhouse bench`: {why}")]
+    #[error("it is not a result of `poolhouse bench`: {why}")]
     NotAResult {
         /// What is wrong with it.
         why: String,

@@ -394,7 +394,7 @@ mod tests {
         assert!(drive_rates(&path_result(&[], 0.0)).is_err());
         assert!(
             find_bottlenecks(&EXPECTED(), &disk_result(), None, None).is_err(),
-            "drives are no folder"
+            "drives are not folders"
         );
         assert!(
             find_bottlenecks(&EXPECTED(), &path_result(&[], 0.0), None, None).is_err(),

@@ -137,7 +137,7 @@ impl Options {
 fn find_mount(dir: &Path, system: &System) -> Result<Mount, Error> {
     let facts = std::fs::metadata(dir).map_err(Error::io(dir, "looked at"))?;
     if !facts.is_dir() {
-        return Err(Error::invalid_request(format!("'{}' is no folder", dir.display())));
+        return Err(Error::invalid_request(format!("'{}' is not a folder", dir.display())));
     }
     Ok(Mount::find(system, dir).unwrap_or_default())
 }

@@ -394,7 +394,7 @@ pub(crate) fn ratio(part: u64, all: u64) -> f64 {
     to_f64(part) / to_f64(all)
 }
 
-/// An estimate as a whole number; 0 for what is no number, or less.
+/// An estimate as a whole number; 0 for what is not a number, or less.
 #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "it saturates")]
 pub(crate) fn to_u64(number: f64) -> u64 {
     number as u64

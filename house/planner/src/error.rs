@@ -33,7 +33,7 @@ pub enum Error {
     },
     /// A word of the layout that is not one of zpool's.
     #[error(
-        "'{word}' is no layout: write stripe 6, mirror 2 mirror 2, raidz2 6, draid2:8d:24c:1s, \
+        "'{word}' is not a layout: write stripe 6, mirror 2 mirror 2, raidz2 6, draid2:8d:24c:1s, \
          spare 1"
     )]
     InvalidLayout {
@@ -60,7 +60,7 @@ pub enum Error {
     #[error("a layout of spares alone holds nothing")]
     OnlySpares,
     /// Block sizes that cannot be read.
-    #[error("'{part}' is no record size: write 128K, or a mix as 16K=30%,1M=70%")]
+    #[error("'{part}' is not a record size: write 128K, or a mix as 16K=30%,1M=70%")]
     InvalidRecordSize {
         /// what was written
         part: String,
@@ -74,7 +74,7 @@ pub enum Error {
         value: f64,
     },
     /// Prices that cannot be read.
-    #[error("'{part}' is no price: write 90 (each drive), or 4TB=90,8TB=150")]
+    #[error("'{part}' is not a price: write 90 (each drive), or 4TB=90,8TB=150")]
     InvalidPrice {
         /// what was written
         part: String,

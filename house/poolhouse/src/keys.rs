@@ -25,7 +25,7 @@ pub(crate) fn load_key_files(pool: &RescuePool, given: &[String]) -> Result<(), 
 }
 
 /// Loads the keys that are still wanted for the dataset `inside` the pool ("" is its root) and
-/// those below. That a key cannot be had is no failure: the dataset stays locked.
+/// those below. That a key cannot be had is not a failure: the dataset stays locked.
 pub(crate) fn load_missing_keys(pool: &RescuePool, inside: &str) -> Result<(), Failure> {
     for root in pool.encryption_roots() {
         let below = root.name.split_once('/').map_or("", |(_, rest)| rest);
@@ -124,7 +124,7 @@ pub(crate) fn read_secret(
     }
     drop(input);
     if format == "raw" {
-        let why = "a raw key is no text: give it from a file, or to standard input";
+        let why = "a raw key is not text: give it from a file, or to standard input";
         return Err(Failure::usage(format!("'{name}': {why}")));
     }
     let what = if format == "hex" { "Key (64 hexadecimal digits)" } else { "Passphrase" };

@@ -3,7 +3,7 @@
 //! What it can do is defined in `cli` and below it, one file a command: its arguments, and `run`,
 //! which asks the engine and prints what it says. Sentences about errors come from the engine.
 #![forbid(unsafe_code)]
-// the comments on arguments are the help that users read, where POOL/FS[@SNAP] is no link
+// the comments on arguments are the help that users read, where POOL/FS[@SNAP] is not a link
 #![allow(rustdoc::broken_intra_doc_links)]
 
 mod alerts;

@@ -171,7 +171,7 @@ impl DriveArgs {
         let speed = match &self.drive_speed {
             None => usual.bytes_per_second,
             Some(text) => planner::parse_rate(text)
-                .ok_or_else(|| Failure::usage(format!("'{text}' is no speed: write 180MB")))?,
+                .ok_or_else(|| Failure::usage(format!("'{text}' is not a speed: write 180MB")))?,
         };
         Ok(DriveSpec {
             bytes_per_second: speed,

@@ -3,7 +3,7 @@
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
 
-/// Seconds since 1970 as local time, "2026-11-21 09:30:05+01:00"; "-" for 0, which is no time.
+/// Seconds since 1970 as local time, "2026-11-21 09:30:05+01:00"; "-" for 0, which is not a time.
 pub(crate) fn format_local(seconds: u64) -> String {
     format_in_zone(seconds, TimeZone::system(), "%Y-%m-%d %H:%M:%S%:z")
 }

@@ -35,7 +35,7 @@ pub struct Reading {
     pub status: String,
 }
 
-/// The whole part of a number that a server sent: "87.0 Percent" is 87. A negative number is no number here.
+/// The whole part of a number that a server sent: "87.0 Percent" is 87. A negative number is not a number here.
 pub(crate) fn whole_number(text: &str) -> Option<u64> {
     let number = text.split_whitespace().next()?;
     let whole = number.split('.').next()?;

@@ -73,7 +73,7 @@ fn to_timespec(time: Time) -> Timespec {
 pub(crate) fn to_attr(from: &Attributes) -> Attr {
     Attr {
         ino: from.ino.get(),
-        // the kernel refuses a file whose size is no signed number
+        // the kernel refuses a file whose size is not a signed number
         size: from.size.min(i64::MAX.unsigned_abs()),
         blocks: from.allocated.div_ceil(512),
         atime: to_timespec(from.atime),

@@ -64,7 +64,7 @@ pub enum Error {
         why: io::Error,
     },
     /// It is something else.
-    #[error("{dir} is no folder: a pool can be mounted on an empty folder only")]
+    #[error("{dir} is not a folder: a pool can be mounted on an empty folder only")]
     NotDirectory {
         /// The path.
         dir: String,

@@ -24,7 +24,7 @@ use parking_lot::Mutex;
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Nexus(pub Vec<u8>);
 
-/// A key that an initiator registers; 0 is no key.
+/// A key that an initiator registers; 0 is not a key.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct ReservationKey(pub u64);
 
@@ -135,7 +135,7 @@ pub enum ReservationError {
     /// A key of zero is not possible here.
     #[error("a key of zero names nobody here")]
     InvalidKey,
-    /// The bytes are no saved reservations.
+    /// The bytes are not saved reservations.
     #[error("the saved reservations are damaged")]
     Damaged,
 }

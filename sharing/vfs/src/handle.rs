@@ -77,7 +77,7 @@ pub struct FileHandle {
     pub generation: u64,
 }
 
-/// Why bytes are no valid file handle.
+/// Why bytes are not a valid file handle.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum HandleError {
     /// The length, version or kind is unknown.

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! bits    meaning
-//!  0-39   the object's number in its dataset; 0 for what is no object
+//!  0-39   the object's number in its dataset; 0 for what is not an object
 //! 40-60   which of the tree's datasets, in the order in which the tree came to know them
 //! 61-63   what: 0 a file of any kind, 1 the root of a dataset that is closed, 2 `.zfs`,
 //!         3 `.zfs/snapshot`, 4 `.zfs/volume`, 5 a volume as a file, 6 `.zfs/shadow`

@@ -23,7 +23,7 @@ pub fn read_cachefile_drives(path: &Path) -> Result<Vec<PathBuf>> {
     let refuse = |why: String| Error::Usage { what: format!("{}: {why}", path.display()) };
     let facts = std::fs::metadata(path).map_err(|error| refuse(error.to_string()))?;
     if !facts.is_file() || facts.len() > MAX_FILE_SIZE {
-        return Err(refuse("this is no file with the names of pools".to_owned()));
+        return Err(refuse("this is not a file with the names of pools".to_owned()));
     }
     let bytes = std::fs::read(path).map_err(|error| refuse(error.to_string()))?;
     let list = Nvlist::decode(&bytes);

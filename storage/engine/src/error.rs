@@ -80,7 +80,7 @@ pub enum Error {
         /// The host that had it last.
         host: String,
     },
-    /// A drive holds what is no pool.
+    /// A drive holds what is not a pool.
     #[error(
         "'{path}' holds {content}; use -f to use it all the same, which destroys what is on it"
     )]
@@ -238,7 +238,7 @@ pub enum Error {
         /// The dataset.
         dataset: String,
     },
-    /// What is given is no key.
+    /// What is given is not a key.
     #[error("the key for '{dataset}' cannot be one: {expected} is wanted")]
     InvalidKey {
         /// The dataset.

@@ -112,7 +112,7 @@ fn open_files(dataset: &dsl::Dataset) -> Result<Option<dmu::Objset>> {
 pub(crate) fn list_owner_usage(dataset: &dsl::Dataset, kind: OwnerKind) -> Result<Vec<OwnerUsage>> {
     let name = dataset.name();
     if open_files(dataset)?.is_none() {
-        let why = "it is no file system, or its key is not loaded";
+        let why = "it is not a file system, or its key is not loaded";
         return Err(Error::Refused { what: format!("cannot get used/quota for {name}: {why}") });
     }
     let owners = dataset.space_by_owner().map_err(|error| Error::from_dsl_error(&name, &error))?;

@@ -283,7 +283,7 @@ impl Allocator {
     }
 
     /// Reads maps of a class, the best first, until so many bytes are known to be free or no map is
-    /// left that can be read: what is said of one that was not read is no promise.
+    /// left that can be read: what is said of one that was not read is not a promise.
     pub fn ensure_loaded_free(&self, class: Class, bytes: u64, txg: Txg) {
         if self.loaded_free(class) >= bytes {
             return;

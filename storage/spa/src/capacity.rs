@@ -156,7 +156,7 @@ pub fn dedup_histogram(mos: &Objset, tree: &VdevTree) -> Vec<Sums> {
     let mut all = vec![Sums::default(); 64];
     let size_of = |dva: &Dva| dva_dsize(tree, *dva);
     for (_, logs) in DedupLogs::read_all(mos, &directory).unwrap_or_default() {
-        // a key that cannot be is no figure to lose the others for
+        // a key that cannot be is not a figure to lose the others for
         let _ = logs.add_to_histogram(&mut all, &size_of);
     }
     for entry in table.entries().flatten() {

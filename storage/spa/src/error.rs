@@ -110,7 +110,7 @@ pub enum Error {
         vdev: VdevId,
     },
     /// The table of logs of space has an entry that is none (Corrupt).
-    #[error("'{name}' is no log of changes of space")]
+    #[error("'{name}' is not a log of changes of space")]
     SpaceLog {
         /// The entry's name.
         name: String,

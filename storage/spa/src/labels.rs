@@ -29,7 +29,7 @@ pub enum LabelCopy {
     Empty,
     /// Its checksum does not fit: it is damaged.
     BadChecksum,
-    /// Its checksum fits, and it is no label.
+    /// Its checksum fits, and it is not a label.
     Malformed(Broken),
     /// A label.
     Valid(Box<LabelConfig>),

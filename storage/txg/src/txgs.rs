@@ -93,7 +93,7 @@ pub struct Tx {
 }
 
 impl Tx {
-    /// The syncing txg, for the thread that writes it. It is no hold.
+    /// The syncing txg, for the thread that writes it. It is not a hold.
     pub const fn syncing(txg: Txg) -> Self {
         Self { txg, txgs: None }
     }

@@ -9,7 +9,7 @@ pub(crate) fn can_run(program: &str) -> bool {
     Command::new(program).stdin(null()).stdout(null()).stderr(null()).status().is_ok()
 }
 
-/// How long a command takes, its output thrown away. A command that fails is no figure.
+/// How long a command takes, its output thrown away. A command that fails is not a figure.
 pub(crate) fn time_command(command: &[String]) -> Result<f64, String> {
     let (program, words) = command.split_first().ok_or("an empty command")?;
     let begun = Instant::now();

@@ -106,7 +106,7 @@ pub struct HostileSource {
     samples: Mutex<HashMap<BlockClass, Vec<Block>>>,
 }
 
-/// What tells blocks that are no match from such as are: type, level and size.
+/// What tells blocks that do not match from such as are: type, level and size.
 type BlockClass = (ObjectType, u8, usize);
 
 /// Blocks of one kind that are kept.

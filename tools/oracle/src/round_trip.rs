@@ -55,7 +55,7 @@ impl RoundTripRunner {
             .map_err(|error| error.to_string())
             .and_then(|()| round.create_pool(&folder));
         match made {
-            // what a log has claimed nothing of yet is no leak, and zdb thinks it is
+            // what a log has claimed nothing of yet is not a leak, and zdb thinks it is
             Ok(about) if round.has_power_cut() => (about, Vec::new()),
             Ok(about) => (
                 about,

@@ -29,7 +29,7 @@ const END_BYTES: u64 = 4 << 20;
 /// So many files of a file system are changed at most: all of a step has room in one group.
 const MAX_CHANGED_FILES: usize = 600;
 
-/// A file system: its paths, and what is there. None: what is no file system, or is locked.
+/// A file system: its paths, and what is there. None: what is not a file system, or is locked.
 type FilesystemContents = Option<BTreeMap<Vec<u8>, String>>;
 
 /// What all file systems and snapshots hold.

@@ -186,6 +186,6 @@ impl FromStr for PoolLayout {
 
     fn from_str(text: &str) -> Result<Self, String> {
         let found = Self::ALL.into_iter().find(|shape| shape.name() == text);
-        found.ok_or_else(|| format!("'{text}' is no shape"))
+        found.ok_or_else(|| format!("'{text}' is not a shape"))
     }
 }

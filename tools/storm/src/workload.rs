@@ -286,7 +286,7 @@ impl FromStr for Workload {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let bad = || format!("'{text}' is no workload");
+        let bad = || format!("'{text}' is not a workload");
         let (kind, number) = text.split_at_checked(1).ok_or_else(bad)?;
         let number = number.parse().map_err(|_| bad())?;
         match kind {

@@ -78,7 +78,7 @@ impl<'a> Words<'a> {
     }
 }
 
-/// `ALL OR ALL ...`; none: it is no expression.
+/// `ALL OR ALL ...`; none: it is not an expression.
 fn any(words: &mut Words<'_>, allowed: &[String]) -> Option<bool> {
     let mut met = all(words, allowed)?;
     while words.take_if("OR") {

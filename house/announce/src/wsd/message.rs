@@ -39,7 +39,7 @@ pub(crate) enum Request {
     Get(String),
 }
 
-/// Reads a request for a device. None: it is for others, or it is no request.
+/// Reads a request for a device. None: it is for others, or it is not a request.
 pub(crate) fn parse(bytes: &[u8], device: &Device) -> Option<Request> {
     let text = std::str::from_utf8(bytes.get(..bytes.len().min(MAX_REQUEST))?).ok()?;
     let document = Document::parse(text).ok()?;

@@ -61,7 +61,7 @@ pub(crate) fn check_section<T: DeserializeOwned>(item: &Item) -> Vec<SectionProb
 }
 
 fn read_section<T: DeserializeOwned>(item: Item) -> Result<T, toml_edit::de::Error> {
-    // the parser makes no item that is no value
+    // the parser makes no item that is not a value
     let value = item.into_value().unwrap_or_else(|_| Value::InlineTable(InlineTable::new()));
     T::deserialize(value.into_deserializer())
 }

@@ -417,7 +417,7 @@ impl ManagedPool {
         all.map(|mount| (mount.sequence, mount.dataset.clone())).collect()
     }
 
-    /// Unmounts a file system. It is no error if umount(8) did so already.
+    /// Unmounts a file system. It is not an error if umount(8) did so already.
     pub(super) fn unmount_dataset(&self, dataset: &str, how: UnmountOptions) -> Result<()> {
         let mounted = self.mounted_filesystems().into_iter().find(|(name, _)| name == dataset);
         let Some((_, dir)) = mounted else { return Ok(()) };

@@ -54,7 +54,7 @@ impl Overrides for MountOverrides {
     }
 }
 
-/// The value of a property that means these mount options; nothing for a property that is no mount option.
+/// The value of a property that means these mount options; nothing for a property that is not a mount option.
 pub(super) fn property_value(property: &str, options: &MountOptions) -> Option<&'static str> {
     let is_on = match property {
         "readonly" => options.read_only,

@@ -230,7 +230,7 @@ fn a_cancelled_destroy_stops_after_a_batch() {
     assert_eq!((state, done, job.progress.total), (JobState::Cancelled, 300 - left as u64, 300));
     destroy(Cancel::default()).unwrap();
     assert!(pool.handle.snapshots("tank").unwrap().is_empty());
-    // the rest fits into one batch, which is no job
+    // the rest fits into one batch, which is not a job
     assert_eq!(home.context.jobs.list().len(), 1);
     let events = home.context.events.after(None).events;
     let destroyed = |name: &String| {

@@ -25,7 +25,9 @@ impl TryFrom<String> for RateLimit {
         let digits = if shift == 0 { &*text } else { text.get(..text.len() - 1).unwrap_or("") };
         let count = digits.parse::<u64>().ok().and_then(|count| count.checked_mul(1 << shift));
         let bytes = count.filter(|bytes| *bytes >= 1024);
-        bytes.map(Self).ok_or_else(|| format!("\"{text}\" is no rate; give bytes per second: 20M"))
+        bytes
+            .map(Self)
+            .ok_or_else(|| format!("\"{text}\" is not a rate; give bytes per second: 20M"))
     }
 }
 
@@ -75,7 +77,7 @@ impl TryFrom<String> for Window {
             text.split_once('-').and_then(|(from, to)| Some((minutes(from)?, minutes(to)?)));
         match parsed {
             Some((from, to)) if from != to => Ok(Self { from, to }),
-            _ => Err(format!("\"{text}\" is no time of day; give two times: 22:00-06:00")),
+            _ => Err(format!("\"{text}\" is not a time of day; give two times: 22:00-06:00")),
         }
     }
 }
@@ -110,7 +112,7 @@ impl TryFrom<String> for MaxAge {
             text.get(..text.len().saturating_sub(1)).and_then(|count| count.parse::<u64>().ok());
         let seconds = count.zip(unit).and_then(|(count, unit)| count.checked_mul(unit));
         let seconds = seconds.filter(|seconds| *seconds > 0);
-        seconds.map(Self).ok_or_else(|| format!("\"{text}\" is no age; give 36h, 2d or 1w"))
+        seconds.map(Self).ok_or_else(|| format!("\"{text}\" is not an age; give 36h, 2d or 1w"))
     }
 }
 

@@ -125,7 +125,7 @@ impl TryFrom<String> for TargetAddress {
     type Error = String;
 
     fn try_from(text: String) -> std::result::Result<Self, String> {
-        let bad = |why: &str| Err(format!("\"{text}\" is no target: {why}"));
+        let bad = |why: &str| Err(format!("\"{text}\" is not a target: {why}"));
         let Some(rest) = text.strip_prefix("ssh://") else {
             if text.is_empty() || text.contains(['@', '#', ':']) || text.starts_with('/') {
                 return bad("it is POOL/FILESYSTEM or ssh://USER@HOST/POOL/FILESYSTEM");
@@ -137,7 +137,7 @@ impl TryFrom<String> for TargetAddress {
         };
         let (host, port) = match host.rsplit_once(':') {
             Some((host, port)) if !host.ends_with(']') || host.starts_with('[') => {
-                let Ok(port) = port.parse() else { return bad("its port is no number") };
+                let Ok(port) = port.parse() else { return bad("its port is not a number") };
                 (host, Some(port))
             }
             _ => (host, None),

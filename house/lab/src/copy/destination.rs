@@ -206,7 +206,7 @@ impl LocalDestination {
         let full = folder.canonicalize().map_err(Error::io(folder, "used"))?;
         let source_full = source.canonicalize().map_err(Error::io(source, "used"))?;
         if !full.is_dir() {
-            return Err(Error::invalid_request(format!("'{text}' is no folder")));
+            return Err(Error::invalid_request(format!("'{text}' is not a folder")));
         }
         if full.starts_with(&source_full) {
             let what = format!("'{text}' lies in what is to be copied");

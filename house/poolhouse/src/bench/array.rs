@@ -228,9 +228,9 @@ fn parse_layout(text: &str, count: usize, ashift: u64, part: &str) -> Result<Lay
 }
 
 fn parse_property(text: &str) -> Result<(String, String), Failure> {
-    let (name, value) = text
-        .split_once('=')
-        .ok_or_else(|| Failure::usage(format!("'{text}' is no property: write recordsize=1M")))?;
+    let (name, value) = text.split_once('=').ok_or_else(|| {
+        Failure::usage(format!("'{text}' is not a property: write recordsize=1M"))
+    })?;
     Ok((name.to_owned(), value.to_owned()))
 }
 

@@ -124,7 +124,7 @@ fn parse_socket_address(text: &str) -> Result<SocketAddr, Failure> {
     let alone = || text.trim_matches(['[', ']']).parse::<IpAddr>();
     let parsed = text.parse().or_else(|_| alone().map(|ip| SocketAddr::new(ip, DEFAULT_PORT)));
     parsed.map_err(|_| {
-        Failure::usage(format!("'{text}' is no address: write 192.168.1.2:{DEFAULT_PORT}"))
+        Failure::usage(format!("'{text}' is not an address: write 192.168.1.2:{DEFAULT_PORT}"))
     })
 }
 

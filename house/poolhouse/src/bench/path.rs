@@ -121,7 +121,7 @@ impl Args {
 /// A size from the command line.
 pub(crate) fn parse_size(text: &str) -> Result<u64, Failure> {
     units::parse_bytes(text).filter(|bytes| *bytes > 0).ok_or_else(|| {
-        Failure::usage(format!("'{text}' is no size: write 4G, 500MB or a number of bytes"))
+        Failure::usage(format!("'{text}' is not a size: write 4G, 500MB or a number of bytes"))
     })
 }
 

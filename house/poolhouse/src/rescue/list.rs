@@ -95,7 +95,7 @@ fn resolve_columns(args: &Args) -> Vec<String> {
     }
 }
 
-/// The name is no property, and locked datasets are marked.
+/// The name is not a property, and locked datasets are marked.
 fn property_columns(columns: &[String]) -> Vec<String> {
     columns.iter().filter(|column| *column != "name").cloned().collect()
 }

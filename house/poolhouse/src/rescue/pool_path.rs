@@ -28,7 +28,7 @@ impl PoolPath {
         };
         if dataset.is_empty() || dataset.starts_with('/') {
             return Err(Failure::usage(format!(
-                "'{text}' is no place in a pool; POOL/FS[@SNAP]:/PATH is wanted, as in tank/home:/ann"
+                "'{text}' is not a place in a pool; POOL/FS[@SNAP]:/PATH is wanted, as in tank/home:/ann"
             )));
         }
         let parts: Vec<&str> = path.split('/').filter(|part| !part.is_empty()).collect();

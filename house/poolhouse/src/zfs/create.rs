@@ -234,7 +234,10 @@ impl BookmarkArgs {
             Some(("", _)) => format!("{head}{}", self.bookmark),
             Some(_) => self.bookmark.clone(),
             None => {
-                return Err(Failure::usage(format!("'{}' is no bookmark: FS#NAME", self.bookmark)));
+                return Err(Failure::usage(format!(
+                    "'{}' is not a bookmark: FS#NAME",
+                    self.bookmark
+                )));
             }
         };
         asking.execute(&CreateBookmark { bookmark: mark, snapshot: source })

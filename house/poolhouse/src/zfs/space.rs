@@ -132,11 +132,11 @@ impl SpaceArgs {
         Ok(Outcome::Complete)
     }
 
-    /// The columns to show. A sort key that is no column is refused as well.
+    /// The columns to show. A sort key that is not a column is refused as well.
     fn check_fields(&self) -> Result<Vec<&'static str>, Failure> {
         let find = |name: &str| {
             FIELDS.into_iter().find(|field| *field == name).ok_or_else(|| {
-                Failure::usage(format!("'{name}' is no column; {}", FIELDS.join(", ")))
+                Failure::usage(format!("'{name}' is not a column; {}", FIELDS.join(", ")))
             })
         };
         for key in &self.sort_keys.0 {

@@ -146,7 +146,7 @@ fn resolve_columns(asked: &[String]) -> Vec<String> {
     asked.iter().map(full).collect()
 }
 
-/// The properties of pools, if a column shows one that is no figure.
+/// The properties of pools, if a column shows one that is not a figure.
 fn query_properties(
     columns: &[String],
     pools: &[String],

@@ -93,7 +93,7 @@ pub(super) fn print_time(form: Option<&str>) -> io::Result<()> {
     }
 }
 
-/// Pools' names begin with a letter: what is a number in the end is no name.
+/// Pools' names begin with a letter: what is a number in the end is not a name.
 fn parse_words(words: &[String]) -> Result<RepeatPlan<'_>, Failure> {
     let number = |word: &String| word.starts_with(|first: char| first.is_ascii_digit());
     let names = words.iter().rposition(|word| !number(word)).map_or(0, |last| last + 1);

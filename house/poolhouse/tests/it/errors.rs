@@ -1,4 +1,4 @@
-//! What is no pool, or not all of one: sentences and exit statuses.
+//! What is not a pool, or not all of one: sentences and exit statuses.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{Read, Seek, SeekFrom, Write};

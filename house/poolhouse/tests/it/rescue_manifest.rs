@@ -70,7 +70,7 @@ fn compare_dataset(name: &str, was: &Value, now: &Value, out: &mut Vec<String>) 
     }
     for (was, now) in before.iter().zip(after) {
         let (Some(was), Some(mut now)) = (was.as_object(), now.as_object().cloned()) else {
-            out.push(format!("{name}: an entry is no object"));
+            out.push(format!("{name}: an entry is not an object"));
             continue;
         };
         if !was.contains_key("mtime_ns") {

@@ -325,7 +325,7 @@ fn finished_backups_get_snapshots_to_roll_back_to() {
     let mode = nas.altroot().join("tank/tm/anna").metadata().unwrap().permissions().mode();
     assert_eq!(mode & 0o777, 0o700);
 
-    // data alone is no finished backup
+    // data alone is not a finished backup
     let band = nas.0.join("band");
     std::fs::write(&band, "first").unwrap();
     smb.run_share_ok(
@@ -355,7 +355,7 @@ fn finished_backups_get_snapshots_to_roll_back_to() {
     let get = format!("get mac.sparsebundle\\0 {}", path_arg(&back));
     smb.run_share_ok("timemachine-anna", &get);
     assert_eq!(std::fs::read_to_string(&back).unwrap(), "first");
-    assert_eq!(snapshots().len(), 1, "the rollback is no backup");
+    assert_eq!(snapshots().len(), 1, "the rollback is not a backup");
 
     finish_backup(&smb, 2);
     nas.wait_until(|| snapshots().len() == 2);

@@ -112,7 +112,7 @@ impl Peer {
     }
 }
 
-/// What is seen of a tree: by path the mode, the links of what is no directory, and a hash of the content.
+/// What is seen of a tree: by path the mode, the links of what is not a directory, and a hash of the content.
 pub(crate) type Tree = BTreeMap<String, (u32, u64, u64)>;
 
 pub(crate) fn hash_of(content: &[u8]) -> u64 {

@@ -371,7 +371,7 @@ fn a_program_that_is_written_to_keeps_no_capabilities() {
     for reads in [false, true] {
         fs::write(&path, b"one").unwrap();
         let open = OpenOptions::new().read(reads).write(true).open(&path).unwrap();
-        // whoever has written to it before is no exception
+        // whoever has written to it before is not an exception
         for round in 0..2 {
             open.write_all_at(b"two", 0).unwrap();
             rustix::fs::setxattr(&path, name, &given, XattrFlags::empty()).unwrap();

@@ -125,7 +125,7 @@ struct ObjectState<'a> {
 }
 
 impl ObjectState<'_> {
-    /// Which of the files that may have had its number it is; none: it is no file.
+    /// Which of the files that may have had its number it is; none: it is not a file.
     fn generation(&self) -> Result<Option<u64>> {
         if self.kind == ObjectKind::None {
             return Ok(None);

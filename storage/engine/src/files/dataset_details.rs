@@ -126,7 +126,7 @@ impl RescuePool {
                 Error::Usage { what: format!("'{name}' is a volume and holds no files") }
             }
             super::Error::Volume(zvol::Error::NotVolume { .. }) => {
-                Error::Usage { what: format!("'{name}' holds files and is no volume") }
+                Error::Usage { what: format!("'{name}' holds files and is not a volume") }
             }
             why => Error::Unreadable { subject: format!("'{name}'"), why: why.to_string() },
         }

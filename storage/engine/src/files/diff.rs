@@ -23,7 +23,7 @@ pub struct ChangedObject {
 /// What an object is, as far as its dnode tells.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ObjectKind {
-    /// There is none, or one that is no file.
+    /// There is none, or one that is not a file.
     None,
     /// A file, but no directory.
     File,

@@ -188,7 +188,7 @@ impl Pool {
                 ),
             }),
             None => {
-                let what = format!("'{name}' is no device of pool '{}'", self.name());
+                let what = format!("'{name}' is not a device of pool '{}'", self.name());
                 Err(Error::Usage { what })
             }
         }

@@ -118,7 +118,7 @@ fn read_set(path: &Path, strict: bool) -> std::result::Result<BTreeSet<String>, 
     let unread = |error: std::io::Error| format!("cannot be read from {}: {error}", path.display());
     let facts = std::fs::metadata(path).map_err(unread)?;
     if !facts.is_file() || facts.len() == 0 || facts.len() > MAX_FILE_SIZE {
-        return Err(format!("({}) is no file of 1 to {MAX_FILE_SIZE} bytes", path.display()));
+        return Err(format!("({}) is not a file of 1 to {MAX_FILE_SIZE} bytes", path.display()));
     }
     let text = std::fs::read_to_string(path).map_err(unread)?;
     let set = parse_words(&text)

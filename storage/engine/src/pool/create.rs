@@ -251,7 +251,7 @@ const MAX_POOL_NAME_LEN: usize = 239;
 /// Whether a pool may be called so: names are as OpenZFS has them.
 pub fn check_pool_name(name: &str) -> Result<()> {
     let refuse =
-        |why: &str| Err(Error::Usage { what: format!("'{name}' is no name for a pool: {why}") });
+        |why: &str| Err(Error::Usage { what: format!("'{name}' is not a name for a pool: {why}") });
     let reserved = ["mirror", "raidz", "draid", "spare"];
     if !name.starts_with(|first: char| first.is_ascii_alphabetic()) {
         return refuse("it must begin with a letter");

@@ -226,7 +226,7 @@ impl Pool {
     /// Makes a file system that begins as a snapshot.
     pub fn clone_snapshot(&self, snapshot: &str, new: &NewDataset) -> Result<()> {
         if !snapshot.contains('@') {
-            let what = format!("'{snapshot}' is no snapshot: clones are made of FS@NAME");
+            let what = format!("'{snapshot}' is not a snapshot: clones are made of FS@NAME");
             return Err(Error::Usage { what });
         }
         if let Some((property, _)) =
@@ -250,7 +250,7 @@ impl Pool {
         };
         let reserved: Vec<_> = new.properties.extract_if(.., asks_for_all).collect();
         check_properties(&new, kind)?;
-        // a size is no entry in a table: it is set when the volume is there, and what follows from it
+        // a size is not an entry in a table: it is set when the volume is there, and what follows from it
         let is_size = |(name, _): &mut (String, String)| name == "volsize";
         let mut sizes: Vec<_> = new.properties.extract_if(.., is_size).collect();
         sizes.extend(reserved);
@@ -318,7 +318,7 @@ impl Pool {
     }
 
     /// Sets properties in one txg: all of them, or none. The size of a volume, a reservation that follows it, and
-    /// the quotas of owners are no entries of the dataset's table: these are set after the others, one by one.
+    /// the quotas of owners are not entries of the dataset's table: these are set after the others, one by one.
     pub fn set_properties(&self, name: &str, properties: &[(String, String)]) -> Result<()> {
         let kind = self.dataset_kind(name)?;
         let is_separate = |(property, value): &&(String, String)| {

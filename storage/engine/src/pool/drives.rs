@@ -242,7 +242,7 @@ impl Pool {
         let by_name = || all.iter().find(|leaf| named(leaf));
         let found = by_guid.or_else(by_path).or_else(by_name);
         found.map(|leaf| (*leaf).clone()).ok_or_else(|| Error::Usage {
-            what: format!("'{wanted}' is no drive of pool '{}'", self.name()),
+            what: format!("'{wanted}' is not a drive of pool '{}'", self.name()),
         })
     }
 

@@ -63,7 +63,7 @@ impl OpenFileSystem {
         self.finish_operation(None, self.writer().link(by, file, dir, name)?)
     }
 
-    /// Takes a name from a file that is no directory.
+    /// Takes a name from a file that is not a directory.
     pub fn unlink(&self, by: &ChangeContext, dir: ObjectId, name: &[u8]) -> Result<()> {
         self.finish_operation(None, self.writer().unlink(by, dir, name)?)
     }

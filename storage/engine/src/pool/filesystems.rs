@@ -182,7 +182,7 @@ impl Pool {
         let failed = |error: dsl::Error| Error::from_dsl_error(name, &error);
         let Some(id) = dataset.id().filter(|_| !dataset.is_snapshot()) else {
             return Err(Error::Usage {
-                what: format!("'{name}' is no file system that can be changed"),
+                what: format!("'{name}' is not a file system that can be changed"),
             });
         };
         if dataset.key_status().map_err(failed)? == Some(KeyStatus::Unavailable) {

@@ -102,7 +102,7 @@ impl Pool {
     }
 
     fn not_in_pool(&self, drive: &str) -> Error {
-        Error::Usage { what: format!("'{drive}' is no drive of pool '{}'", self.name()) }
+        Error::Usage { what: format!("'{drive}' is not a drive of pool '{}'", self.name()) }
     }
 
     fn offline_error(&self, verb: &str, drive: &str, error: &spa::Error) -> Error {

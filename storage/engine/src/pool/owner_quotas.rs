@@ -22,7 +22,7 @@ fn parse_quota(property: &str, value: &str) -> Option<Result<(QuotaOwner, QuotaL
         "none" => Some(0),
         text => units::parse_binary(text),
     };
-    let Some(most) = most else { return usage(format!("{property}={value}: it is no number")) };
+    let Some(most) = most else { return usage(format!("{property}={value}: it is not a number")) };
     let limit = if fact.is_objects { QuotaLimit::Objects(most) } else { QuotaLimit::Bytes(most) };
     Some(Ok((fact.owner, limit)))
 }

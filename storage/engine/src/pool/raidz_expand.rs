@@ -79,7 +79,7 @@ impl Pool {
     /// thread of [`Pool::run_raidz_expansion`] then copies.
     pub fn attach_to_raidz(&self, raidz: &str, new: &Path, device: &Drive) -> Result<()> {
         let found = self.find_raidz(raidz).ok_or_else(|| Error::Usage {
-            what: format!("'{raidz}' is no raidz of pool '{}'", self.name()),
+            what: format!("'{raidz}' is not a raidz of pool '{}'", self.name()),
         })?;
         let spec = describe_drive((&new.to_owned(), device));
         let new = NewChild { spec, device: Arc::clone(device) };

@@ -117,5 +117,7 @@ fn check_version(wanted: u64) -> Result<u64> {
     if wanted == FEATURES_VERSION || (1..=NEWEST_LEGACY_VERSION).contains(&wanted) {
         return Ok(wanted);
     }
-    Err(Error::Usage { what: format!("'{wanted}' is no version of pools: it is 1 to 28, or 5000") })
+    Err(Error::Usage {
+        what: format!("'{wanted}' is not a version of pools: it is 1 to 28, or 5000"),
+    })
 }

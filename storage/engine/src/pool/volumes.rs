@@ -268,7 +268,7 @@ impl Pool {
         let failed = |error: dsl::Error| Error::from_dsl_error(name, &error);
         let Some(id) = dataset.id().filter(|_| !dataset.is_snapshot()) else {
             return Err(Error::Usage {
-                what: format!("'{name}' is no volume that can be changed"),
+                what: format!("'{name}' is not a volume that can be changed"),
             });
         };
         if dataset.key_status().map_err(failed)? == Some(dsl::KeyStatus::Unavailable) {

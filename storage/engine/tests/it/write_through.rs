@@ -100,7 +100,7 @@ fn it_takes_its_room_at_once_and_is_there_afterwards() {
     export_and_check(&folder, pool);
 }
 
-/// As OpenZFS counts it: the space of parity is no part of a file, nor of what its owner has.
+/// As OpenZFS counts it: the space of parity is not part of a file, nor of what its owner has.
 #[test]
 fn a_file_takes_what_it_has_without_parity() {
     let (folder, pool) = create_pool("early-space");

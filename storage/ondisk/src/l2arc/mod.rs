@@ -42,7 +42,7 @@ const MAX_BLOCK_SHIFT: u32 = 24;
 const SIZE_MASK: u64 = 0xffff;
 
 /// Entries of each log block on a device whose ring is from `start` to `end` (bytes); 0: there
-/// is no log.
+/// is not a log.
 pub fn entries_per_log(start: u64, end: u64) -> u64 {
     if end < MIN_LOGGED_SIZE {
         return 0;

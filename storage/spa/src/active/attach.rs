@@ -39,7 +39,7 @@ const ALL_VDEV_ZAPS: &str = "com.delphix:vdev_zap_map";
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum DeviceChangeError {
     /// No drive of the pool is meant.
-    #[error("it is no drive of the pool")]
+    #[error("it is not a drive of the pool")]
     NotInPool,
     /// The new drive is too small.
     #[error("the new drive has {has} bytes, and {needs} are needed")]
@@ -56,7 +56,7 @@ pub enum DeviceChangeError {
     #[error("only a drive by itself, or in a mirror, can get one more beside it")]
     CannotMirror,
     /// Nothing else holds what it holds.
-    #[error("it is no side of a mirror, so that what is on it is nowhere else")]
+    #[error("it is not a side of a mirror, so that what is on it is nowhere else")]
     OnlyReplica,
     /// It came back, and others had it meanwhile.
     #[error(

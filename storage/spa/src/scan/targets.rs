@@ -113,7 +113,7 @@ pub(super) fn list_targets(
     tasks.into_iter().map(|task| done.remaining(task)).collect()
 }
 
-/// The root of a dataset's object set; none: that is no dataset.
+/// The root of a dataset's object set; none: that is not a dataset.
 pub(crate) fn dataset_root(mos: &Objset, id: ObjsetId) -> Result<Option<Blkptr>, Error> {
     let id = ObjectId::new(id.get());
     Ok(dataset_target(id, mos.object(id)?.dnode())?.map(|task| task.root))

@@ -179,7 +179,7 @@ fn cut_power(held: &Pool, chance: &mut Random, folder: &Path) -> Result<(), Roun
     }
     let left = std::fs::read_dir(folder).map_err(told)?.flatten().map(|entry| entry.path());
     for drive in left.filter(|path| path.extension().is_some_and(|end| end == "img")) {
-        // spares and caches are no part of what was promised
+        // spares and caches are not part of what was promised
         let to = whole.join(drive.file_name().unwrap_or_default());
         if !to.exists() {
             copy_sparse(&drive, &to).map_err(told)?;

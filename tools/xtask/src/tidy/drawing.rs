@@ -41,7 +41,7 @@ pub(crate) fn check(file: &SourceFile) -> Vec<Violation> {
 enum Row {
     /// A field at a known place; of unknown size if the size is in words.
     Field { offset: u64, size: Option<u64> },
-    /// The row begins with something like a place that is no number, or shows the same bytes again.
+    /// The row begins with something like a place that is not a number, or shows the same bytes again.
     UnknownPlace,
     /// The row before goes on.
     Continuation,

@@ -109,7 +109,7 @@ fn split_words(line: &str) -> Result<Vec<String>, String> {
             '\\' => {
                 let digits: String = (0..3).filter_map(|_| chars.next()).collect();
                 let code = u8::from_str_radix(&digits, 8).ok().filter(u8::is_ascii);
-                word.push(char::from(code.ok_or(format!("\\{digits} is no octal number"))?));
+                word.push(char::from(code.ok_or(format!("\\{digits} is not an octal number"))?));
             }
             c if c.is_whitespace() && !is_quoted => {
                 if !word.is_empty() {

@@ -83,7 +83,10 @@ pub(super) fn parse(text: &str) -> Found {
     let SavedConfig { storage_objects, targets } = match serde_json::from_str(text) {
         Ok(config) => config,
         Err(why) => {
-            return vec![Err(("the file".to_owned(), format!("it is no saveconfig.json: {why}")))];
+            return vec![Err((
+                "the file".to_owned(),
+                format!("it is not a saveconfig.json: {why}"),
+            ))];
         }
     };
     let mut found = Vec::new();

@@ -138,7 +138,7 @@ fn volume_of(path: &Path, datasets: &[DatasetFacts]) -> Result<String, String> {
     let found = name.and_then(|name| datasets.iter().find(|it| it.is_volume && it.name == name));
     found.map(|it| it.name.clone()).ok_or_else(|| {
         format!(
-            "'{}' is no volume of an imported pool ({VOLUME_DEVICES}/POOL/NAME)",
+            "'{}' is not a volume of an imported pool ({VOLUME_DEVICES}/POOL/NAME)",
             path.display()
         )
     })

@@ -29,7 +29,7 @@ pub(super) fn parse_layout(word: &str, drives: usize) -> Result<VdevLayout, Fail
             (Some(number), Some('d')) => data = Some(number),
             (Some(number), Some('c')) => children = Some(number),
             (Some(number), Some('s')) => spares = number,
-            _ => return refuse(format!("'{part}' is no number with d, c or s behind it")),
+            _ => return refuse(format!("'{part}' is not a number with d, c or s behind it")),
         }
     }
     let there = u32::try_from(drives).unwrap_or(u32::MAX);
