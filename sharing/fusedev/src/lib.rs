@@ -17,9 +17,9 @@
 //! kick       requests of our own, for whose sake the kernel gives slots back
 //! ```
 //!
-//! Of the two ways the second is three times as fast where requests are small: the program that asks
-//! and the thread that answers are on one processor, so that no other has to be woken. Both take the
-//! same way through `ask`, the answers, and `answer`; tests compare them.
+//! io_uring is three times as fast where requests are small: the calling program and the server's
+//! thread are on one processor, so that no other has to be woken. Both use the same
+//! `request` and `reply`; tests compare them.
 //!
 //! No thread and no large buffer belongs to a mount: a process with a thousand idle mounts has as many
 //! threads as one with a single mount.
