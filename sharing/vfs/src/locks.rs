@@ -35,7 +35,7 @@ pub struct LockOwner {
 pub enum LockKind {
     /// Others may hold shared locks of the same bytes.
     Shared,
-    /// Nobody else may hold a lock of the same bytes.
+    /// Exclusive: no other owner may hold a lock of the same bytes.
     Exclusive,
 }
 
@@ -76,7 +76,7 @@ pub enum WaitEnd {
 /// A callback for the end of a wait.
 pub type WaitCallback = Box<dyn FnOnce(WaitEnd) + Send>;
 
-/// Tells one wait from another.
+/// The identity of a waiting request.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct WaitId(u64);
 

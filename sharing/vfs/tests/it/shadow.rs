@@ -6,7 +6,7 @@ use vfs::{Context, DoorId, Error, FileSystem as _, PoolFileSystem};
 use crate::pool::{TestPool, read, write};
 
 const CONTEXT: Context<'static> = Context::new(&Credentials::ROOT, DoorId::DAEMON);
-/// The second at which the clock of the test's pools stands still.
+/// The second at which the clock of the test's pools is stopped.
 const NAME: &str = "@GMT-2023.11.14-22.13.20";
 
 fn look(fs: &PoolFileSystem, path: &str) -> vfs::Result<Ino> {
