@@ -102,7 +102,7 @@ pub(crate) fn serve(shared: &Shared, client: &Client) {
     client.abort();
 }
 
-/// The handshake. None: the client ended it, or asked for an export by its old option that is not there.
+/// The handshake. None: the client ended it, or requested a missing export by the old option.
 fn negotiate(
     shared: &Shared,
     client: &Client,
