@@ -71,8 +71,9 @@ pub struct ReservationStore(Arc<StoreFunction>);
 type StoreFunction = dyn Fn(Option<&[u8]>) -> bool + Send + Sync;
 
 impl ReservationStore {
-    /// A place with a function that keeps bytes, or removes what was kept (none), durably. It returns whether it
-    /// has done so. The bytes are those of [`lun::Reservations::load`].
+    /// A store with a function that saves bytes, or removes them (none), durably. It returns
+    /// whether it
+    /// succeeded. The bytes are those of [`lun::Reservations::load`].
     pub fn new(save: impl Fn(Option<&[u8]>) -> bool + Send + Sync + 'static) -> Self {
         Self(Arc::new(save))
     }
@@ -117,7 +118,7 @@ impl fmt::Debug for ChapUser {
     }
 }
 
-/// How initiators prove who they are.
+/// The authentication of initiators.
 #[derive(Clone, Debug)]
 pub struct Chap {
     initiator: ChapUser,
@@ -152,7 +153,7 @@ pub struct TargetUnit {
     pub id: UnitId,
     /// The name of the volume, for the status.
     pub volume: String,
-    /// Where reservations are kept; none: initiators cannot have them kept over a restart.
+    /// The store of reservations; none: they cannot persist over a restart (APTPL).
     pub reservation_store: Option<ReservationStore>,
 }
 
@@ -167,7 +168,7 @@ pub struct Target {
     pub networks: Vec<IpNet>,
     /// The names of the initiators that may use the target; an empty list admits all of the networks.
     pub initiators: Vec<String>,
-    /// The proof that is asked for; none: an initiator is believed its name.
+    /// The required proof; none: any initiator name is accepted.
     pub chap: Option<Chap>,
     /// The units by their LUNs.
     pub units: BTreeMap<u16, TargetUnit>,
@@ -215,7 +216,7 @@ struct TargetState {
     units: Arc<BTreeMap<u16, Arc<LogicalUnit>>>,
 }
 
-/// Who may use a target.
+/// The initiators that may use a target.
 #[derive(Clone)]
 pub(crate) struct Access {
     pub(crate) alias: String,

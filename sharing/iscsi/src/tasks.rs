@@ -96,7 +96,7 @@ struct Row {
     reserved: usize,
 }
 
-/// What is to be done with a request by its number.
+/// The handling of a request by its number.
 #[derive(PartialEq, Eq, Debug)]
 pub(crate) enum Acceptance {
     Accepted,

@@ -102,7 +102,7 @@ pub enum LoginStatus {
     AuthenticationFailure = 0x0201,
     /// The initiator may not use the target.
     AuthorizationFailure = 0x0202,
-    /// There is no such target.
+    /// The target does not exist.
     NotFound = 0x0203,
     /// The versions of both sides have nothing in common.
     UnsupportedVersion = 0x0205,
@@ -110,9 +110,9 @@ pub enum LoginStatus {
     TooManyConnections = 0x0206,
     /// A key is missing.
     MissingParameter = 0x0207,
-    /// There is no such type of session.
+    /// The session type does not exist.
     SessionType = 0x0209,
-    /// There is no such session.
+    /// The session does not exist.
     NoSuchSession = 0x020a,
     /// The target stops, or has too many sessions.
     ServiceUnavailable = 0x0301,
