@@ -18,7 +18,7 @@ use crate::{FansConfig, Follows, SensorKind};
 const STALE_SECONDS: f64 = 30.0;
 /// The percents a second by which a fan may become faster, and slower.
 const SLEW: (f64, f64) = (10.0, 1.0);
-/// The looks after which a fan that still stands still counts as stuck.
+/// The readings after which a fan that does not turn counts as stuck.
 const STUCK_LOOKS: u32 = 4;
 /// The degrees below its limit at which a part no longer demands full speed.
 const LIMIT_HYSTERESIS: f64 = 3.0;
@@ -113,7 +113,8 @@ impl Controller {
         Outputs { percents, drive, cpu, is_over_limit, faults }
     }
 
-    /// Takes over the values of the sensors. A sensor that no longer exists belonged to a drive that was pulled.
+    /// Updates the values of the sensors. A sensor that no longer exists belonged to a drive that
+    /// was pulled.
     fn remember(&mut self, inputs: &Inputs) {
         let is_there =
             |name: &String| inputs.temperatures.iter().any(|(_, known, _)| known == name);

@@ -1,4 +1,4 @@
-//! A simulated chassis: drives that make heat, and fans that carry it away.
+//! A simulated chassis: drives that make heat, and fans that remove it.
 //!
 //! Each drive: C dT/dt = P - (g0 + g1 * airflow) (T - ambient), with C of a 3.5 inch drive.
 
@@ -8,7 +8,7 @@ use fans::{Controller, FanConfig, FansConfig, Follows, Inputs, Outputs, SensorKi
 const CAPACITY: f64 = 450.0;
 /// The cooling without and with full airflow in watts per kelvin.
 const COOLING: (f64, f64) = (0.12, 0.55);
-/// The percent below which a fan of the model stands still, and that at which it starts.
+/// The percent below which a fan of the model stops, and that at which it starts.
 const STOPS: f64 = 18.0;
 const STARTS: f64 = 30.0;
 /// The revolutions a minute at full speed.
