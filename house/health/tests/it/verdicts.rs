@@ -9,7 +9,7 @@ use crate::recordings::report;
 const DAY: u64 = 24 * 60 * 60;
 const NOW: u64 = 1_800_000_000;
 
-/// A drive that had the same counters for so many days, and these today.
+/// A drive that had the same counters for this many days, and these today.
 fn history(report: &SmartReport, days: u64, change: &[(Counter, u64, u64)]) -> History {
     let mut history = History::default();
     for day in (0..=days).rev() {
@@ -101,7 +101,7 @@ fn pending_sectors_are_seen_though_smart_passed() {
 }
 
 #[test]
-fn old_cable_errors_are_no_finding() {
+fn old_cable_errors_give_no_finding() {
     let report = report("smart-ata-failed-scrutiny");
     assert_eq!(report.counters[&Counter::CrcErrors], 108);
     assert_eq!(judge(&report, &history(&report, 5, &[])).grade, Grade::Ok);
