@@ -21,8 +21,8 @@
 //! machine, drive, mount, system   what the kernel knows of what is measured
 //! ```
 //!
-//! What users fall for is impossible unless they ask for it: data that can be compressed, reads that
-//! caches answer, runs that are too short, a single run.
+//! The usual mistakes need an explicit request: compressible data, reads from caches, runs that are
+//! too short, a single run.
 #![forbid(unsafe_code)]
 
 pub mod array;

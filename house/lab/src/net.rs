@@ -1,4 +1,4 @@
-//! Measuring the network between two machines: one listens, the other asks.
+//! Measures the network between two machines: a server and a client.
 //!
 //! ```text
 //! wire    the words that the two ends exchange
@@ -29,10 +29,10 @@ use crate::{Error, Machine, System, machine, run_quality};
 
 pub use server::Listener;
 
-/// The port where nobody says another.
+/// The default port.
 pub const DEFAULT_PORT: u16 = 7476;
 
-/// What is wanted.
+/// The options.
 #[derive(Clone, Debug)]
 pub struct Options {
     /// The other end: a name or an address, with a port if it is not the usual one.
@@ -48,7 +48,7 @@ pub struct Options {
 }
 
 impl Options {
-    /// What would be done, in sentences.
+    /// The plan, in sentences (dry run).
     pub fn describe_plan(&self) -> Vec<String> {
         vec![format!(
             "TCP streams to and from '{}': one, {}, both ways at once, {} sizes of socket buffers, \

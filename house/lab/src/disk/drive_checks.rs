@@ -1,4 +1,4 @@
-//! Whether a drive holds anything, or is used by anyone: such a drive is never written to.
+//! Checks whether a drive has data or is in use: such a drive is never written.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt as _;
@@ -11,7 +11,7 @@ use crate::{Error, System};
 /// all keep there what finds the rest.
 pub(crate) const PROTECTED_END_SIZE: u64 = 1 << 20;
 
-/// Who uses the drive of that name, if anyone: mounted file systems, swap, mappers and arrays.
+/// The users of a drive, if any: mounted file systems, swap, mappers and arrays.
 pub(crate) fn in_use_reason(system: &System, name: &str) -> Option<String> {
     let block = Path::new("sys/block").join(name);
     let mut parts = vec![block.clone()];
