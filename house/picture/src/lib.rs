@@ -7,8 +7,8 @@
 //! page     a page around them: title, sections, tables
 //! ```
 //!
-//! Nothing is fetched, and no script runs. Pictures are 400 units wide, so that their words can be
-//! read on a phone; colours are classes, which one style gives for all pictures of a page.
+//! Pages fetch nothing and run no script. Pictures are 400 units wide, so that their text can be
+//! read on a phone; colours are classes, which one style sheet defines for all pictures of a page.
 #![forbid(unsafe_code)]
 
 pub mod chart;
