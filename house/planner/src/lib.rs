@@ -1,4 +1,4 @@
-//! What a layout of drives gives before they are bought: bytes, speed, safety, cost, pictures.
+//! Predicts a layout of drives before they are bought: bytes, speed, safety, cost, pictures.
 //!
 //! ```text
 //! file      question it answers
