@@ -61,10 +61,10 @@ fn zeros_and_caches_are_marked_where_they_are_asked_for() {
     assert_eq!(record["settings"]["direct"], false);
     assert_eq!(record["measures"].as_array().map(Vec::len), Some(2));
     let notes = string_list(&record["notes"]).join(" ");
-    assert!(notes.contains("Zeros were written") && notes.contains("page cache, as was asked"));
+    assert!(notes.contains("Zeros were written") && notes.contains("page cache, as requested"));
     let wrong = run(&["bench", "path", path_arg(&dir), "--only", "read-2m"]);
     assert_eq!(wrong.status, 2);
-    assert!(wrong.stderr.contains("there is no workload 'read-2m'; there are: write-1m-q1"));
+    assert!(wrong.stderr.contains("workload 'read-2m' does not exist; choose from: write-1m-q1"));
 }
 
 #[test]
@@ -338,7 +338,7 @@ fn ways_to_copy_are_compared_and_every_copy_is_removed() {
     let only = run(&[&words[..], &["--ways", "teleport"]].concat());
     assert!(only.status == 2 && only.stderr.contains("there are: poolhouse, cp, rsync, rsync-ssh"));
     let into_itself = run(&["bench", "copy", path_arg(&source), path_arg(&source.join("a"))]);
-    assert!(into_itself.status == 2 && into_itself.stderr.contains("lies in what is to be copied"));
+    assert!(into_itself.status == 2 && into_itself.stderr.contains("is inside the tree to copy"));
     let said = run_ok(&[&words[..], &["--dry-run"]].concat());
     assert!(said.contains("20 files with 977K") && said.contains("Nothing was touched"), "{said}");
     assert!(is_empty_dir(&target));
