@@ -176,7 +176,7 @@ pub enum ShareFileFormat {
     Lio,
 }
 
-/// Adopts the shares of another server from its configuration.
+/// Imports the shares of another server from its configuration.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct ImportShares {
     /// The format of its file.
@@ -208,7 +208,7 @@ pub struct ImportedShares {
     pub skipped: Vec<SkippedShare>,
 }
 
-/// An adopted share.
+/// An imported share.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ImportedShare {
     /// Its place in the file.
@@ -223,7 +223,7 @@ pub struct ImportedShare {
     pub ignored: Vec<String>,
 }
 
-/// A share that was not adopted.
+/// A share that was not imported.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SkippedShare {
     /// Its place in the file.

@@ -42,7 +42,7 @@ impl DaemonArgs {
         Ok(OfferedDescriptor::new(&self.state_dir()?, descriptor)?)
     }
 
-    /// Makes a call whose failure does not matter; nothing: the daemon does not run or refuses.
+    /// Makes a call whose failure does not matter; none: the daemon does not run or refuses.
     pub(crate) fn try_request<C: Call>(&self, call: &C) -> Option<C::Answer> {
         Client::new(self.state_dir().ok()?).peek(call)
     }
@@ -52,7 +52,7 @@ impl DaemonArgs {
         Ok(StateDir::find(self.state.as_deref())?)
     }
 
-    /// Makes a call that answers with nothing but success.
+    /// Makes a call whose reply has no value.
     pub(crate) fn execute(&self, call: &impl Call<Answer = ()>) -> CommandResult {
         self.request(call)?;
         Ok(Outcome::Complete)
@@ -82,7 +82,7 @@ fn command_line() -> String {
     words.collect::<Vec<_>>().join(" ")
 }
 
-/// Own pools and their mounts, and answer commands
+/// Import pools, mount file systems, and serve commands
 #[derive(clap::Args, Debug)]
 #[command(
     after_help = "It takes over again the pools that it had when it ended, and ends cleanly when it
@@ -104,8 +104,8 @@ Examples:
 pub(crate) struct Serve {
     #[command(flatten)]
     daemon: DaemonArgs,
-    /// Memory that may be used, such as 2G: half of it for what was read lately, a quarter for
-    /// changes that wait to be written; without it, a quarter of what the machine or the cgroup has
+    /// Memory that may be used, such as 2G: half of it for cached reads, a quarter for dirty data.
+    /// Without it, a quarter of the memory of the machine or the cgroup
     #[arg(long, value_name = "SIZE")]
     memory: Option<String>,
     /// End the daemon that runs there

@@ -135,7 +135,7 @@ impl Fans {
         }
         table.print(&mut io::stdout().lock())?;
         if found.stop == 0 {
-            print::line(&format!("{fan} never stands still; in config.toml: min = 0"))?;
+            print::line(&format!("{fan} never stops; in config.toml: min = 0"))?;
         } else {
             let (min, start) = (found.min(), found.start);
             print::line(&format!("{fan}: in config.toml: min = {min}, start = {start}"))?;

@@ -37,7 +37,7 @@ pub(crate) struct ReplicateArgs {
     daemon: DaemonArgs,
     #[command(subcommand)]
     command: Option<Command>,
-    /// What is below the source, too
+    /// Include the descendants of the source
     #[arg(short = 'r')]
     recursive: bool,
     /// The file system or volume

@@ -24,7 +24,7 @@ enum Command {
     Dump(DumpArgs),
     /// Verify the checksums of a stream; a damaged or cut one is an error
     Check(CheckArgs),
-    /// Show what a receive_resume_token says
+    /// Show the contents of a receive_resume_token
     Token(TokenArgs),
 }
 
@@ -37,7 +37,7 @@ struct CheckArgs {
     file: PathBuf,
 }
 
-/// Show what a receive_resume_token says
+/// Show the contents of a receive_resume_token
 #[derive(clap::Args, Debug)]
 #[command(after_help = "Example:
   poolhouse stream token $(poolhouse zfs get -Ho value receive_resume_token tank/photos)")]
@@ -63,7 +63,7 @@ struct DumpArgs {
 }
 
 impl Stream {
-    /// Does what was asked for.
+    /// Runs the command.
     pub(crate) fn run(&self) -> CommandResult {
         match &self.command {
             Command::Dump(args) => args.run(),

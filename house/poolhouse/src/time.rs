@@ -1,4 +1,4 @@
-//! Times as people read them.
+//! Formats times.
 
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
@@ -23,12 +23,12 @@ pub(crate) fn format_zfs(seconds: u64) -> String {
     format_in_zone(seconds, TimeZone::system(), "%a %b %e %H:%M %Y")
 }
 
-/// Now, as RFC 3339 has it.
+/// Now, in RFC 3339 form.
 pub(crate) fn now_rfc3339() -> String {
     Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
 }
 
-/// The same to the minute, as tables have it.
+/// The same to the minute, for tables.
 pub(crate) fn format_minutes(seconds: u64) -> String {
     format_in_zone(seconds, TimeZone::system(), "%Y-%m-%d %H:%M")
 }

@@ -47,7 +47,7 @@ enum Command {
 struct AddArgs {
     /// The name with which clients log in
     name: String,
-    /// The user of the system whose rights it has; without it the one of the same name
+    /// The system user whose rights it has; the default is the one of the same name
     #[arg(long, value_name = "USER")]
     system_user: Option<String>,
 }

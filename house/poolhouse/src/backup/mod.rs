@@ -119,7 +119,7 @@ fn open(location: &str) -> Result<BackupRepository, Failure> {
     Ok(BackupRepository::open(bucket::open(location, false, s3_access().as_ref())?)?)
 }
 
-/// How buckets are reached, as the environment says.
+/// The access to buckets, from the environment.
 fn s3_access() -> Option<S3Access> {
     S3Access::from_variables(&|name| std::env::var(name).ok())
 }

@@ -38,7 +38,7 @@ pub(super) struct Args {
     #[arg(long, value_name = "PERCENT", default_value_t = 50)]
     #[arg(value_parser = clap::value_parser!(u8).range(0..=100))]
     repack_below: u8,
-    /// Change nothing, and say what would be done
+    /// Change nothing, and print what would be done
     #[arg(short = 'n', long)]
     dry_run: bool,
     /// Print facts as JSON

@@ -33,7 +33,7 @@ pub(super) struct Args {
     /// FS or FS@SNAPSHOT
     #[arg(required = true)]
     targets: Vec<String>,
-    /// The same for the datasets below
+    /// Back up the datasets below as well
     #[arg(short, long)]
     recursive: bool,
     /// Do not wait for the end: `poolhouse jobs` shows how far it is
@@ -44,7 +44,7 @@ pub(super) struct Args {
     quiet: bool,
 }
 
-/// What the daemon needs of this command's environment to reach a bucket.
+/// The parts of this command's environment that the daemon needs to reach a bucket.
 fn bucket_access() -> Option<BucketAccess> {
     let secret = |text: String| Secret(text.into_bytes());
     s3_access().map(|access| BucketAccess {

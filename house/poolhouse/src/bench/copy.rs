@@ -44,7 +44,7 @@ pub(crate) struct Args {
     /// End a copy after so long, though it is not whole
     #[arg(long)]
     seconds: Option<f64>,
-    /// Say what would be done, and do nothing
+    /// Print what would be done, and do nothing
     #[arg(long)]
     dry_run: bool,
     #[command(flatten)]
@@ -81,7 +81,7 @@ impl Args {
         let way = |name: &String| {
             CopyMethod::from_id(name).ok_or_else(|| {
                 let known = CopyMethod::ALL.map(CopyMethod::id).join(", ");
-                Failure::usage(format!("there is no way '{name}'; there are: {known}"))
+                Failure::usage(format!("way '{name}' does not exist; choose from: {known}"))
             })
         };
         let ways = match self.ways.as_slice() {

@@ -44,7 +44,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "N", default_value_t = 11)]
     #[arg(value_parser = clap::value_parser!(u16).range(2..=1000))]
     zones: u16,
-    /// Say what would be done, and do nothing
+    /// Print what would be done, and do nothing
     #[arg(long)]
     dry_run: bool,
     #[command(flatten)]
@@ -54,7 +54,7 @@ pub(crate) struct Args {
 /// A quick look has these places, and takes so long for all drives together.
 const QUICK_ZONES: u16 = 3;
 const QUICK_SECONDS: f64 = 45.0;
-/// What is done to each drive besides, each time about as long as a place takes.
+/// Further measurements of each drive, each about as long as a zone.
 const EXTRA_STEPS: u16 = 3;
 
 impl Args {

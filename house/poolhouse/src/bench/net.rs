@@ -26,7 +26,7 @@ pub(crate) struct Args {
     /// The machine that listens: a name or an address, with a port if it is not 7476
     #[arg(required_unless_present = "listen", conflicts_with = "listen")]
     host: Option<String>,
-    /// Listen for those who measure, until Ctrl-C; at this address, or at any
+    /// Listen for clients until Ctrl-C; at this address, or at any
     #[arg(long, value_name = "ADDRESS", num_args = 0..=1, default_missing_value = "")]
     listen: Option<String>,
     /// A look of less than a minute
@@ -46,7 +46,7 @@ pub(crate) struct Args {
     /// Sizes of socket buffers to be compared with the system's own choice
     #[arg(long, value_name = "SIZES", value_delimiter = ',', default_value = "64K,256K,1M,4M")]
     buffers: Vec<String>,
-    /// Say what would be done, and do nothing
+    /// Print what would be done, and do nothing
     #[arg(long)]
     dry_run: bool,
     #[command(flatten)]
@@ -55,7 +55,7 @@ pub(crate) struct Args {
 
 /// Seconds of a run of a quick look, all runs of which take less than a minute.
 const QUICK_RUN_SECONDS: f64 = 0.9;
-/// Socket buffers are no larger.
+/// The largest socket buffer.
 const MAX_SOCKET_BUFFER: u64 = 1 << 30;
 
 impl Args {

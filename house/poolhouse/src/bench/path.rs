@@ -40,7 +40,7 @@ pub(crate) struct Args {
     /// How long a run takes
     #[arg(long, default_value_t = 10.0)]
     seconds: f64,
-    /// The large file's size; as much as is written in a run, and 4G at least, if not given
+    /// Size of the large file; the default is the bytes written in a run, and at least 4G
     #[arg(long)]
     size: Option<String>,
     /// These workloads only; --dry-run names all
@@ -59,7 +59,7 @@ pub(crate) struct Args {
     /// Empty the machine's caches before small files are looked at and read; only root may
     #[arg(long)]
     drop_caches: bool,
-    /// Say what would be done, and do nothing
+    /// Print what would be done, and do nothing
     #[arg(long)]
     dry_run: bool,
     #[command(flatten)]

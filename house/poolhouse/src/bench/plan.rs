@@ -1,4 +1,4 @@
-//! `poolhouse bench plan`: what was expected against what was measured.
+//! `poolhouse bench plan`: compares the expected with the measured figures.
 
 use std::io::Write;
 use std::path::PathBuf;
@@ -28,7 +28,8 @@ Examples:
   poolhouse bench plan nas.json drives.json network.json --drives 4x8TB --layout 'mirror 2 mirror 2'"
 )]
 pub(crate) struct Args {
-    /// A result of `bench path` or `bench array`; with those of `bench disk` and `bench net`, if there are any
+    /// A result of `bench path` or `bench array`, with those of `bench disk` and `bench net`, if
+    /// there are any
     #[arg(required = true, value_name = "RESULT")]
     results: Vec<PathBuf>,
     /// The drives, as `poolhouse plan` takes them
@@ -77,7 +78,7 @@ impl Args {
         disk: Option<&BenchResult>,
     ) -> Result<ExpectedRates, Failure> {
         let fact = |name: &str| measured.facts.get(name);
-        let wanted = |what: &str| Failure::usage(format!("--{what} says what was measured"));
+        let wanted = |what: &str| Failure::usage(format!("--{what} must name the measurement"));
         let drives = match (&self.drives, fact("drive_bytes").and_then(Value::as_array)) {
             (Some(text), _) => planner::parse_drives(text)?,
             (None, Some(sizes)) => sizes.iter().filter_map(Value::as_u64).collect(),

@@ -22,7 +22,7 @@ Examples:
   poolhouse drives map temp"
 )]
 pub(super) struct MapArgs {
-    /// What the bays show
+    /// The value shown in the bays
     #[arg(value_enum, default_value_t)]
     view: View,
 }

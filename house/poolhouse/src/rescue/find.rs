@@ -23,10 +23,10 @@ pub(crate) struct Args {
     /// The same, upper and lower case being one
     #[arg(long, value_name = "PATTERN")]
     pub(crate) iname: Option<String>,
-    /// Only those of this type: f, d, l, b, c, p, s
+    /// Only files of this type: f, d, l, b, c, p, s
     #[arg(long = "type", value_name = "TYPE")]
     pub(crate) kind: Option<char>,
-    /// Only larger (+1M) or smaller (-1M) ones, or those of just that size
+    /// Only larger (+1M) or smaller (-1M) files, or those of exactly that size
     #[arg(long, value_name = "SIZE", allow_hyphen_values = true)]
     pub(crate) size: Option<String>,
     /// Not deeper than this
@@ -37,7 +37,7 @@ pub(crate) struct Args {
     pub(crate) print0: bool,
 }
 
-/// What is looked for.
+/// The conditions.
 struct FindFilter {
     name: Option<Vec<char>>,
     iname: Option<Vec<char>>,
@@ -180,7 +180,7 @@ fn glob_match(pattern: &[char], text: &[char]) -> bool {
     }
 }
 
-/// Where the pattern goes on behind what fits one letter.
+/// The rest of the pattern after one matched letter.
 fn match_one(pattern: &[char], at: usize, letter: char) -> Option<usize> {
     match pattern[at] {
         '?' => Some(at + 1),

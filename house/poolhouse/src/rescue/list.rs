@@ -11,7 +11,7 @@ use crate::print;
 use crate::property_values::{format_value, is_byte_property, parse_types};
 use crate::table::{Align, Table};
 
-/// What is shown of each dataset if nobody says otherwise.
+/// The default columns.
 const DEFAULT_COLUMNS: [&str; 8] =
     ["name", "type", "used", "available", "referenced", "compressratio", "origin", "creation"];
 /// List datasets, snapshots, bookmarks and volumes, and their properties
@@ -36,7 +36,7 @@ pub(crate) struct Args {
     /// No head, columns separated by tabs
     #[arg(short = 'H', long)]
     scripted: bool,
-    /// Not deeper than so many names below the target
+    /// At most this many levels below the target
     #[arg(long, value_name = "LEVELS")]
     depth: Option<usize>,
     /// A line for each property, with its value and where it is set

@@ -23,7 +23,7 @@ pub(crate) mod volume;
 use crate::outcome::CommandResult;
 use crate::pool_args::PoolArgs;
 
-/// The exit statuses, told by `--help`. Each is that of a kind of `engine::Error`.
+/// The exit statuses in `--help`. Each is that of a kind of `engine::Error`.
 const STATUSES: &str = "Exit status:
     0  all was done
     1  something could not be read in full; it was named and the rest was done
@@ -58,7 +58,7 @@ pub(crate) struct Rescue {
 
 #[derive(clap::Subcommand, Debug)]
 enum Command {
-    /// Find pools and say what they are, and whether they can be read
+    /// Find pools, and show their state and whether they can be read
     Scan(scan::Args),
     /// List datasets, snapshots, bookmarks and volumes, and their properties
     List(list::Args),
@@ -72,7 +72,7 @@ enum Command {
     Find(find::Args),
     /// Print the space that folders take
     Du(du::Args),
-    /// Copy files and trees out, with all that belongs to them
+    /// Copy files and trees with their metadata out of a pool
     Get(get::Args),
     /// Print every entry with its attributes and hash, as JSON
     Manifest(manifest::Args),

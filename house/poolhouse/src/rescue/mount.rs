@@ -37,11 +37,11 @@ pub(crate) struct Args {
 
 /// How often to look whether the user wants it to end.
 const POLL_INTERVAL: Duration = Duration::from_millis(200);
-/// How long to wait for the kernel to let go.
+/// How long to wait for the unmount.
 const UNMOUNT_TIMEOUT: Duration = Duration::from_secs(2);
 
 pub(crate) fn run(args: &Args, common: &PoolArgs) -> CommandResult {
-    // said before any passphrase is asked for
+    // printed before any passphrase prompt
     fuse::check_mountpoint(&args.dir).map_err(|why| to_failure(&args.dir, &why))?;
     let pool = common.open_unlocked(&args.target)?;
     mount_datasets(args, pool)

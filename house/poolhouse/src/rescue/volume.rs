@@ -26,10 +26,10 @@ pub(crate) struct Args {
     pub(crate) source: String,
     /// The image or block device, or - for standard output
     pub(crate) dest: String,
-    /// Overwrite an image that is there, or what is on a block device
+    /// Overwrite an existing image, or the content of a block device
     #[arg(long)]
     pub(crate) overwrite: bool,
-    /// Begin anew where an earlier copy was broken off, instead of going on
+    /// Start an interrupted copy again, instead of resuming it
     #[arg(long)]
     pub(crate) restart: bool,
     /// No progress bar

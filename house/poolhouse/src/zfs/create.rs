@@ -20,16 +20,16 @@ use crate::property_values::parse_assignment;
 #[command(disable_version_flag = true)]
 #[expect(clippy::struct_excessive_bools, reason = "switches of a command")]
 pub(super) struct CreateArgs {
-    /// Make those above that are not there, too; one that is there is no error
+    /// Create missing parents, too; an existing dataset is not an error
     #[arg(short = 'p')]
     parents: bool,
     /// Do not mount it
     #[arg(short = 'u', conflicts_with = "volume")]
     no_mount: bool,
-    /// Make nothing: is all that is said right?
+    /// Create nothing: check the arguments only
     #[arg(short = 'n')]
     dry_run: bool,
-    /// Show what is made, or would be with -n
+    /// Show what is created, or would be with -n
     #[arg(short = 'v')]
     verbose: bool,
     /// The same for programs: words separated by tabs
@@ -52,7 +52,7 @@ pub(super) struct CreateArgs {
     name: String,
 }
 
-/// A size as people write it.
+/// A size in written form.
 fn parse_size(text: &str) -> Result<u64, String> {
     // zettabytes: OpenZFS knows the letter, and 64 bits do not hold them
     let is_too_large = text.trim_end_matches(['b', 'B']).ends_with(['z', 'Z']);
@@ -68,10 +68,10 @@ struct VolumeSpec {
     block_size: u32,
 }
 
-/// Said of a file system that is there, and that programs cannot reach.
+/// Printed for a file system that exists but could not be mounted.
 const CREATED: &str = "filesystem successfully created, but not mounted";
 
-/// What the blocks of a volume have, if nobody says otherwise.
+/// The default block size of a volume.
 const DEFAULT_VOLBLOCKSIZE: u64 = 16 << 10;
 
 impl CreateArgs {
@@ -121,7 +121,7 @@ impl CreateArgs {
         })
     }
 
-    /// The volume that is asked for; what the properties say of it is taken from them.
+    /// The volume to create; its properties are taken out of the list.
     fn extract_volume(
         &self,
         properties: &mut Vec<(String, String)>,
@@ -136,7 +136,7 @@ impl CreateArgs {
         Ok(Some(VolumeSpec { size, block_size: u32::try_from(block_size).unwrap_or(u32::MAX) }))
     }
 
-    /// Prints what is created, as -v and -P want it.
+    /// Prints the created dataset, for -v and -P.
     fn print_plan(&self, new: &NewDataset, volume: Option<VolumeSpec>) -> std::io::Result<()> {
         if !self.verbose && !self.parsable {
             return Ok(());

@@ -12,7 +12,7 @@ use crate::print;
 use crate::property_values::{format_value, is_byte_property};
 use crate::table::{Align, Table};
 
-/// What is shown if nobody says otherwise.
+/// The default columns.
 const DEFAULT_COLUMNS: [&str; 5] = ["name", "used", "available", "referenced", "mountpoint"];
 
 /// List datasets
@@ -72,7 +72,7 @@ pub(super) fn run(args: &Args, asking: &DaemonArgs) -> CommandResult {
     Ok(outcome)
 }
 
-/// Sorts by the first key, what is alike in that by the next, and leaves the rest as it is.
+/// Sorts by the first key, equal ones by the next, and keeps the order of the rest.
 pub(super) fn sort_datasets(found: &mut [Dataset], keys: &[SortKey]) {
     // the last key counts least
     for key in keys.iter().rev() {

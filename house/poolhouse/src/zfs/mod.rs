@@ -62,12 +62,12 @@ enum Command {
     Snapshot(create::SnapshotArgs),
     /// Keep of a snapshot what an increment can be sent from
     Bookmark(create::BookmarkArgs),
-    /// Mount file systems, or list those that are
+    /// Mount file systems, or list the mounted ones
     Mount(mount::MountArgs),
     /// Unmount file systems
     #[command(visible_alias = "umount")]
     Unmount(mount::UnmountArgs),
-    /// Share file systems as their properties sharenfs and sharesmb say
+    /// Share file systems according to their properties sharenfs and sharesmb
     Share(share::ShareArgs),
     /// End the shares of the properties sharenfs and sharesmb
     Unshare(share::UnshareArgs),
@@ -111,7 +111,7 @@ enum Command {
 }
 
 impl Zfs {
-    /// Does what was asked for.
+    /// Runs the command.
     pub(crate) fn run(&self) -> CommandResult {
         let asking = &self.daemon;
         match &self.command {

@@ -31,22 +31,23 @@ pub(super) struct ReceiveArgs {
     /// Print help
     #[arg(long, action = clap::ArgAction::Help)]
     help: Option<bool>,
-    /// Give up what was changed since the newest snapshot; follow destructions of a -R stream
+    /// Roll back to the newest snapshot first; destroy what the sender destroyed (-R streams)
     #[arg(short = 'F')]
     force: bool,
-    /// Do not mount what is new
+    /// Do not mount new file systems
     #[arg(short = 'u')]
     no_mount: bool,
     /// Only check whether the stream could be received
     #[arg(short = 'n')]
     dry_run: bool,
-    /// Tell what was received
+    /// Print what was received
     #[arg(short = 'v')]
     verbose: bool,
-    /// Keep what a cut stream brought, so that it can be resumed by its receive_resume_token
+    /// Keep the partial state of an interrupted stream, so that its receive_resume_token can resume
+    /// it
     #[arg(short = 's')]
     resumable: bool,
-    /// Abort a receive that could be resumed: what it brought is destroyed
+    /// Abort a resumable receive: its partial state is destroyed
     #[arg(short = 'A', conflicts_with_all = ["resumable", "force", "dry_run"])]
     abort: bool,
     /// The sent name without its pool goes below the target
@@ -58,7 +59,7 @@ pub(super) struct ReceiveArgs {
     /// Leave out the holds of the stream
     #[arg(short = 'h')]
     skip_holds: bool,
-    /// Set a property, whatever the stream has for it
+    /// Set a property, overriding the stream's value
     #[arg(short = 'o', value_name = "NAME=VALUE", value_parser = parse_assignment)]
     properties: Vec<(String, String)>,
     /// Leave out a property of the stream

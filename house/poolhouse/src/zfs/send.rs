@@ -80,7 +80,7 @@ pub(super) struct SendArgs {
     /// Send nothing: with -v, show what would be sent and how large it is
     #[arg(short = 'n', long = "dryrun")]
     dry_run: bool,
-    /// Show what is sent, and its estimated size
+    /// Show the contents of the stream, and its estimated size
     #[arg(short = 'v', long = "verbose")]
     verbose: bool,
     /// The same with exact numbers, and tabs between columns
@@ -100,7 +100,7 @@ struct MissingOptions {
     saved: bool,
     #[arg(long = "redact", value_name = "BOOKMARK", hide = true)]
     redact: Option<String>,
-    /// Ignored: deduplicated streams are no more
+    /// Ignored: deduplicated streams no longer exist
     #[arg(short = 'D', long = "dedup", hide = true)]
     _dedup: bool,
 }
@@ -161,7 +161,7 @@ impl SendArgs {
         }
     }
 
-    /// Shows what is sent, in the words of zfs-send(8), which scripts read.
+    /// Prints the contents of the stream, in the words of zfs-send(8), which scripts read.
     fn report(&self, planned: &[PlannedSend], out: &mut dyn Write) -> io::Result<()> {
         let total: u64 = planned.iter().map(|step| step.bytes).sum();
         for PlannedSend { snapshot, base, bytes } in planned {

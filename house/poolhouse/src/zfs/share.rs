@@ -5,7 +5,7 @@ use api::{ShareFilesystems, UnshareFilesystems};
 use crate::daemon::DaemonArgs;
 use crate::outcome::CommandResult;
 
-/// Share file systems as their properties sharenfs and sharesmb say
+/// Share file systems according to their properties sharenfs and sharesmb
 #[derive(clap::Args, Debug)]
 #[command(
     after_help = "File systems are shared by themselves when these properties are set or their pool is imported.

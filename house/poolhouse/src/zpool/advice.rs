@@ -1,12 +1,14 @@
-//! The `status:` and `action:` lines of `zpool status`, in the words of zpool(8) where it has them: people
+//! The `status:` and `action:` lines of `zpool status`, in the words of zpool(8) where it has them:
+//! users
 //! and scripts search for these.
 
 use engine::pool::{PoolStatus, SlowDrive, VdevStatus};
 
 use super::status::{is_healthy, unavailable_caches};
 
-/// The lines about a pool of whose devices some are not ONLINE, by the state of such a device. The first
-/// that fits is shown.
+/// The lines about a pool with devices that are not ONLINE, by the state of such a device. The
+/// first
+/// match is shown.
 const DEGRADED: [(&str, &str, &str); 4] = [
     (
         "FAULTED",
@@ -37,7 +39,7 @@ const DEGRADED: [(&str, &str, &str); 4] = [
     ),
 ];
 
-/// What is wrong, and what to do.
+/// The problem, and the action.
 pub(super) fn status_and_action(pool: &PoolStatus) -> Option<(String, &'static str)> {
     if let (Some(why), true) = (&pool.error, pool.is_unavailable()) {
         let action = "bring the drives back: it is taken over as soon as they are there. Or import \
@@ -87,7 +89,7 @@ pub(super) fn status_and_action(pool: &PoolStatus) -> Option<(String, &'static s
 const SLOW_ACTION: &str = "See 'zpool iostat -vl' and 'poolhouse drives'; check its cable and port, or\n\
                            \treplace it with 'zpool replace'.";
 
-/// What a drive that is far slower than its siblings means.
+/// The meaning of a drive that is far slower than its siblings.
 fn describe_slow_drive(slow: &SlowDrive) -> String {
     let time =
         |microseconds: u64| format!("{}.{} ms", microseconds / 1000, microseconds % 1000 / 100);

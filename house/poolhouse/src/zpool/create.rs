@@ -32,7 +32,7 @@ pub(super) struct Args {
     /// Only check it, and show the layout
     #[arg(short = 'n')]
     dry_run: bool,
-    /// No features but those that -o feature@NAME=enabled names
+    /// Enable only the features of -o feature@NAME=enabled
     #[arg(short = 'd')]
     no_default_features: bool,
     /// A property of the pool: ashift (9 to 16), altroot, comment, failmode, autoexpand,
@@ -46,15 +46,15 @@ pub(super) struct Args {
     /// Where its root file system is mounted: an absolute path, none, legacy
     #[arg(short = 'm', value_name = "MOUNTPOINT")]
     mountpoint: Option<String>,
-    /// What stands before all its mountpoints
+    /// Prefix of all mountpoints (altroot)
     #[arg(short = 'R', value_name = "ROOT")]
     altroot: Option<PathBuf>,
-    /// What it is called until it is exported, if that is another name
+    /// Temporary name until the export
     #[arg(short = 't', value_name = "NAME")]
     temporary_name: Option<String>,
-    /// Its name
+    /// Pool name
     pool: String,
-    /// Its vdevs
+    /// Vdevs
     #[arg(value_name = "VDEV", required = true)]
     vdevs: Vec<String>,
 }

@@ -22,18 +22,18 @@ Examples:
   poolhouse zpool add tank log mirror nvme0n1 nvme1n1 spare sdi"
 )]
 pub(super) struct AddArgs {
-    /// Use drives that hold something, and vdevs unlike those of the pool
+    /// Use drives with data, and vdevs with another redundancy than those of the pool
     #[arg(short = 'f')]
     force: bool,
     /// Only check it, and show the layout
     #[arg(short = 'n')]
     dry_run: bool,
-    /// ashift=N: log2 of the smallest write; without it, as the pool has it
+    /// ashift=N: log2 of the sector size; the default is the pool's
     #[arg(short = 'o', value_name = "PROPERTY=VALUE", value_parser = parse_ashift)]
     ashift: Option<u64>,
     /// The pool
     pool: String,
-    /// What they are for, and the drives
+    /// Class of the vdevs, and their drives
     #[arg(value_name = "VDEV", required = true)]
     vdevs: Vec<String>,
 }
@@ -66,7 +66,7 @@ pub(super) struct ReopenArgs {
     /// Do not restart a resilver that runs, as is done without it
     #[arg(short = 'n')]
     _keep_scan: bool,
-    /// Their names; none: all
+    /// Pools; default: all
     #[arg(value_name = "POOL")]
     pools: Vec<String>,
 }

@@ -12,7 +12,7 @@ use crate::outcome::{CommandResult, Failure, Outcome};
 use crate::print;
 use crate::table::{Align, Table};
 
-/// What is shown if nobody says otherwise.
+/// The default columns.
 const DEFAULT_COLUMNS: [&str; 11] = [
     "name",
     "size",
@@ -49,7 +49,7 @@ pub(super) struct Args {
     /// These columns
     #[arg(short = 'o', value_name = "PROPERTY", value_delimiter = ',')]
     columns: Vec<String>,
-    /// Their vdevs, too
+    /// Include the vdevs
     #[arg(short = 'v')]
     verbose: bool,
     /// Whole paths of drives, as is done without it
@@ -164,13 +164,13 @@ fn query_properties(
             |(_, own): &(String, Vec<PoolProperty>)| own.iter().any(|it| it.name == *column);
         let is_user = column.contains(':');
         if !all.is_empty() && !is_user && !all.iter().any(known) {
-            return Err(Failure::usage(format!("-o {column}: pools have no such property here")));
+            return Err(Failure::usage(format!("-o {column}: pools do not have this property here")));
         }
     }
     Ok(all)
 }
 
-/// The value of a property; sizes as people read them, unless a program does.
+/// The value of a property; sizes in short form, unless -p is given.
 pub(super) fn format_property(property: &PoolProperty, parsable: bool) -> String {
     let size = property.value.parse().ok().filter(|_| !parsable);
     match (property.name.as_str(), size) {

@@ -47,7 +47,7 @@ pub(crate) struct Zpool {
 enum Command {
     /// Make a pool
     Create(create::Args),
-    /// Take over a pool that is on drives, or list those that could be
+    /// Import a pool, or list the pools that can be imported
     Import(import::Args),
     /// Give pools up, so that other hosts can import them
     Export(ExportArgs),
@@ -75,11 +75,11 @@ enum Command {
     Upgrade(upgrade::Args),
     /// Write to all free space of drives
     Initialize(sweep::InitializeArgs),
-    /// Tell drives which space is free
+    /// Tell drives which space is free (TRIM)
     Trim(sweep::TrimArgs),
     /// Wait until activities of a pool have ended
     Wait(wait::Args),
-    /// Show what the drives of pools do
+    /// Show I/O statistics of pools
     Iostat(iostat::Args),
     /// Clear the labels of a drive that no pool uses
     Labelclear(drives::LabelclearArgs),
@@ -93,13 +93,13 @@ enum Command {
     Offline(repair::OfflineArgs),
     /// Bring drives back into service
     Online(repair::OnlineArgs),
-    /// Read all that is in pools, and mend what is wrong
+    /// Read all blocks of pools, and repair damaged ones
     Scrub(repair::ScrubArgs),
-    /// Have a pool go on whose drives failed, and count their errors anew
+    /// Clear the errors of devices, and resume a suspended pool
     Clear(ClearArgs),
     /// Have all that was changed written
     Sync(SyncArgs),
-    /// What was done to pools, and by which commands
+    /// Show the commands given to pools
     History(history::Args),
     /// Show events of pools
     Events(EventsArgs),
@@ -114,10 +114,10 @@ struct ExportArgs {
     /// All pools
     #[arg(short = 'a', conflicts_with = "pools", required_unless_present = "pools")]
     all: bool,
-    /// Even while somebody uses their files
+    /// Force: unmount even if files are open
     #[arg(short = 'f')]
     force: bool,
-    /// Their names
+    /// Pools
     #[arg(value_name = "POOL")]
     pools: Vec<String>,
 }
@@ -132,14 +132,14 @@ Example:
   poolhouse zpool destroy tank"
 )]
 struct DestroyArgs {
-    /// Even while somebody uses its files
+    /// Force: unmount even if files are open
     #[arg(short = 'f')]
     force: bool,
-    /// Its name
+    /// Pool
     pool: String,
 }
 
-/// Have a pool go on whose drives failed, and count their errors anew
+/// Clear the errors of devices, and resume a suspended pool
 #[derive(clap::Args, Debug)]
 #[command(
     after_help = "Nothing that waits to be written is lost. If drives took changes and did not keep
@@ -150,7 +150,7 @@ Examples:
   poolhouse zpool clear tank sdb     count only that drive's errors anew"
 )]
 struct ClearArgs {
-    /// Its name
+    /// Pool
     pool: String,
     /// The drive, by path or guid; none: all
     drive: Option<String>,
@@ -164,7 +164,7 @@ struct SyncArgs {
     /// Even if nothing was changed, as is done without it
     #[arg(short = 'f')]
     _force: bool,
-    /// Their names; none: all
+    /// Pools; default: all
     #[arg(value_name = "POOL")]
     pools: Vec<String>,
 }
@@ -188,7 +188,7 @@ struct EventsArgs {
 }
 
 impl Zpool {
-    /// Does what was asked for.
+    /// Runs the command.
     pub(crate) fn run(&self) -> CommandResult {
         let asking = &self.daemon;
         match &self.command {

@@ -59,7 +59,7 @@ pub(super) struct AttachArgs {
     wait: bool,
     /// The pool
     pool: String,
-    /// The drive that is there, by path or guid, or the raidz
+    /// The present drive, by path or guid, or the raidz
     drive: String,
     /// The drive that comes
     new: String,
@@ -125,7 +125,7 @@ pub(super) struct OnlineArgs {
     drives: Vec<String>,
 }
 
-/// Read all that is in pools, and mend what is wrong
+/// Read all blocks of pools, and repair damaged ones
 #[derive(clap::Args, Debug)]
 #[command(
     after_help = "Each copy on each drive is read, and parity. `zpool status` tells how far it is.
@@ -141,7 +141,7 @@ pub(super) struct ScrubArgs {
     /// Wait until it is done
     #[arg(short = 'w')]
     wait: bool,
-    /// Their names
+    /// Pools
     #[arg(value_name = "POOL", required = true)]
     pools: Vec<String>,
 }
@@ -210,7 +210,7 @@ impl ScrubArgs {
     }
 }
 
-/// Waits, if that is wanted, until none of these activities of a pool goes on.
+/// Waits, if requested, until none of these activities of a pool runs.
 fn wait_if(
     wanted: bool,
     asking: &DaemonArgs,

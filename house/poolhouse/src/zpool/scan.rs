@@ -1,4 +1,4 @@
-//! How far a walk over a pool is, or what came of it, in the words of zpool(8).
+//! The progress or result of a scan, in the words of zpool(8).
 
 use std::io::{self, Write};
 
@@ -8,10 +8,10 @@ use units::human_bytes;
 use crate::table::escape_control;
 use crate::time::format_date;
 
-/// So many damaged files are shown.
+/// The most damaged files shown.
 const MAX_DAMAGED_SHOWN: usize = 100;
 
-/// Says it, on lines of its own.
+/// Prints it on lines of its own.
 pub(super) fn print_scan(scan: &ScanStatus, out: &mut dyn Write) -> io::Result<()> {
     let word = if scan.scan == ScanKind::Scrub { "scrub" } else { "resilver" };
     let written = human_bytes(scan.written);
@@ -34,14 +34,14 @@ pub(super) fn print_scan(scan: &ScanStatus, out: &mut dyn Write) -> io::Result<(
     Ok(())
 }
 
-/// Says what is lost, as the walk has found.
+/// Prints the damaged files that the scan found.
 pub(super) fn print_damaged(scan: &ScanStatus, out: &mut dyn Write) -> io::Result<()> {
     writeln!(out, "\nerrors: {} blocks cannot be read any more; they are of:\n", scan.errors)?;
     for name in scan.damage.iter().take(MAX_DAMAGED_SHOWN) {
         writeln!(out, "        {}", escape_control(name))?;
     }
     if let Some(more) = scan.damage.len().checked_sub(MAX_DAMAGED_SHOWN).filter(|more| *more > 0) {
-        writeln!(out, "        and {more} more (--json tells all)")?;
+        writeln!(out, "        and {more} more (--json lists all)")?;
     }
     Ok(())
 }
@@ -105,7 +105,7 @@ mod tests {
     }
 
     #[test]
-    fn how_far_it_is_is_said() {
+    fn progress_is_printed() {
         let text = printed(&sample_scan(ScanKind::Resilver, "scanning"));
         assert!(text.contains("resilver in progress since "), "{text}");
         assert!(text.contains("25.00% done, 00:00:30 to go"), "{text}");
@@ -114,7 +114,7 @@ mod tests {
     }
 
     #[test]
-    fn what_came_of_it_is_said() {
+    fn result_is_printed() {
         let text = printed(&sample_scan(ScanKind::Resilver, "finished"));
         assert!(text.starts_with("  scan: resilvered 3M in 00:00:10 with 0 errors on "), "{text}");
         assert!(

@@ -35,13 +35,13 @@ pub(super) struct Args {
     /// All that is known of errors, as is done without it
     #[arg(short = 'v')]
     _verbose: bool,
-    /// What deduplication stores, by how often it is referred to, too
+    /// Include deduplication statistics by reference count
     #[arg(short = 'D')]
     dedup: bool,
     /// How many requests of each drive took longer than half a minute, too
     #[arg(short = 's')]
     slow: bool,
-    /// Writes whose data changed while they were written, too: none, as all are copied first
+    /// Include writes whose data changed during the write: none, because all are copied first
     #[arg(short = 'd')]
     direct: bool,
     /// How far writing to all free space of each drive has come, too
@@ -50,7 +50,7 @@ pub(super) struct Args {
     /// How far telling each drive which space is free has come, too
     #[arg(short = 't')]
     trim: bool,
-    /// Of vdevs only those that are not well
+    /// Show only unhealthy vdevs
     #[arg(short = 'e')]
     unhealthy_vdevs_only: bool,
     /// Programs for more columns: refused
@@ -185,10 +185,10 @@ fn print_pool(pool: &PoolStatus, args: &Args, out: &mut dyn Write) -> io::Result
     match &pool.scan {
         Some(scan) if scan.errors > 0 => super::scan::print_damaged(scan, out)?,
         _ if wrong == 0 => writeln!(out, "\nerrors: No known data errors")?,
-        // there is no log of those that could not be mended yet
+        // there is no list of blocks that are not repaired yet
         _ => writeln!(
             out,
-            "\nerrors: {wrong} on drives; whether all could be mended tells `zpool scrub -w {}`",
+            "\nerrors: {wrong} on drives; `zpool scrub -w {}` shows whether all could be repaired",
             escape_control(&pool.name)
         )?,
     }
@@ -205,7 +205,7 @@ fn print_checkpoint(checkpoint: &CheckpointStatus, out: &mut dyn Write) -> io::R
     writeln!(out, "checkpoint: created {time}, consumes {bytes}")
 }
 
-/// What deduplication stores, by how often it is referred to.
+/// Deduplication statistics by reference count.
 fn print_dedup(all: &[DedupBucket], out: &mut dyn Write) -> io::Result<()> {
     if all.is_empty() {
         return writeln!(out, "\n dedup: no DDT entries");
@@ -249,7 +249,7 @@ fn add_header(table: &mut Table, head: &str) {
     table.add_row([head.to_owned()]);
 }
 
-/// Those vdevs that are to be shown.
+/// The vdevs to show.
 fn visible_vdevs<'a>(args: &Args, vdevs: &'a [VdevStatus]) -> impl Iterator<Item = &'a VdevStatus> {
     let only_unwell = args.unhealthy_vdevs_only;
     let is_well =

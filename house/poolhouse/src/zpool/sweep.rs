@@ -40,7 +40,7 @@ pub(super) struct InitializeArgs {
     drives: Vec<String>,
 }
 
-/// Tell drives which space is free
+/// Tell drives which space is free (TRIM)
 #[derive(clap::Args, Debug)]
 #[command(
     after_help = "SSDs stay fast, and thin storage gives the space to others. `zpool status -t` shows how far it is.

@@ -30,11 +30,11 @@ pub(super) enum Activity {
     Replace,
     /// A vdev is removed
     Remove,
-    /// Drives get what they missed
+    /// A resilver
     Resilver,
     /// All is read, and repaired
     Scrub,
-    /// Drives are told which space is free
+    /// A trim
     Trim,
     /// A raidz vdev gets one more drive
     RaidzExpand,
@@ -102,7 +102,7 @@ fn has_replacement(vdev: &VdevStatus) -> bool {
     vdev.name.starts_with("replacing-") || vdev.children.iter().any(has_replacement)
 }
 
-/// Bytes that an activity of leaves has still to go over; none: it goes on at no leaf.
+/// Bytes that an activity of leaves has still to process; none: it runs on no leaf.
 fn sum_leaves(
     pool: &PoolStatus,
     activity: &dyn Fn(&VdevStatus) -> Option<&engine::pool::VdevActivity>,
@@ -219,7 +219,7 @@ fn query_freeing(asking: &DaemonArgs, pool: &str) -> Result<u64, Failure> {
     Ok(freeing.next().and_then(|property| property.value.parse().ok()).unwrap_or(0))
 }
 
-/// Waits until none of these activities of a pool goes on.
+/// Waits until none of these activities of a pool runs.
 pub(super) fn wait_until_idle(
     asking: &DaemonArgs,
     pool: &str,

@@ -21,12 +21,13 @@ struct SmbNas {
     port: u16,
 }
 
-/// Whether something is missing, which is said.
+/// Whether something is missing; prints so.
 fn cannot_share() -> bool {
     cannot_mount() || ["smbd", "smbclient"].iter().any(|program| lacks(program))
 }
 
-/// The system user whose rights anna gets: one that is not root, if the tests can become another user.
+/// The system user whose rights anna gets: one that is not root, if the tests can become another
+/// user.
 fn system_user() -> nix::unistd::User {
     let uid = nix::unistd::geteuid();
     let user = if uid.is_root() {

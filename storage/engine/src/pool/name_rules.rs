@@ -63,7 +63,7 @@ impl NameRules {
                 continue;
             }
             let refused =
-                || Error::Usage { what: format!("{name}={value}: there is no such word") };
+                || Error::Usage { what: format!("{name}={value}: the property does not have this value") };
             let word = dsl::property::parse_create_only(&name, &value).ok_or_else(refused)?;
             match name.as_str() {
                 CASE_SENSITIVITY => naming.case = parse_case(word),

@@ -102,7 +102,7 @@ impl Pool {
             dataset.rsplit_once('/').map(|(above, _)| self.find_dataset(above)).transpose()?;
         let facts = above.as_ref().map(Dataset::key_info).transpose().map_err(failed)?.flatten();
         let (Some(above), Some(facts)) = (above, facts) else {
-            return Err(encryption_error(dataset, "what is above it is not encrypted"));
+            return Err(encryption_error(dataset, "its parent is not encrypted"));
         };
         let new = loaded_wrapping_key(&above)?;
         let stretching = Pbkdf2Params { salt: facts.salt, iterations: facts.iterations };

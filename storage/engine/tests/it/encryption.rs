@@ -193,7 +193,7 @@ fn keys_are_changed_and_inherited() {
     assert!(held.change_key("tank", &hex, &digits).is_err(), "it is not encrypted");
     assert!(matches!(held.change_key("tank/a", &[], other), Err(Error::Locked { .. })));
     held.load_key("tank/a", other).unwrap();
-    assert!(held.inherit_key("tank/a").is_err(), "what is above it is not encrypted");
+    assert!(held.inherit_key("tank/a").is_err(), "its parent is not encrypted");
     assert!(held.inherit_key("tank/a/b/c").is_err(), "it does already");
     let cipher = [pair("encryption", "aes-128-gcm")];
     assert!(held.change_key("tank/a", &cipher, other).is_err());

@@ -1,7 +1,9 @@
-//! `poolhouse zpool iostat`: what the drives of pools do, as rates between two readings of their counts.
+//! `poolhouse zpool iostat`: the I/O of pools' drives, as rates between two readings of their
+//! counters.
 //!
-//! A vdev shows the sum of its drives, parity and copies included. The drives are asked by threads at
-//! once, without queues of classes, so columns that OpenZFS has for its queues show `-`.
+//! A vdev shows the sum of its drives, parity and copies included. The drives are accessed by
+//! threads
+//! directly, without queues of classes, so columns that OpenZFS has for its queues show `-`.
 
 mod histogram;
 mod rates;
@@ -20,7 +22,7 @@ use crate::daemon::DaemonArgs;
 use crate::outcome::{CommandResult, Failure, Outcome};
 use crate::print;
 
-/// Show what the drives of pools do
+/// Show I/O statistics of pools
 #[derive(clap::Args, Debug)]
 #[command(
     after_help = "Without an interval it shows the mean since the pool was imported. The first of several
@@ -40,7 +42,7 @@ pub(super) struct Args {
     /// How long requests take, too
     #[arg(short = 'l')]
     latency: bool,
-    /// How many requests are under way, too
+    /// Include the number of requests in flight
     #[arg(short = 'q')]
     queue: bool,
     /// How many requests had which size
