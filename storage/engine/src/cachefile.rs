@@ -1,7 +1,8 @@
 //! The file in which a system with OpenZFS remembers its pools (`/etc/zfs/zpool.cache`).
 //!
-//! It is one packed name-value list: a pool's name, and its configuration as labels have it. What is
-//! wanted of it are the paths of the drives; what they are, their labels say. Spares and cache drives
+//! It is one packed name-value list: a pool's name, and its configuration in the form of labels.
+//! The
+//! search uses only the paths of the drives; their labels describe them. Spares and cache drives
 //! are not in it.
 //!
 //! Learnt from: zpoolprops(7), and a file that OpenZFS 2.3.2 wrote (tests).
@@ -12,7 +13,7 @@ use ondisk::nvlist::{Nvlist, Value};
 
 use crate::{Error, Result};
 
-/// A file of this kind is small: so many bytes at most.
+/// The largest file of this kind, in bytes.
 const MAX_FILE_SIZE: u64 = 64 << 20;
 /// Vdevs are so deep at most.
 const MAX_DEPTH: usize = 16;

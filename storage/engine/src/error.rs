@@ -1,6 +1,6 @@
-//! What can go wrong, as sentences for people, each with its exit status.
+//! Errors as sentences for users, each with its exit status.
 //!
-//! A sentence names its subject, has the numbers, says what follows, and what to do.
+//! A sentence names its subject, gives the numbers, the consequence, and the next step.
 
 use std::fmt::Write as _;
 
@@ -11,19 +11,19 @@ pub struct UnavailableVdev {
     pub vdev: String,
     /// Its devices.
     pub devices: usize,
-    /// The paths of those that are missing, as the pool knows them.
+    /// The paths of the missing ones, from the pool's configuration.
     pub missing: Vec<String>,
     /// How many may be missing.
     pub redundancy: usize,
 }
 
-/// What can go wrong.
+/// An error of the engine.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Error {
-    /// The command line asks for what cannot be.
+    /// The command line is invalid.
     #[error("{what}")]
     Usage {
-        /// What is wrong with it.
+        /// The reason.
         what: String,
     },
     /// No pool was found at all.
@@ -32,24 +32,24 @@ pub enum Error {
         /// Where was looked.
         paths: Vec<String>,
     },
-    /// None of that name or guid was.
+    /// No pool of that name or guid was found.
     #[error("there is no pool '{name}' {}; found: {}", format_paths(.paths), .found.join(", "))]
     NoSuchPool {
         /// The name or guid.
         name: String,
         /// Where was looked.
         paths: Vec<String>,
-        /// What was found instead.
+        /// The pools found instead.
         found: Vec<String>,
     },
     /// The pool does not stand as of then.
-    #[error("pool '{pool}' cannot be read as of txg {txg}: no uberblock of it stands any more; those that do: {}", join_numbers(.available))]
+    #[error("pool '{pool}' cannot be read as of txg {txg}: its uberblock no longer exists; the existing ones are of txg {}", join_numbers(.available))]
     NoSuchTxg {
         /// The pool.
         pool: String,
         /// The transaction group that is wanted.
         txg: u64,
-        /// Those that are there.
+        /// The existing ones.
         available: Vec<u64>,
     },
     /// The pool could not be made.
@@ -62,7 +62,7 @@ pub enum Error {
     },
     /// A drive has a label.
     #[error(
-        "'{path}' is, or was, part of pool '{pool}'; use -f to use it all the same, which destroys what is on it"
+        "'{path}' is, or was, part of pool '{pool}'; use -f to overwrite it, which destroys its content"
     )]
     DeviceInPool {
         /// The drive.
@@ -72,7 +72,7 @@ pub enum Error {
     },
     /// Another host writes to the pool.
     #[error(
-        "pool '{pool}': another host has it right now ('{host}' had it last), as its drives change; export it there first"
+        "pool '{pool}': another host has it imported ('{host}' was the last one), because its drives change; export it there first"
     )]
     ActiveOnOtherHost {
         /// The pool.
@@ -80,14 +80,12 @@ pub enum Error {
         /// The host that had it last.
         host: String,
     },
-    /// A drive holds what is not a pool.
-    #[error(
-        "'{path}' holds {content}; use -f to use it all the same, which destroys what is on it"
-    )]
+    /// A drive has data other than a pool.
+    #[error("'{path}' holds {content}; use -f to overwrite it, which destroys its content")]
     DeviceHasData {
         /// The drive.
         path: String,
-        /// What it holds.
+        /// The kind of its data.
         content: &'static str,
     },
     /// The pool can be read, and not be changed.
@@ -101,10 +99,10 @@ pub enum Error {
         /// Why not.
         why: String,
     },
-    /// What was asked for is not allowed as things stand.
+    /// The operation is not allowed now.
     #[error("{what}")]
     Refused {
-        /// What, and why not.
+        /// The operation, and the reason.
         what: String,
     },
     /// Another host had the pool, and did not export it.
@@ -126,8 +124,8 @@ pub enum Error {
         /// The name.
         pool: String,
     },
-    /// The pool takes no more changes.
-    #[error("pool '{pool}' is suspended: {why}; what was synced before is safe, and can be read")]
+    /// The pool accepts no changes.
+    #[error("pool '{pool}' is suspended: {why}; the last synced txg is safe, and can be read")]
     Suspended {
         /// The pool.
         pool: String,
@@ -164,7 +162,7 @@ pub enum Error {
         /// The vdevs that cannot be read.
         vdevs: Vec<UnavailableVdev>,
     },
-    /// Log devices that may hold promises are missing.
+    /// Log devices are missing that may have unreplayed records.
     #[error(
         "pool '{pool}' cannot be taken over as it is: what was promised to programs of '{dataset}' \
          may be on log devices that are missing ({why}); bring them back, or give such promises of \
@@ -175,7 +173,7 @@ pub enum Error {
         pool: String,
         /// The dataset.
         dataset: String,
-        /// What is missing.
+        /// The missing devices.
         why: String,
     },
     /// No state of it is sound enough to go on with.
@@ -187,7 +185,7 @@ pub enum Error {
         states_tried: usize,
         /// Whether there are older ones.
         has_older_states: bool,
-        /// What is wrong with the newest.
+        /// The damage of the newest state.
         why: String,
     },
     /// The pool's own data are damaged.
@@ -197,13 +195,13 @@ pub enum Error {
     DamagedPool {
         /// The pool.
         pool: String,
-        /// What is damaged.
+        /// The damaged part.
         why: String,
     },
     /// Something inside the pool is damaged.
     #[error("{subject} cannot be read: {why}")]
     Unreadable {
-        /// What cannot be read.
+        /// The unreadable part.
         subject: String,
         /// Why.
         why: String,
@@ -229,7 +227,7 @@ pub enum Error {
     /// Something else that cannot be done yet.
     #[error("{what}, which this version of poolhouse does not know")]
     Unsupported {
-        /// What is wanted.
+        /// The operation.
         what: String,
     },
     /// The key does not fit.
@@ -238,12 +236,12 @@ pub enum Error {
         /// The dataset.
         dataset: String,
     },
-    /// What is given is not a key.
+    /// The user's input is not a key.
     #[error("the key for '{dataset}' cannot be one: {expected} is wanted")]
     InvalidKey {
         /// The dataset.
         dataset: String,
-        /// What a key looks like.
+        /// The form of a key.
         expected: String,
     },
     /// It has no key.
@@ -257,10 +255,10 @@ pub enum Error {
     Locked {
         /// The dataset.
         dataset: String,
-        /// Its encryption root, whose key it is.
+        /// Its encryption root, whose key is needed.
         root: String,
     },
-    /// What an intent log promises cannot be done without a key.
+    /// An intent log cannot be replayed without a key.
     #[error(
         "pool '{pool}' cannot be taken over without the key of '{root}': the intent log of \
          '{dataset}' holds what was promised and is not written yet; `zpool import -l {pool}` asks \
@@ -271,10 +269,10 @@ pub enum Error {
         pool: String,
         /// The dataset.
         dataset: String,
-        /// Its encryption root, whose key it is.
+        /// Its encryption root, whose key is needed.
         root: String,
     },
-    /// A path is not what it should be.
+    /// A path does not have the expected type.
     #[error("'{path}' cannot be used: {reason}")]
     UnusablePath {
         /// The path.
@@ -301,12 +299,12 @@ pub enum Error {
     NoLabel {
         /// The device.
         path: String,
-        /// What stands there instead.
+        /// The type found.
         why: String,
     },
     /// An image ends too early.
     #[error(
-        "'{path}' is truncated: its label says that the vdev takes {required} bytes, and it ends after {size}; pool '{pool}' cannot be opened with what is left"
+        "'{path}' is truncated: its label says that the vdev takes {required} bytes, and it ends after {size}; pool '{pool}' cannot be opened with the rest"
     )]
     Truncated {
         /// The image.
@@ -315,12 +313,12 @@ pub enum Error {
         pool: String,
         /// Its size, bytes.
         size: u64,
-        /// What it should have at least, bytes.
+        /// The size by its label, bytes.
         required: u64,
     },
     /// Another program uses a device.
     #[error(
-        "'{path}' is in use by another program; stop that program first, as what it writes would change the pool under the reader"
+        "'{path}' is in use by another program; stop that program first, because its writes would change the pool under the reader"
     )]
     InUse {
         /// The device.
@@ -335,13 +333,13 @@ pub enum Error {
         /// The device.
         path: String,
     },
-    /// There is no such dataset.
+    /// The dataset does not exist.
     #[error("cannot open '{name}': dataset does not exist")]
     NoSuchDataset {
         /// The name.
         name: String,
     },
-    /// There is no such file.
+    /// The file does not exist.
     #[error("there is no '{path}' in {dataset}")]
     NoSuchFile {
         /// The dataset.
@@ -349,10 +347,10 @@ pub enum Error {
         /// The path in it.
         path: String,
     },
-    /// There is no such object, block or vdev.
+    /// The object, block or vdev does not exist.
     #[error("there is no {what}")]
     NotFound {
-        /// What is wanted.
+        /// The requested object.
         what: String,
     },
     /// A file to be written could not.
@@ -363,7 +361,7 @@ pub enum Error {
         /// Why not.
         reason: String,
     },
-    /// The user stopped what was read before a pool was taken back.
+    /// The user stopped the rewind probe.
     #[error(
         "pool '{pool}': not all its metadata were read, as that was stopped; it is left as it is"
     )]
@@ -372,7 +370,7 @@ pub enum Error {
         pool: String,
     },
     /// The user stopped it.
-    #[error("interrupted; what is done is done, and the same command goes on from there")]
+    #[error("interrupted; finished work is kept, and the same command continues from there")]
     Interrupted,
 }
 

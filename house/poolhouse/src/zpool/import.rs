@@ -253,8 +253,8 @@ fn print_rewound(args: &Args, imported: &ImportResult) -> Result<(), Failure> {
     Ok(())
 }
 
-/// The keys of the pools to import. A pool is imported without a missing key, if
-/// pool can be.
+/// The keys of the pools to import. A key that cannot be read is left out, because an import may
+/// not need it.
 fn read_keys(
     args: &Args,
     paths: &[PathBuf],

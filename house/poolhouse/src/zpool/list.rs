@@ -164,7 +164,9 @@ fn query_properties(
             |(_, own): &(String, Vec<PoolProperty>)| own.iter().any(|it| it.name == *column);
         let is_user = column.contains(':');
         if !all.is_empty() && !is_user && !all.iter().any(known) {
-            return Err(Failure::usage(format!("-o {column}: pools do not have this property here")));
+            return Err(Failure::usage(format!(
+                "-o {column}: pools do not have this property here"
+            )));
         }
     }
     Ok(all)

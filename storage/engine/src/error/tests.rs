@@ -38,8 +38,8 @@ fn pool_errors() -> Vec<(u8, Error, &'static str)> {
         (
             3,
             Error::NoSuchTxg { pool: text("tank"), txg: 7, available: vec![30, 29] },
-            "pool 'tank' cannot be read as of txg 7: no uberblock of it stands any more; those \
-             that do: 30, 29",
+            "pool 'tank' cannot be read as of txg 7: its uberblock no longer exists; the existing ones are \
+             of txg 30, 29",
         ),
         (
             3,
@@ -169,7 +169,7 @@ fn path_errors() -> Vec<(u8, Error, &'static str)> {
             10,
             Error::Truncated { path: path.clone(), pool: text("tank"), size: 10, required: 20 },
             "'d0.img' is truncated: its label says that the vdev takes 20 bytes, and it ends after \
-             10; pool 'tank' cannot be opened with what is left",
+             10; pool 'tank' cannot be opened with the rest",
         ),
         (
             11,
@@ -185,7 +185,7 @@ fn path_errors() -> Vec<(u8, Error, &'static str)> {
         (
             130,
             Error::Interrupted,
-            "interrupted; what is done is done, and the same command goes on from there",
+            "interrupted; finished work is kept, and the same command continues from there",
         ),
     ]
 }
@@ -199,7 +199,7 @@ fn every_error_is_a_sentence_with_a_status() {
 }
 
 #[test]
-fn lacking_vdevs_are_told_one_by_one() {
+fn lacking_vdevs_are_listed_one_by_one() {
     let lacking = |vdev: &str, devices, missing: &[&str], spare| UnavailableVdev {
         vdev: text(vdev),
         devices,
@@ -220,7 +220,7 @@ fn lacking_vdevs_are_told_one_by_one() {
 }
 
 #[test]
-fn many_paths_are_not_all_told() {
+fn long_lists_of_paths_are_shortened() {
     let paths = ["/a", "/b", "/c", "/d"].map(text).to_vec();
     let words = Error::NoPool { paths }.to_string();
     assert!(words.starts_with("no pool found at '/a' to '/d' (4 paths):"), "{words}");

@@ -1,4 +1,4 @@
-//! Changing the datasets of a held pool.
+//! Changes the datasets of an imported pool.
 
 use std::sync::Arc;
 
@@ -51,7 +51,7 @@ impl Pool {
         self.set_owner_quotas(&new.name, &limits)
     }
 
-    /// The same, but for what its owners may use, which is told. The key above stays what it is until
+    /// The same without owner quotas, which are returned. The lock keeps the parent's key until
     /// this returns.
     fn create_filesystem_locked(
         &self,
@@ -110,7 +110,7 @@ impl Pool {
         }
     }
 
-    /// How a dataset that is to be is encrypted, by what is above it.
+    /// The encryption of a new dataset, from its parent.
     pub(super) fn child_encryption(
         &self,
         new: &mut NewDataset,
@@ -120,7 +120,7 @@ impl Pool {
         new_encryption(&self.0.environment, new, above.as_ref(), secret)
     }
 
-    /// What is above a dataset that is to be: a file system, as nothing lies below a volume.
+    /// The parent of a new dataset: a file system, because a volume has no children.
     pub(super) fn find_parent(&self, name: &str) -> Result<Option<dsl::Dataset>> {
         let Some((above, _)) = name.rsplit_once('/') else { return Ok(None) };
         let found = self.find_dataset(above)?;
@@ -232,8 +232,9 @@ impl Pool {
         if let Some((property, _)) =
             new.properties.iter().find(|(name, _)| is_encryption_property(name))
         {
-            let why =
-                format!("a clone is as what it is a clone of, and has no {property} of its own");
+            let why = format!(
+                "{property} cannot be set on a clone; it is inherited from the clone's origin"
+            );
             return Err(encryption_error(&new.name, &why));
         }
         let origin = self.find_dataset(snapshot)?;
@@ -250,7 +251,8 @@ impl Pool {
         };
         let reserved: Vec<_> = new.properties.extract_if(.., asks_for_all).collect();
         check_properties(&new, kind)?;
-        // a size is not an entry in a table: it is set when the volume is there, and what follows from it
+        // a size is not an entry in a table: it is set on the existing volume, and its reservation
+        // after it
         let is_size = |(name, _): &mut (String, String)| name == "volsize";
         let mut sizes: Vec<_> = new.properties.extract_if(.., is_size).collect();
         sizes.extend(reserved);
@@ -411,7 +413,7 @@ impl Pool {
     }
 }
 
-/// What a head has of the intent log of the snapshot that it follows is not its own.
+/// Drops the part of the intent log that a head got from its origin snapshot.
 pub(super) fn reset_intent_log(
     active: &spa::ActivePool,
     change: &write::SyncTaskContext<'_>,
@@ -422,7 +424,7 @@ pub(super) fn reset_intent_log(
     active.clear_log_header(change, id, key).map_err(|why| Error::Refused { what: why.to_string() })
 }
 
-/// Says that a head is encrypted whose content is not made yet; gives the key of its blocks.
+/// Marks a new head without content as encrypted; returns the key of its blocks.
 pub(super) fn record_encryption(
     change: &write::SyncTaskContext<'_>,
     id: ObjsetId,
@@ -433,8 +435,8 @@ pub(super) fn record_encryption(
     Ok(Some(keying.key()))
 }
 
-/// Whether a file system, or a volume of so many bytes in blocks of so many, could be made so, as far as
-/// that can be told without its pool.
+/// Whether a file system, or a volume of this size and block size, can be created, as far as
+/// that can be decided without its pool.
 pub fn check_new_dataset(new: &NewDataset, volume: Option<(u64, u32)>) -> Result<()> {
     let mut new = new.clone();
     EncryptionOptions::extract(&mut new);
@@ -447,8 +449,7 @@ pub fn check_new_dataset(new: &NewDataset, volume: Option<(u64, u32)>) -> Result
     check_properties(&new, dsl::DatasetKind::Filesystem)
 }
 
-/// Whether all properties of a dataset that is to be are some that it can have. Nothing is made
-/// before that is clear.
+/// Checks all properties of a new dataset, before anything is created.
 pub(super) fn check_properties(new: &NewDataset, kind: dsl::DatasetKind) -> Result<()> {
     for (name, value) in &new.properties {
         dsl::property::parse_value(name, kind, value)
@@ -485,7 +486,7 @@ pub(super) fn set_properties(
     all.try_for_each(|(name, value)| set_property(active, change, (&new.name, kind), (name, value)))
 }
 
-/// Sets a property as its text says.
+/// Sets a property from its text.
 fn set_property(
     active: &spa::ActivePool,
     change: &write::SyncTaskContext<'_>,

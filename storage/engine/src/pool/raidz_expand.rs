@@ -75,7 +75,7 @@ impl Pool {
         self.find_raidz(name).is_some()
     }
 
-    /// Attaches a drive to a raidz, named as `zpool status` does. Whatever the drive holds is lost. The
+    /// Attaches a drive to a raidz, by its name in `zpool status`. The drive's content is lost. The
     /// thread of [`Pool::run_raidz_expansion`] then copies.
     pub fn attach_to_raidz(&self, raidz: &str, new: &Path, device: &Drive) -> Result<()> {
         let found = self.find_raidz(raidz).ok_or_else(|| Error::Usage {
@@ -105,14 +105,14 @@ impl Pool {
         let end = self.0.spa.run_reflow(job, &pace).map_err(|error| self.explain_error(&error))?;
         match end {
             ReflowEnd::NotExpanding => return Ok(None),
-            // nothing of what was copied was compared with a checksum
+            // the copied data was not compared with checksums
             ReflowEnd::Finished => self.start_scrub_if_idle(),
             ReflowEnd::Stopped | ReflowEnd::Paused(_) => {}
         }
         self.expansion_status()
     }
 
-    /// Copies for raidz expansions whenever there is one, until told to stop. For a thread of its own.
+    /// Copies for raidz expansions whenever there is one, until stopped. For a thread of its own.
     pub fn run_raidz_expansion(&self, stop: &AtomicBool) {
         let control = &self.0.reflow_control;
         let mut polls_left = 0;
@@ -138,7 +138,7 @@ impl Pool {
         }
     }
 
-    /// Ends the reflow thread's work; the expansion goes on with the next import.
+    /// Ends the reflow thread's work; the expansion continues with the next import.
     pub(super) fn stop_raidz_expansion(&self) {
         let control = &self.0.reflow_control;
         let mut state = control.state.lock();
@@ -146,7 +146,7 @@ impl Pool {
         while let Some(job) = &state.running {
             job.cancel.cancel();
             let timed_out = control.changed.wait_for(&mut state, POLL_INTERVAL).timed_out();
-            // one whose pool is suspended ends when the pool is closed
+            // the expansion of a suspended pool ends when the pool is closed
             if timed_out && self.is_suspended() {
                 return;
             }

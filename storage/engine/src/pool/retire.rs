@@ -1,6 +1,6 @@
-//! Changes after which a head is no more what it was: it is destroyed, taken back, or called
-//! otherwise. Nobody opens one while such a change is made, and who has one open that is no more
-//! gets errors from then on.
+//! Changes that retire a head: it is destroyed, rolled back, or renamed. No thread opens one
+//! meanwhile,
+//! and handles of a head that no longer exists give errors from then on.
 
 use std::collections::HashMap;
 
@@ -12,8 +12,10 @@ use super::{OpenVolume, Pool};
 use crate::{Error, Result};
 
 impl Pool {
-    /// Runs a sync task that may retire these heads. Their transactions are held back meanwhile: in the task
-    /// the heads have all changes that succeeded. The task closes the heads that it retires. Their intent
+    /// Runs a sync task that may retire these heads. Their transactions are blocked meanwhile: in
+    /// the task
+    /// the heads have all changes that succeeded. The task closes the heads that it retires. Their
+    /// intent
     /// logs are paused, since the log of a retired head could not be freed.
     pub(super) fn run_retiring_task<T: Send + 'static>(
         &self,
@@ -49,13 +51,13 @@ impl Pool {
         done
     }
 
-    /// Has something made, which nobody can open before this returns.
+    /// Runs a creation; the new dataset cannot be opened before this returns.
     pub(super) fn with_opens_blocked<T>(&self, make: impl FnOnce() -> Result<T>) -> Result<T> {
         let _nobody = (self.0.filesystems.lock(), self.0.volumes.lock());
         make()
     }
 
-    /// Gives a head, and so all below it, another name. What is open stays so.
+    /// Renames a head and all its descendants. Open handles stay valid.
     pub(super) fn rename_head_dataset(&self, from: &str, to: &str) -> Result<()> {
         self.find_parent(to)?;
         let (mut files, mut volumes) = (self.0.filesystems.lock(), self.0.volumes.lock());
@@ -79,12 +81,12 @@ impl Pool {
         Ok(())
     }
 
-    /// Writes out what waits of a head, and lets go of it.
+    /// Syncs a head's dirty data, and closes it.
     pub(super) fn close_dataset(&self, name: &str) -> Result<()> {
         self.close_datasets_with(|close| close(name))
     }
 
-    /// Has work done that lets go of heads. Nobody opens one meanwhile.
+    /// Runs work that closes heads. No thread opens one meanwhile.
     pub(super) fn close_datasets_with<T>(
         &self,
         work: impl FnOnce(&mut dyn FnMut(&str) -> Result<()>) -> Result<T>,
@@ -113,7 +115,7 @@ impl Pool {
     }
 }
 
-/// What is open goes by other names.
+/// Renames the open heads.
 fn rename_open<T>(open: &mut HashMap<String, T>, moved: &dyn Fn(&str) -> Option<String>) {
     let all = std::mem::take(open).into_iter();
     open.extend(all.map(|(name, one)| (moved(&name).unwrap_or(name), one)));

@@ -1,5 +1,5 @@
-//! Walks over a held pool: giving drives what they missed, and mending what is wrong. One at a
-//! time, on a thread that somebody lends ([`Pool::run_scans`]).
+//! Scans of an imported pool: resilver and scrub. One at a time, on a thread
+//! of the caller ([`Pool::run_scans`]).
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -15,12 +15,12 @@ pub use spa::ScanProgress;
 /// So often it is looked whether the thread is to end.
 const POLL_INTERVAL: Duration = Duration::from_millis(200);
 
-/// What came of a walk over a pool.
+/// The result of a scan.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ScanResult {
     /// It came to its end.
     pub complete: bool,
-    /// In so many rounds: more than one where room ran short.
+    /// The number of rounds: more than one where space ran short.
     pub rounds: u64,
     /// Blocks that it looked at.
     pub blocks: u64,
@@ -28,26 +28,26 @@ pub struct ScanResult {
     pub read: u64,
     /// Bytes that it wrote to drives that lacked them.
     pub written: u64,
-    /// Blocks that could not be mended.
+    /// Blocks that could not be repaired.
     pub errors: u64,
-    /// What is lost with some of them: files, and which bytes of them.
+    /// The damage by them: files, and their byte ranges.
     pub damage: Vec<String>,
 }
 
-/// What a walk is for.
+/// The kind of a scan.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum ScanKind {
-    /// Drives get what they missed.
+    /// Resilver: drives get the data that they missed.
     Resilver,
-    /// All is read, and mended where it is wrong.
+    /// Scrub: everything is read, and repaired if damaged.
     Scrub,
 }
 
-/// How far a walk has come, or what came of the last.
+/// The progress of a scan, or the result of the last one.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ScanStatus {
-    /// What it is for.
+    /// Its kind.
     pub scan: ScanKind,
     /// "scanning", "finished", "canceled" or "failed".
     pub state: String,
@@ -63,9 +63,9 @@ pub struct ScanStatus {
     pub read: u64,
     /// Bytes that it wrote to drives that lacked them.
     pub written: u64,
-    /// Blocks that could not be mended.
+    /// Blocks that could not be repaired.
     pub errors: u64,
-    /// What is lost with some of them, when it has ended: files, and which bytes of them.
+    /// The damage by them, at its end: files, and their byte ranges.
     pub damage: Vec<String>,
 }
 
@@ -78,7 +78,7 @@ pub(super) struct ScanControl {
 
 #[derive(Default)]
 struct ScanState {
-    /// Somebody lends a thread.
+    /// A thread runs scans.
     has_thread: bool,
     is_closed: bool,
     requested: Option<ScanKind>,
@@ -87,22 +87,24 @@ struct ScanState {
 }
 
 impl Pool {
-    /// Whether a drive that is there lacks what it missed, or was replaced and is still there.
+    /// Whether a drive lacks data that it missed, or a replacement is not finished.
     pub fn needs_resilver(&self) -> bool {
         self.0.spa.needs_resilver()
     }
 
-    /// Gives all drives that are there what they missed while they were away, or failed; until
-    /// that is done, or the watch says stop; drives that were replaced go. What could not be mended
-    /// stays noted. Everything else goes on meanwhile. For a thread of its own, one at a time.
+    /// Resilvers all drives that missed data, until all is done or the watch stops it. Replaced
+    /// drives are
+    /// then detached. Blocks that could not be repaired stay in the DTLs. The pool is in use
+    /// meanwhile. For
+    /// a thread of its own, one at a time.
     pub fn resilver(&self, watch: &ScanProgress) -> Result<ScanResult> {
         let mended = self.0.spa.resilver(watch).map_err(|error| self.explain_error(&error))?;
         self.finish_replacements()?;
         Ok(self.describe_result(mended))
     }
 
-    /// Reads all that is in the pool, each copy on each drive and parity, and mends what is wrong
-    /// where others have it; until that is done, or the watch says stop. For a thread of its own,
+    /// Reads everything in the pool, each copy on each drive and parity, and repairs damaged
+    /// blocks from the others, until all is done or the watch stops it. For a thread of its own,
     /// one at a time.
     pub fn scrub(&self, watch: &ScanProgress) -> Result<ScanResult> {
         Ok(self
@@ -123,7 +125,7 @@ impl Pool {
         ScanResult { complete, rounds, blocks, read, written, errors, damage }
     }
 
-    /// What is lost with blocks, as people know it.
+    /// The damage, by file names.
     fn describe_damage(&self, lost: Vec<spa::DamagedBlock>) -> Vec<String> {
         let _pin = self.pin();
         let plain = |one: &spa::DamagedBlock| format!("{}: {}", one.zbookmark, one.why);
@@ -133,8 +135,8 @@ impl Pool {
         found.iter().map(crate::check::format_damage).collect()
     }
 
-    /// Walks over the pool whenever that is wanted, and at once if a drive lacks something, until
-    /// told to stop. For a thread of its own.
+    /// Runs requested scans, and at once a resilver if a drive lacks data, until
+    /// stopped. For a thread of its own.
     pub fn run_scans(&self, stop: &AtomicBool) {
         let scans = &self.0.scan_control;
         scans.state.lock().has_thread = true;
@@ -182,13 +184,13 @@ impl Pool {
         self.0.scan_control.changed.notify_all();
     }
 
-    /// Has drives get what they lack, as soon as the thread for that comes to it. One that is going
-    /// on begins anew, and a scrub ends.
+    /// Requests a resilver, which the thread starts at once. A running
+    /// one starts again, and a scrub ends.
     pub fn start_resilver(&self) {
         self.request_scan(ScanKind::Resilver);
     }
 
-    /// Has all read and mended. Refused while the pool is walked over already.
+    /// Requests a scrub. Refused while a scan runs already.
     pub fn start_scrub(&self) -> Result<()> {
         self.check_writable()?;
         let mut state = self.0.scan_control.state.lock();
@@ -203,7 +205,7 @@ impl Pool {
         Ok(())
     }
 
-    /// Ends a scrub; what it mended stays so.
+    /// Ends a scrub; its repairs stay.
     pub fn stop_scrub(&self) -> Result<()> {
         let mut state = self.0.scan_control.state.lock();
         match &state.running {
@@ -233,7 +235,7 @@ impl Pool {
         state.requested = None;
         while let Some((_, watch, _)) = &state.running {
             watch.job.cancel.cancel();
-            // one whose pool stands still ends when that is given up
+            // the scan of a suspended pool ends when the pool is closed
             let timed_out =
                 self.0.scan_control.changed.wait_for(&mut state, POLL_INTERVAL).timed_out();
             if timed_out && self.is_suspended() {
@@ -243,7 +245,7 @@ impl Pool {
         self.0.scan_control.changed.notify_all();
     }
 
-    /// The walk that goes on, or the last.
+    /// The running scan, or the last one.
     pub fn scan_status(&self) -> Option<ScanStatus> {
         let state = self.0.scan_control.state.lock();
         self.running_status(&state).or_else(|| state.last.clone())

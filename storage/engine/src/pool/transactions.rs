@@ -1,4 +1,4 @@
-//! Where the transactions of file systems come from, and where their promises go.
+//! The source of file systems' transactions, and the receiver of their log records.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -22,7 +22,7 @@ pub(super) struct FileSystemTransactions {
     pub(super) dataset: Arc<OpenDataset>,
     pub(super) log: Arc<IntentLog>,
     pub(super) environment: Environment,
-    /// What may still be written.
+    /// The available space.
     pub(super) space: SpaceCheck,
     /// How it is changed.
     pub(super) sync_policy: SharedSyncPolicy,
@@ -33,7 +33,7 @@ pub(super) struct FileSystemTransactions {
 /// The record of the intent log that is being replayed.
 #[derive(Default)]
 pub(super) struct ReplayState {
-    /// One more than its number; 0: there is none, what is done now is new.
+    /// The record's number plus one; 0: none, the change is new.
     next_seq: AtomicU64,
     /// It can be done once more.
     is_repeatable: AtomicBool,
@@ -51,8 +51,9 @@ impl ReplayState {
         self.next_seq.load(Ordering::Acquire) != 0
     }
 
-    /// The last record that is done once a transaction is on the drives; none: nothing is replayed. What
-    /// may take several, and can be done once more, is done for sure with those of the next one.
+    /// The last record that is replayed when a transaction is on the drives; none: nothing is
+    /// replayed. A
+    /// repeatable record of several transactions counts as replayed with those of the next one.
     fn replayed_seq(&self, need: &SpaceNeed) -> Option<u64> {
         let seq = self.next_seq.load(Ordering::Acquire).checked_sub(1)?;
         let is_last = !need.is_preparation && !self.is_repeatable.load(Ordering::Acquire);
@@ -66,7 +67,7 @@ impl Transactions for FileSystemTransactions {
         if self.dataset.is_retired() {
             return Err(Error::Stopped { objset });
         }
-        // what the log promised was judged when it was promised
+        // the logged changes were checked before they were logged
         if !self.replay.is_active() {
             if self.sync_policy.current().read_only {
                 return Err(Error::ReadOnly { objset });
@@ -89,7 +90,7 @@ impl Transactions for FileSystemTransactions {
             return;
         }
         let item = match promise {
-            // its bytes are read from the file when somebody asks for them to be kept
+            // its bytes are read from the file at the commit
             LogRecord::Write { object, offset, bytes } => {
                 let length = u64::try_from(bytes.len()).unwrap_or(u64::MAX);
                 let (pointer, data) = (Blkptr::EMPTY, None);

@@ -52,7 +52,7 @@ fn filesystems(held: &Pool) -> Vec<String> {
 
 type Contents = BTreeMap<Vec<u8>, (u64, u32, Vec<u8>)>;
 
-/// What a file system holds: each file's owner, mode and bytes, by path.
+/// The content of a file system: each file's owner, mode and bytes, by path.
 fn contents(pool: &Pool, name: &str) -> Contents {
     let fs = pool.filesystem(name).unwrap();
     let (files, mut found) = (fs.reader(), Contents::new());
@@ -95,7 +95,7 @@ fn snapshot(pool: &Pool, name: &str) {
     pool.create_snapshots(&[name.to_owned()]).unwrap();
 }
 
-/// Files, snapshots, a clone, and all of them destroyed in another order; what is left is one file.
+/// Files, snapshots, a clone, and all of them destroyed in another order; one file is left.
 fn work_on(held: &Pool, pool: &str) {
     write_file(held, pool, "new", &noise(1, 300_000));
     snapshot(held, &format!("{pool}@a"));
@@ -114,7 +114,7 @@ fn work_on(held: &Pool, pool: &str) {
     held.sync().unwrap();
 }
 
-/// What the first file holds after [`work_on`].
+/// The content of the first file after [`work_on`].
 fn new_file() -> Vec<u8> {
     let mut bytes = noise(1, 300_000);
     bytes[100_000..200_000].copy_from_slice(&noise(2, 100_000));
@@ -129,7 +129,7 @@ fn judge(folder: &TempDir, pool: &str, step: &str) {
 }
 
 #[test]
-fn old_pools_are_written_as_their_version_has_it() {
+fn old_pools_keep_the_format_of_their_version() {
     let wanted = std::env::var("POOLHOUSE_OLD_POOL").unwrap_or_default();
     for images in pools() {
         if !images.ends_with(&wanted) && !wanted.is_empty() {
@@ -163,7 +163,7 @@ fn old_pools_are_written_as_their_version_has_it() {
 }
 
 #[test]
-fn what_a_version_lacks_is_refused() {
+fn operations_beyond_the_version_are_refused() {
     let images = pools().into_iter().find(|images| images.ends_with("v3-pool")).unwrap();
     let (folder, pool, _) = copy_of(&images);
     let held = import(&folder, &pool);
@@ -185,5 +185,5 @@ fn what_a_version_lacks_is_refused() {
     }
     held.export().unwrap();
     drop(held);
-    judge(&folder, &pool, "after what was refused");
+    judge(&folder, &pool, "after the refused operations");
 }

@@ -62,7 +62,7 @@ fn assert_files(pool: &Pool) {
 }
 
 #[test]
-fn spare_replaces_a_missing_drive_until_it_is_back() {
+fn spare_replaces_a_missing_drive_until_it_returns() {
     let (folder, pool, away) = pool_without_first("spare-back");
     assert_eq!(spare_states(&pool), ["AVAIL"]);
     assert_eq!(activate(&pool), 1);
@@ -217,7 +217,7 @@ fn resilver_with_failed(pool: &Pool) {
     assert!(done.complete && done.errors == 0, "{done:?}");
 }
 
-/// The pool is there, with all that was synced, wherever the power fails.
+/// The pool has all synced data, wherever the power fails.
 fn cut_power(storm: &DiskArray, (start, in_use, end): (usize, usize, usize)) {
     let step = ((end - start) / 8).max(1);
     for at in (start..=end).step_by(step).chain((in_use..=end).step_by(3)).chain([end]) {

@@ -3,7 +3,7 @@
 //! the vdev's own table names. By these maps the real system shortens the mappings.
 //!
 //! Learnt from: `zdb -mmm` of the fixtures `removed`, `removed-twice`. Proved by:
-//! `shared_blocks_of_real_pools_stay_as_long_as_they_are_wanted`.
+//! `shared_blocks_live_until_their_last_reference`.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
