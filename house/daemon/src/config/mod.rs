@@ -1,4 +1,4 @@
-//! The configuration file, `config.toml`: its sections, and what is wrong with them.
+//! The configuration file, `config.toml`: its sections, and messages about mistakes.
 //!
 //! ```toml
 //! [web]                          # the API on TCP
@@ -11,8 +11,10 @@
 //! [fans]                         # see the crate `fans`
 //! ```
 //!
-//! A section belongs to a service, which knows its fields: a new service brings its section along. A section
-//! of a service that this version does not have is refused, never ignored. Shares of all protocols are in
+//! A section belongs to a service, which knows its fields: a new service adds its section. A
+//! section
+//! of a service that this version does not have is refused, never ignored. Shares of all protocols
+//! are in
 //! `[[share]]`, see `shares::entry`.
 
 mod listen;
@@ -130,7 +132,7 @@ impl Config {
         span.map(|span| line_of(self.text(), span.start))
     }
 
-    /// The text of the file; nothing if there is no file.
+    /// The text of the file; empty if the file does not exist.
     pub(crate) fn text(&self) -> &str {
         self.document.as_ref().map_or("", Document::raw)
     }

@@ -39,7 +39,7 @@ const CALIBRATION_RESERVE: f64 = 3.0;
 pub(crate) struct FanMonitor {
     log: Arc<Log>,
     state: MonitorState<FansConfig, FanStatus>,
-    /// Held while fans are set, so that a calibration is alone.
+    /// Locked while fans are set, so that a calibration is alone.
     setting: Mutex<()>,
     watchdog: Mutex<Option<Watchdog>>,
 }
@@ -63,7 +63,7 @@ impl FanMonitor {
         }
     }
 
-    /// Takes over the configuration.
+    /// Sets the configuration.
     pub(crate) fn configure(&self, config: FansConfig) -> Result<()> {
         if let Some(why) = config.problem() {
             // the fans stay as they were configured
@@ -137,7 +137,7 @@ impl FanMonitor {
         }
     }
 
-    /// Tells the watchdog that the daemon lives. Returns whether it was heard.
+    /// Sends the watchdog a heartbeat. Returns whether it was received.
     fn report_life(&self) -> bool {
         self.watchdog.lock().as_mut().is_some_and(Watchdog::report_life)
     }
@@ -165,7 +165,7 @@ impl FanMonitor {
             std::thread::sleep(SETTLE);
             port.rpm().ok_or_else(|| "the fan has no tachometer".to_owned())
         });
-        // the control goes on from full speed, also after an error
+        // the control continues from full speed, also after an error
         let _ = port.set_percent(100);
         found.map_err(|why| Error::refused_error(format!("fan {name}: {why}")))
     }

@@ -412,7 +412,7 @@ impl Pools {
         self.prepare_changes(coming, &options)?;
         self.imported.lock().remove(name);
         self.save_pools();
-        // what could not be written before the suspension is lost, as -f says
+        // changes that were not written before the suspension are lost, as -f implies
         let was_suspended = pool.handle.is_suspended();
         let done = pool.close(way);
         wait_until_unused(&pool);
@@ -452,7 +452,7 @@ impl Pools {
             Err(why @ engine::Error::Usage { .. }) => return Err(why.into()),
             Err(why) => why,
         };
-        self.log.write_line(&format!("pool '{name}' is imported anew: {ended}"));
+        self.log.write_line(&format!("pool '{name}' is imported again: {ended}"));
         let (guid, drives) = (pool.handle.guid(), pool.handle.known_drives());
         // programs that have files open get errors
         let how = UnmountOptions { force: true, keep_dirs: true };

@@ -1,4 +1,4 @@
-//! The pools that the daemon imported, and what is done with them.
+//! The imported pools of the daemon, and their operations.
 //!
 //! Each pool has threads of its own, among them the one that writes its txgs. Imports and exports run one at
 //! a time. Changes of a pool's datasets run one at a time, too.
@@ -48,7 +48,7 @@ use crate::log::Log;
 use crate::pool_cache::{self, SavedPool};
 use crate::{Error, Result, StateDir};
 
-/// The time between two txgs, unless a program asks for one sooner.
+/// The time between two txgs, unless a program requests one sooner.
 const TXG_INTERVAL: Duration = Duration::from_secs(5);
 
 /// The same where the kernel does not forward sync(2) to mounts: programs that call it rely on this alone.
@@ -78,9 +78,10 @@ pub(crate) struct Pools {
     shutting_down: AtomicBool,
     /// Set while the pools stay closed because the battery of the UPS is nearly empty.
     is_power_failing: AtomicBool,
-    /// Held while a pool is imported or exported.
+    /// Locked while a pool is imported or exported.
     import_lock: Mutex<()>,
-    /// Why the list of pools could not be written, if so. Held while it is written, so that the last writer writes
+    /// Why the list of pools could not be written, if so. Locked while it is written, so that the
+    /// last writer writes
     /// the last state.
     unsaved: Mutex<Option<String>>,
     /// The probe of the latest import with a rewind.
@@ -93,7 +94,7 @@ pub(crate) struct ManagedPool {
     altroot: Option<PathBuf>,
     stop: Arc<AtomicBool>,
     threads: Mutex<Vec<JoinHandle<()>>>,
-    /// Held while a dataset is changed.
+    /// Locked while a dataset is changed.
     pub(crate) dataset_lock: Mutex<()>,
     /// The file systems that mounts and protocol servers have open.
     pub(crate) filesystems: Arc<FileSystemTable>,
@@ -193,7 +194,8 @@ impl Pools {
     /// Writes the list of imported and unavailable pools. Imported ones come first: on a conflict of names the
     /// unavailable pool has to wait.
     ///
-    /// A list that cannot be written stops no pool: [`Self::unsaved_warning`] says so, and the watch thread tries
+    /// A list that cannot be written stops no pool: [`Self::unsaved_warning`] reports it, and the
+    /// watch thread tries
     /// again.
     fn save_pools(&self) {
         let mut unsaved = self.unsaved.lock();
@@ -232,7 +234,7 @@ impl Pools {
             let _ = thread.join();
         }
         let _importing = self.import_lock.lock();
-        // they stay in the list: whoever saves it later saves them, too
+        // they stay in the list: a later save includes them
         let pools = self.imported.lock().clone();
         for (name, pool) in pools {
             match pool.close(Pool::close) {

@@ -1,7 +1,8 @@
 //! The mounts of a pool's file systems.
 //!
-//! Each file system is mounted by itself at its `mountpoint`, the outer ones first. One whose files a program
-//! has open cannot be unmounted, unless by force: then the program gets errors.
+//! Each file system is mounted by itself at its `mountpoint`, the outer ones first. One with open
+//! files
+//! cannot be unmounted, unless by force: then programs get errors.
 
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
@@ -347,7 +348,7 @@ impl ManagedPool {
         let said = |why: String| Error::refused_error(why);
         if !is_free && !can_overlay(dataset, &wish) {
             return Err(said(format!(
-                "'{}' is not empty, and overlay=off: `zfs mount -O` covers what is there",
+                "'{}' is not empty, and overlay=off: `zfs mount -O` mounts over its content",
                 dir.display()
             )));
         }

@@ -105,7 +105,7 @@ fn apply_option(word: &str, options: &mut MountOptions) -> bool {
     true
 }
 
-/// Whether a word concerns mount(8) alone, or says what is so anyway.
+/// Whether a word concerns mount(8) alone, or is the default anyway.
 fn is_word_of_mount(word: &str) -> bool {
     const WORDS: [&str; 12] = [
         "defaults", "zfsutil", "auto", "noauto", "nofail", "_netdev", "user", "nouser", "users",

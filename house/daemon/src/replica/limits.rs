@@ -44,7 +44,7 @@ impl Throttle {
         Self { limit, next: Instant::now() }
     }
 
-    /// How long to wait after so many bytes.
+    /// How long to wait after this many bytes.
     pub(crate) fn delay(&mut self, bytes: u64, now: Instant) -> Duration {
         let Some(RateLimit(rate)) = self.limit else { return Duration::ZERO };
         let earliest = now.checked_sub(MAX_BURST).unwrap_or(now);
@@ -128,7 +128,7 @@ mod tests {
         let mut throttle = Throttle { limit: Some(RateLimit(1 << 20)), next: start };
         assert_eq!(throttle.delay(1 << 20, start), Duration::from_secs(1));
         assert_eq!(throttle.delay(1 << 19, start), Duration::from_millis(1500));
-        // an idle stream gains one second and no more
+        // an idle stream gains one second at most
         let later = start + Duration::from_mins(1);
         assert_eq!(throttle.delay(2 << 20, later), Duration::from_secs(1));
         assert_eq!(Throttle::new(None).delay(u64::MAX, start), Duration::ZERO);

@@ -12,9 +12,11 @@
 //! max-age = "2d"                         # an alert when the newest copy is older: 36h, 2d, 1w
 //! ```
 //!
-//! Encrypted datasets are sent raw: the target never has the key. A copy that began otherwise goes on as it began.
-//! A dataset is sent from the newest snapshot that both sides have, or from a bookmark of it. A transfer that
-//! was cut goes on where it stopped. The target is never rolled back.
+//! Encrypted datasets are sent raw: the target never has the key. A copy that began otherwise
+//! continues that way.
+//! A dataset is sent from the newest snapshot that both sides have, or from a bookmark of it. An
+//! interrupted
+//! transfer resumes. The target is never rolled back.
 
 mod endpoint;
 mod limits;
@@ -41,7 +43,7 @@ pub(crate) struct ReplicaConfig {
     pub(crate) source: String,
     /// Where the copy is.
     pub(crate) target: TargetAddress,
-    /// Also what is below the source.
+    /// Also the descendants of the source.
     #[serde(default = "enabled")]
     pub(crate) recursive: bool,
     /// How often it is copied.

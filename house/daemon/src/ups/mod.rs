@@ -54,7 +54,7 @@ impl UpsMonitor {
         }
     }
 
-    /// Takes over the configuration. The next look is made with it.
+    /// Sets the configuration for the next reading.
     pub(crate) fn configure(&self, config: UpsConfig) {
         self.state.configure(config);
     }
@@ -136,13 +136,13 @@ impl UpsMonitor {
             }
         }
         if stage != before {
-            // the closing of pools takes time, and everybody may see meanwhile why
+            // closing pools takes time, and the reason is visible meanwhile
             self.state.set_status(Some(status.clone()));
             self.enter(stage, session, config, context);
         }
     }
 
-    /// Does what a stage needs. A stage may skip those before it.
+    /// Does the work of a stage. A stage may skip those before it.
     fn enter(
         &self,
         stage: Stage,

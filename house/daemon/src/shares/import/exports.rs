@@ -168,7 +168,7 @@ fn client_options<'a>(
     Ok(options)
 }
 
-/// The network of a client as `[[share]]` has it.
+/// The network of a client in the form of `[[share]]`.
 fn network_of(host: &str) -> Result<String, String> {
     if host.is_empty() || host == "*" {
         return Ok("*".to_owned());

@@ -110,7 +110,7 @@ fn check_tpg(target: &Target, tpg: &Tpg) -> Result<(), String> {
             .iter()
             .any(|acl| acl.chap_userid.as_ref().is_some_and(|it| !it.is_empty()));
     if target.fabric != "iscsi" {
-        return Err(format!("its fabric is {}, and iscsi alone can be taken over", target.fabric));
+        return Err(format!("its fabric is {}, and only iscsi can be imported", target.fabric));
     }
     if has_chap {
         return Err(CHAP_NOT_COPIED.to_owned());

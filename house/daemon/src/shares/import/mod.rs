@@ -1,4 +1,4 @@
-//! Shares of other servers, taken over from their configuration files.
+//! Imports shares of other servers from their configuration files.
 //!
 //! ```text
 //! /etc/exports             NFS of the kernel       exports
@@ -8,8 +8,9 @@
 //! saveconfig.json          LIO (targetcli)         lio
 //! ```
 //!
-//! A share is taken over only if it admits no more clients and users than before. Otherwise it is skipped, with a
-//! sentence that says what to do by hand.
+//! A share is imported only if it admits no more clients and users than before. Otherwise it is
+//! skipped, with a
+//! sentence about the manual steps.
 
 mod exports;
 mod lio;
@@ -41,17 +42,18 @@ struct FoundShare {
     path: PathBuf,
     /// Fields of `[[share]]` with their values in TOML.
     options: Vec<(String, String)>,
-    /// Options of the other server that change nothing about who may do what.
+    /// Options of the other server that do not affect access rights.
     ignored: Vec<String>,
 }
 
-/// A share that cannot be taken over: its place in the file, and a sentence.
+/// A share that cannot be imported: its place in the file, and a sentence.
 type Skipped = (String, String);
 
 /// The shares of a file.
 type Found = Vec<Result<FoundShare, Skipped>>;
 
-/// Plans to take over the shares of a file. `entries`: those of the configuration. Returns the calls that add them,
+/// Plans to import the shares of a file. `entries`: those of the configuration. Returns the calls
+/// that add them,
 /// and the report to the user.
 pub(crate) fn plan_import(
     format: ShareFileFormat,

@@ -25,8 +25,9 @@ const SYNONYMS: [(&str, &str); 9] = [
     ("browsable", "browseable"), ("public", "guestok"), ("allowhosts", "hostsallow"),
     ("denyhosts", "hostsdeny"), ("validuser", "validusers"), ("casesignames", "casesensitive"),
 ];
-/// Options that narrow who may do what, or that change whose rights clients have. A share with one of them is not
-/// taken over.
+/// Options that restrict access, or that change whose rights clients have. A share with one of them
+/// is not
+/// imported.
 #[rustfmt::skip] // a table
 const RESTRICTIVE: [&str; 12] = [
     "invalidusers", "readlist", "writelist", "adminusers", "hostsdeny", "forceuser", "forcegroup",

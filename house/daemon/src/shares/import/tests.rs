@@ -96,7 +96,7 @@ fn smb_conf_becomes_smb_shares() {
     let backups =
         "[tm]\npath = /tank/a\nread only = no\nvalid users = anna\nfruit:time machine = yes";
     assert_eq!(options(backups)[2], "time_machine = true");
-    // nobody may write without an option that says so
+    // without an option that grants it, writing is forbidden
     assert_eq!(options("[a]\npath = /tank/a")[1], "read_only = true");
 }
 
