@@ -33,7 +33,7 @@ impl Source for Recorder {
     }
 }
 
-/// The same vdevs over other drives, whose order is that of the pool's leaves.
+/// The same vdevs over other drives, in the order of the pool's leaves.
 fn tree_over_devices(pool: &Pool, storm: &DiskArray) -> VdevTree {
     let guids: Vec<Guid> = pool.tree().leaves().iter().map(|leaf| leaf.guid()).collect();
     let find = |guid: Guid| {
