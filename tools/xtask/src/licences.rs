@@ -1,4 +1,4 @@
-//! The licences of what is linked into the program: each dependency's expression must be met by `deny.toml`.
+//! The licences of linked packages: `deny.toml` must allow each dependency's expression.
 //!
 //! The expressions are those of SPDX: identifiers with AND, OR, WITH and brackets. `cargo tree` names them, so that
 //! nothing has to be installed for it.
@@ -37,7 +37,7 @@ fn read_allowed(path: &Path) -> Result<Vec<String>, Vec<Violation>> {
 fn refused_packages(lines: &str, allowed: &[String]) -> Vec<Violation> {
     let mut refused = std::collections::BTreeMap::new();
     for line in lines.lines() {
-        // cargo marks what it has shown before
+        // cargo marks packages that it has shown before
         let line = line.trim_end_matches(" (*)");
         let Some((package, licence)) = line.split_once('\t') else { continue };
         // our own crates have a path

@@ -1,4 +1,4 @@
-//! `cargo xtask floors|picture|licences|tidy|ratchet`: the rules of the house, by hand.
+//! `cargo xtask floors|picture|licences|tidy|ratchet`: runs the rules by hand.
 #![forbid(unsafe_code)]
 
 use std::process::ExitCode;
