@@ -134,9 +134,8 @@ pub struct AlertStore {
 
 impl AlertStore {
     /// Compares the present conditions with the store. Returns the messages for new, worse and
-    /// ended
-    /// conditions. `is_known` tells whether the condition of a key could be checked; if not, its
-    /// alert stays.
+    /// ended conditions. `is_known` tells whether the condition of a key could be checked; if not,
+    /// its alert stays.
     pub fn update(
         &mut self,
         conditions: Vec<Condition>,

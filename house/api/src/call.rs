@@ -68,8 +68,7 @@ pub trait Call: Serialize + DeserializeOwned + ToSchema + Send + 'static {
     }
 
     /// The reply without a daemon that could be reached or started: no pool is imported then. None:
-    /// the
-    /// call fails.
+    /// the call fails.
     fn answer_without_daemon(&self) -> Option<Self::Answer> {
         None
     }

@@ -1,10 +1,9 @@
 //! Delegated permissions (`zfs allow`), and which of them calls need.
 //!
 //! The subject of a delegation is a key in OpenZFS's form: `ul$1000` is the user 1000 on this
-//! dataset, `ud$1000`
-//! on its descendants, `gl$`/`gd$` a group, `el$`/`ed$` everyone, `c-$` the creator of a
-//! descendant, `s-$@name` a permission
-//! set. With an upper-case first letter the names are those of permission sets.
+//! dataset, `ud$1000` on its descendants, `gl$`/`gd$` a group, `el$`/`ed$` everyone, `c-$` the
+//! creator of a descendant, `s-$@name` a permission set. With an upper-case first letter the names
+//! are those of permission sets.
 
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;

@@ -36,8 +36,7 @@ pub struct AddUser {
     /// The name with which clients log in.
     pub name: String,
     /// The system user whose rights it has; without it the one of that name, or the daemon's own
-    /// user if
-    /// that is not root.
+    /// user if that is not root.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub system_user: Option<String>,
     /// The password.

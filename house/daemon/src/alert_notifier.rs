@@ -78,8 +78,7 @@ impl AlertNotifier {
     }
 
     /// Sends messages about new, worse and ended conditions. Alerts of drives stay until all drives
-    /// were read.
-    /// `all_well` is the sentence of a message for the case that there is no problem.
+    /// were read. `all_well` is the sentence of a message for the case that there is no problem.
     pub(crate) fn update(
         &self,
         conditions: Vec<Condition>,

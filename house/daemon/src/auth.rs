@@ -1,10 +1,8 @@
 //! Authentication of callers, and the check whether a caller may make a call.
 //!
 //! The kernel gives the user at the other end of a Unix socket (`SO_PEERCRED`). As with OpenZFS
-//! every local
-//! user may list pools and datasets and read their status; changes and secrets are for root and for
-//! the user
-//! of the daemon. `zfs allow` opens calls to others (`pools::permissions`).
+//! every local user may list pools and datasets and read their status; changes and secrets are for
+//! root and for the user of the daemon. `zfs allow` opens calls to others (`pools::permissions`).
 //! On TCP a client shows a token, and has the rights of the daemon's own user.
 
 use api::Call;

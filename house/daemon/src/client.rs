@@ -78,8 +78,7 @@ impl Client {
             return Ok(reply);
         }
         // a call that changes something is not sent to a daemon that is ending: whether it was done
-        // would be
-        // unknown
+        // would be unknown
         if !self.is_answering()? {
             if let Some(value) = call.answer_without_daemon().filter(|_| !self.state_dir.is_own()) {
                 return Ok(value.into());

@@ -1,8 +1,7 @@
 //! The daemon's events: a ring of the latest ones, and the services that follow them.
 //!
 //! A change of a pool has two stages. [`Events::prepare`] announces the coming events to every
-//! service, so
-//! that it can close the affected objects, or refuse. After the change
+//! service, so that it can close the affected objects, or refuse. After the change
 //! [`Events::publish`] announces that they happened; if it failed, [`Events::abandon`] announces
 //! that they did not.
 

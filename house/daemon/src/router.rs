@@ -1,8 +1,8 @@
 //! From an HTTP request to a typed call and back.
 //!
 //! A service adds a handler per call. The router decodes the request, checks the user, runs the
-//! handler on a
-//! thread that may block, records the command in the history of the pool, and encodes the reply.
+//! handler on a thread that may block, records the command in the history of the pool, and encodes
+//! the reply.
 
 use std::future::Future;
 use std::sync::Arc;

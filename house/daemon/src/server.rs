@@ -1,6 +1,5 @@
 //! The daemon's life: it imports its pools again, starts its services, serves calls until a client
-//! or a signal ends it, and
-//! closes its pools.
+//! or a signal ends it, and closes its pools.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -35,10 +34,8 @@ const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(10);
 const SOCKET_CHECK: Duration = Duration::from_millis(500);
 
 /// Runs the daemon of a state directory until a signal or a call ends it. `memory`: the bytes that
-/// it may
-/// use; without it, a quarter of the memory. `return_free_memory` is the allocator's function that
-/// returns unused
-/// pages to the system.
+/// it may use; without it, a quarter of the memory. `return_free_memory` is the allocator's
+/// function that returns unused pages to the system.
 pub fn serve(
     state_dir: &StateDir,
     mode: Mode,
@@ -103,8 +100,7 @@ fn run(
 }
 
 /// Notifies systemd, if it started the daemon. Units that are ordered after the daemon start once
-/// it is
-/// ready: its pools are imported and mounted then.
+/// it is ready: its pools are imported and mounted then.
 fn notify_init(state: sd_notify::NotifyState<'_>) {
     // without systemd no process listens
     let _ = sd_notify::notify(&[state]);

@@ -1,10 +1,8 @@
 //! The history of a drive: samples of its counters, and what its owner noted.
 //!
 //! A drive has one JSON file, named after its serial number. It holds at most [`MAX_SAMPLES`]
-//! samples: those of
-//! the last two days, and of each earlier day the last one. The file is replaced whole, so that a
-//! power cut
-//! leaves the old or the new one.
+//! samples: those of the last two days, and of each earlier day the last one. The file is replaced
+//! whole, so that a power cut leaves the old or the new one.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File, OpenOptions};

@@ -122,8 +122,7 @@ impl Host {
     }
 
     /// The kernel's name of the drive below a path: of a partition its drive, of an encrypted
-    /// mapping the
-    /// drive under it. None if the path is not a block device, or is on several drives.
+    /// mapping the drive under it. None if the path is not a block device, or is on several drives.
     pub fn drive_of(&self, path: &Path) -> Option<String> {
         let node = fs::canonicalize(path).ok()?;
         let name = node.strip_prefix(fs::canonicalize(&self.dev).ok()?).ok()?;

@@ -1,6 +1,5 @@
 //! Compares the expected with the measured figures of an array, and names the limit: the drives, a
-//! bus
-//! that they share, the processors, or the network.
+//! bus that they share, the processors, or the network.
 //!
 //! Each of them has a maximum; the least one is the limit. If the measured figure is far
 //! below even that, no known limit explains it, and the report states that.

@@ -53,8 +53,8 @@ impl Mount {
         })
     }
 
-    /// The other layer that caches reads despite direct I/O; none if
-    /// direct reads come from the drives.
+    /// The other layer that caches reads despite direct I/O; none if direct reads come from the
+    /// drives.
     pub fn external_cache(&self) -> Option<&'static str> {
         match self.kind.as_str() {
             "zfs" => Some("ZFS, whose cache direct reads may pass through"),

@@ -1,8 +1,7 @@
 //! The targets of workloads: objects with bytes, and objects with files.
 //!
 //! A folder of any file system is such a target. Anything else becomes a target of the same
-//! workloads by
-//! implementing these two traits.
+//! workloads by implementing these two traits.
 
 use crate::Error;
 

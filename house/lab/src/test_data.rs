@@ -1,16 +1,13 @@
 //! The written data: incompressible and without duplicates, or zeros.
 //!
 //! Each writer has its own random bytes, generated once. Before every write each 4 KiB of them get
-//! eight
-//! fresh bytes, so that no block is a duplicate (no deduplication uses smaller blocks). Adjacent
-//! bytes come from different places, so that nothing can be compressed.
+//! eight fresh bytes, so that no block is a duplicate (no deduplication uses smaller blocks).
+//! Adjacent bytes come from different places, so that nothing can be compressed.
 //!
 //! A drive of 2 GB/s is near the speed of memory, and the measurement must not be limited by
-//! memory. With
-//! fresh bytes in every sector, and 32 MiB of them in no processor cache, writing 1 MiB at a
-//! time was a third slower. So long blocks repeat three blocks' length of bytes. Only a compressor
-//! with
-//! a larger window could find the repetition.
+//! memory. With fresh bytes in every sector, and 32 MiB of them in no processor cache, writing 1
+//! MiB at a time was a third slower. So long blocks repeat three blocks' length of bytes. Only a
+//! compressor with a larger window could find the repetition.
 
 /// The alignment of direct I/O buffers.
 pub(crate) const ALIGNMENT: usize = 4096;

@@ -148,8 +148,8 @@ impl FileWorkload {
     }
 }
 
-/// The default streams in their order: a new file, reading
-/// it before anything is overwritten, then overwriting it.
+/// The default streams in their order: a new file, reading it before anything is overwritten, then
+/// overwriting it.
 pub fn default_streams() -> Vec<StreamWorkload> {
     use StreamKind::{RandomRead, RandomWrite, Read, Rewrite, SyncWrite, Write};
     let small = [4 * KIB, 16 * KIB, 128 * KIB];

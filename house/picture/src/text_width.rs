@@ -1,7 +1,7 @@
 //! The width of text, and text cut to a width.
 //!
-//! The viewer chooses the font, so its width can only be assumed: that of DejaVu
-//! Sans, which is wider than the fonts of most browsers.
+//! The viewer chooses the font, so its width can only be assumed: that of DejaVu Sans, which is
+//! wider than the fonts of most browsers.
 
 /// The mark of removed text.
 const ELLIPSIS: char = '…';

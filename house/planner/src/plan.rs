@@ -245,8 +245,7 @@ impl Plan {
     }
 
     /// The figures of every sensible layout: the best for `goal` first, or in their order. Drives
-    /// are
-    /// used in the order of their sizes, the largest first.
+    /// are used in the order of their sizes, the largest first.
     pub fn ranked(question: &PlanRequest, goal: Option<Goal>) -> Result<Self, Error> {
         let mut question = question.clone();
         question.drives.sort_unstable_by(|a, b| b.cmp(a));

@@ -142,8 +142,7 @@ impl Cli {
     }
 
     /// The exit status of commands whose failures have several kinds. Commands of zpool(8) and
-    /// zfs(8) use their
-    /// statuses instead: scripts expect 1.
+    /// zfs(8) use their statuses instead: scripts expect 1.
     pub(crate) fn exit_status(&self, kind: u8) -> u8 {
         match self.command {
             Command::Zpool(_) | Command::Zfs(_) if kind > 2 => 1,

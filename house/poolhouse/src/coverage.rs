@@ -1,9 +1,8 @@
 //! docs/commands.md: how much of zpool(8) and zfs(8) there is, made from the command line's definition.
 //!
 //! `openzfs-options.tsv` lists each subcommand of OpenZFS 2.3.2 with the options of its manual
-//! page. A
-//! test generates the table and compares it with the file, so the document always equals the
-//! program.
+//! page. A test generates the table and compares it with the file, so the document always equals
+//! the program.
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;

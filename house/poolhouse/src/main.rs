@@ -48,8 +48,7 @@ mod zpool;
 use std::process::ExitCode;
 
 /// The system's own allocator returns memory that many threads allocate and free in pieces of all
-/// sizes to the
-/// kernel, and requests it again with every txg.
+/// sizes to the kernel, and requests it again with every txg.
 #[global_allocator]
 static ALLOCATOR: heap::Allocator = heap::Allocator;
 

@@ -57,8 +57,7 @@ pub(crate) enum Failure {
 pub(crate) type CommandResult = Result<Outcome, Failure>;
 
 /// Does the same for each of several objects. A failure of one is printed and does not stop the
-/// others;
-/// the failure of a single one is returned.
+/// others; the failure of a single one is returned.
 pub(crate) fn run_for_each<T>(
     all: impl IntoIterator<Item = T>,
     mut work: impl FnMut(T) -> CommandResult,

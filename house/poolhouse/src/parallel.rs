@@ -12,9 +12,8 @@ pub(crate) fn thread_count(wanted: usize) -> usize {
 }
 
 /// Does `work` for each of `jobs` on this many threads, and passes the results to `sink` in the
-/// order
-/// of the jobs, until it breaks. At most `window` jobs run or wait for their turn, so
-/// that memory stays bounded.
+/// order of the jobs, until it breaks. At most `window` jobs run or wait for their turn, so that
+/// memory stays bounded.
 pub(crate) fn run_ordered<J: Send, R: Send>(
     threads: usize,
     window: usize,

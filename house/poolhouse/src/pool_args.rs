@@ -81,11 +81,9 @@ impl PoolArgs {
         Ok(pool)
     }
 
-    /// Opens the pool of `target` (`POOL/FS@SNAP:/PATH`: the pool is the part before
-    /// the first of `/`, `@`, `:`), and loads the keys of the dataset with that name and its
-    /// descendants, as
-    /// far as possible: given keys, keys at their keylocation, and keys that the user
-    /// types.
+    /// Opens the pool of `target` (`POOL/FS@SNAP:/PATH`: the pool is the part before the first of
+    /// `/`, `@`, `:`), and loads the keys of the dataset with that name and its descendants, as far
+    /// as possible: given keys, keys at their keylocation, and keys that the user types.
     pub(crate) fn open_unlocked(&self, target: &str) -> Result<RescuePool, Failure> {
         let pool = self.open(pool_name(target))?;
         let dataset = target.split([':', '@']).next().unwrap_or(target);

@@ -1,8 +1,7 @@
 //! Pictures as PNG: a heavy dependency, kept to itself.
 //!
 //! Two small fonts in the program give the letters, so that a picture looks the same on every
-//! machine.
-//! The system's fonts are not used.
+//! machine. The system's fonts are not used.
 #![forbid(unsafe_code)]
 
 use std::sync::{Arc, LazyLock};

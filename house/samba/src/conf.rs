@@ -63,9 +63,8 @@ pub struct Conf {
 }
 
 /// Options that depend on nothing. Every share has the module fruit: a Mac queries its extensions
-/// once, at
-/// the first share. Previous Versions are the snapshots in `.zfs/shadow`, also of file systems
-/// mounted within a share.
+/// once, at the first share. Previous Versions are the snapshots in `.zfs/shadow`, also of file
+/// systems mounted within a share.
 const FIXED: &str = "
   server role = standalone server
   server string = Poolhouse

@@ -78,8 +78,7 @@ impl Server {
     }
 
     /// Starts smbd with the present smb.conf, and waits until it listens. If it does not, it is
-    /// restarted
-    /// repeatedly: [`Self::problem`] has the reason.
+    /// restarted repeatedly: [`Self::problem`] has the reason.
     pub fn start(programs: Programs, folder: Folder, listen: Listen, log: LogLine) -> Result<Self> {
         if single_user().is_none() {
             folder.check_reachable()?;

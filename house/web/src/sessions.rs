@@ -1,8 +1,7 @@
 //! Sessions: the logged-in browsers. They are in memory, so that a restart of the daemon ends them.
 //!
 //! The cookie holds 32 random bytes as digits. The table holds their hash: its memory shows no
-//! cookie. A cookie
-//! that the daemon did not make is never accepted.
+//! cookie. A cookie that the daemon did not make is never accepted.
 
 use std::collections::HashMap;
 
@@ -56,8 +55,7 @@ impl Sessions {
     }
 
     /// The token for the forms of a session; none if the session does not exist or ended. A page's
-    /// own
-    /// background requests do not extend the session.
+    /// own background requests do not extend the session.
     pub(crate) fn csrf(&mut self, cookie: &str, now: u64, is_use: bool) -> Option<Secret> {
         self.expire(now);
         let session = self.0.get_mut(&hash(cookie))?;

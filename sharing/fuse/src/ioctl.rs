@@ -81,8 +81,7 @@ pub(crate) fn parse_set_ioctl(
 }
 
 /// Translates flags between two interfaces; `way` gives the bits of a flag in both. None: there are
-/// unknown
-/// flags among them.
+/// unknown flags among them.
 fn translate_flags(word: u32, way: impl Fn((u32, u32)) -> (u32, u32)) -> Option<u32> {
     let (known, out) = FLAG_MAP.into_iter().map(way).fold((0, 0), |(known, out), (from, to)| {
         (known | from, if word & from != 0 { out | to } else { out })

@@ -109,9 +109,8 @@ pub fn mount_tree(
 }
 
 /// Mounts a file system of an imported pool on a folder, which is created if needed, and is removed
-/// again if
-/// the mount fails; its content is hidden meanwhile. The kernel checks permissions, unless the
-/// file system has NFSv4 ACLs, which the kernel does not know.
+/// again if the mount fails; its content is hidden meanwhile. The kernel checks permissions, unless
+/// the file system has NFSv4 ACLs, which the kernel does not know.
 ///
 /// `door` is the mount among the doors into the file system. Unmount it before the file system is destroyed, or the
 /// pool is exported. [`RollbackHandle`] rolls it back to a snapshot.
@@ -147,8 +146,7 @@ pub fn mount_filesystem(
 }
 
 /// Mounts a directory on an empty folder in which each volume of `files` is a file that only this
-/// process's user
-/// can open. The kernel's cache is bypassed.
+/// process's user can open. The kernel's cache is bypassed.
 pub fn mount_volumes(files: &VolumeFiles, dir: &Path) -> Result<MountHandle, Error> {
     check_mountpoint(dir)?;
     let how = KernelMountOptions {
@@ -204,10 +202,9 @@ impl Drop for NewFolders {
     }
 }
 
-/// Changes the mount's options while it is in use; only root may. If files
-/// are open for writing, the kernel refuses to make it read-only. Then the other options change,
-/// and the
-/// server refuses writes.
+/// Changes the mount's options while it is in use; only root may. If files are open for writing,
+/// the kernel refuses to make it read-only. Then the other options change, and the server refuses
+/// writes.
 pub(crate) fn remount(dir: &Path, options: &MountOptions) -> io::Result<()> {
     let how = kernel_options("", options);
     match fusedev::remount(dir, &how) {
@@ -219,8 +216,7 @@ pub(crate) fn remount(dir: &Path, options: &MountOptions) -> io::Result<()> {
 }
 
 /// Whether a folder is in a mounted FUSE file system: fusermount3 runs as root, and root cannot
-/// look into
-/// another user's FUSE mount.
+/// look into another user's FUSE mount.
 fn is_inside_fuse_mount(dir: &Path) -> bool {
     const FUSE_SUPER_MAGIC: i64 = 0x6573_5546;
     rustix::fs::statfs(dir).is_ok_and(|facts| facts.f_type == FUSE_SUPER_MAGIC)

@@ -2,8 +2,7 @@
 //!
 //! Only root may unmount; for others fusermount3 does it. A mount in use stays, or is unmounted by
 //! force: it is detached, so that no path leads there any more, and its connection is aborted, so
-//! that
-//! programs in it get errors.
+//! that programs in it get errors.
 
 use std::collections::HashSet;
 use std::fs;
@@ -34,8 +33,7 @@ const SESSION_END_TIMEOUT: Duration = Duration::from_secs(1);
 const DRAIN_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// How often unmounting a busy mount is retried. A program that this process has just started has
-/// all our
-/// files open until its exec.
+/// all our files open until its exec.
 const UNMOUNT_RETRIES: u32 = 5;
 const UNMOUNT_RETRY_DELAY: Duration = Duration::from_millis(40);
 
@@ -94,8 +92,7 @@ impl MountHandle {
     }
 
     /// Whether it is mounted. Waits for the end of an unmount by another program. A mount that was
-    /// detached
-    /// while in use is at no folder, and its requests are still served.
+    /// detached while in use is at no folder, and its requests are still served.
     pub fn is_mounted(&mut self, table: &MountTable) -> bool {
         let is_somewhere = self.device_id.as_ref().is_none_or(|device| table.contains(device));
         self.wait_for_unmount(if is_somewhere { Duration::ZERO } else { SESSION_END_TIMEOUT })
@@ -108,8 +105,7 @@ impl MountHandle {
     }
 
     /// Whether the folder shows this mount: operations on the folder's path then reach it. Sends no
-    /// request,
-    /// because the pool may be suspended.
+    /// request, because the pool may be suspended.
     fn is_on_top(&self) -> bool {
         let flags = AtFlags::STATX_DONT_SYNC | AtFlags::NO_AUTOMOUNT;
         let shown = rustix::fs::statx(CWD, &self.dir, flags, StatxFlags::empty()).ok();
@@ -119,8 +115,7 @@ impl MountHandle {
     }
 
     /// Unmounts it if it is not in use, and nothing else is mounted over it; returns whether it is
-    /// unmounted. Then all
-    /// requests are finished, and their changes are with the pool.
+    /// unmounted. Then all requests are finished, and their changes are with the pool.
     pub fn try_unmount(&mut self) -> bool {
         if !self.is_mounted(&MountTable::current()) {
             return true;
@@ -210,8 +205,7 @@ fn unmount_dir(dir: &Path, flags: UnmountFlags) -> bool {
 /// Removes a dead mount that a killed process left on a folder.
 pub fn unmount_dead(dir: &Path) {
     // the kernel still caches a dead folder's attributes; only statfs always sends a request, and a
-    // request at
-    // the moment of the death gets another error
+    // request at the moment of the death gets another error
     let is_dead = |why: Errno| matches!(why, Errno::NOTCONN | Errno::CONNABORTED);
     while rustix::fs::statfs(dir).is_err_and(is_dead) {
         if !unmount_dir(dir, UnmountFlags::DETACH) {

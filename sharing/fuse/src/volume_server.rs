@@ -1,9 +1,8 @@
 //! A directory in which each volume is a file: the backing files of loop devices.
 //!
 //! The kernel reads and writes whole sectors, as loop devices do. A request on a suspended pool
-//! waits until the pool
-//! is resumed, or until the mount is gone. The directory cannot be listed: the daemon knows the
-//! names.
+//! waits until the pool is resumed, or until the mount is gone. The directory cannot be listed: the
+//! daemon knows the names.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -44,8 +44,7 @@ init_flags! {
     /// Byte-range locks (fcntl) are sent to the server.
     POSIX_LOCKS = 1;
     /// Nodes are looked up by number, as `.` and `..`, when a program returns to one that the
-    /// kernel
-    /// has forgotten (NFS, open_by_handle_at(2)).
+    /// kernel has forgotten (NFS, open_by_handle_at(2)).
     EXPORT_SUPPORT = 4;
     /// Requests larger than 4 KiB.
     BIG_WRITES = 5;

@@ -2,10 +2,8 @@
 //! for requests that wait.
 //!
 //! A thread that waits for the reply of a file system cannot be killed. If the process is killed
-//! meanwhile, no reply
-//! comes, and the kernel aborts only when all descriptors of /dev/fuse are closed. So the thread
-//! that kicks has
-//! no descriptors (`own_thread`).
+//! meanwhile, no reply comes, and the kernel aborts only when all descriptors of /dev/fuse are
+//! closed. So the thread that kicks has no descriptors (`own_thread`).
 
 use std::path::Path;
 

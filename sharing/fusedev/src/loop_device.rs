@@ -198,8 +198,7 @@ impl LoopDevice {
 }
 
 /// Makes a block device read-only, or writable. The setting stays until the next call, also when
-/// the
-/// loop device gets another file.
+/// the loop device gets another file.
 fn set_read_only(device: &File, is_read_only: bool) -> rustix::io::Result<()> {
     let value = c_int::from(is_read_only);
     // SAFETY: BLKROSET reads an int where it is told to, which outlives the call

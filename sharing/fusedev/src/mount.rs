@@ -1,13 +1,11 @@
 //! /dev/fuse, laid over a folder: by root itself, for others by fusermount3.
 //!
 //! The kernel does not forward sync(2) and syncfs(2) to an ordinary FUSE server. Since Linux 6.18
-//! it sends
-//! `FUSE_SYNCFS` to servers of mounts of type `fuseblk`, which only root can make, and which need a
-//! block
-//! device that no other mount uses: a loop device (`loop_device`). The kernel resolves the source
-//! of such a mount
-//! as a path, and shows it as given. So the source is a relative path with the name to show,
-//! of a symbolic link in a directory of its own. If any step fails, the mount is an ordinary one.
+//! it sends `FUSE_SYNCFS` to servers of mounts of type `fuseblk`, which only root can make, and
+//! which need a block device that no other mount uses: a loop device (`loop_device`). The kernel
+//! resolves the source of such a mount as a path, and shows it as given. So the source is a
+//! relative path with the name to show, of a symbolic link in a directory of its own. If any step
+//! fails, the mount is an ordinary one.
 
 use std::ffi::{CString, OsString};
 use std::fs::{self, File};

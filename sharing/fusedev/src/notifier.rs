@@ -1,8 +1,7 @@
 //! Notices to the kernel without a request: invalidations of its caches.
 //!
 //! A notice is written to /dev/fuse like a reply, with a notice code in the error field, and 0 in
-//! the
-//! request number. All fields are of the machine's byte order.
+//! the request number. All fields are of the machine's byte order.
 //!
 //! ```text
 //! offset  size  field
@@ -44,8 +43,7 @@ impl Notifier {
     }
 
     /// Invalidates the attributes and the content of a node. Dirty mapped pages are written out
-    /// before
-    /// that.
+    /// before that.
     pub fn invalidate_inode(&self, node: u64) -> io::Result<()> {
         let mut message = MessageBuilder::with_capacity(24);
         message.u64(node).u64(0).u64(0);
@@ -67,8 +65,8 @@ impl Notifier {
     }
 
     /// Makes the kernel look a name up again before its next use; needs
-    /// [`crate::InitFlags::HAS_EXPIRE_ONLY`]. A
-    /// running lookup may undo that. Mounts on the name stay.
+    /// [`crate::InitFlags::HAS_EXPIRE_ONLY`]. A running lookup may undo that. Mounts on the name
+    /// stay.
     pub fn expire_entry(&self, dir: u64, name: &[u8]) -> io::Result<()> {
         self.write_entry(dir, name, EXPIRE_ONLY)
     }

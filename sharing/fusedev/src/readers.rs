@@ -1,17 +1,13 @@
 //! The threads that read /dev/fuse, one set for all mounts of the process.
 //!
 //! The devices of all mounts are polled together. Each event goes to one thread, which reads one
-//! request, re-arms the
-//! poll, and handles the request. Whenever the last idle thread gets a request, another thread is
-//! started
-//! first. So slow requests (on a suspended pool, say) never block those of another mount, however
-//! many there are. A
-//! mount's own are limited by the session, which leaves its device unpolled for a
-//! while. Threads that have been idle for some time end.
+//! request, re-arms the poll, and handles the request. Whenever the last idle thread gets a
+//! request, another thread is started first. So slow requests (on a suspended pool, say) never
+//! block those of another mount, however many there are. A mount's own are limited by the session,
+//! which leaves its device unpolled for a while. Threads that have been idle for some time end.
 //!
 //! Where requests come by rings, the device only brings FORGET messages, one at a time. More of
-//! them
-//! gather while the device is left unpolled for a moment, so that fewer reads fetch them.
+//! them gather while the device is left unpolled for a moment, so that fewer reads fetch them.
 
 use std::collections::{HashMap, VecDeque};
 use std::io;

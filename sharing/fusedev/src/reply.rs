@@ -1,8 +1,7 @@
 //! Replies to the kernel.
 //!
 //! A reply is a header (its length of 4 bytes, an error of 4 as a negative number, the number of
-//! the
-//! request of 8), and a body. The attributes of a node are, in the machine's byte order:
+//! the request of 8), and a body. The attributes of a node are, in the machine's byte order:
 //!
 //! ```text
 //! offset  size  field
@@ -344,8 +343,7 @@ impl DirentBuffer {
     }
 
     /// Adds a name without attributes, which the kernel looks up on demand; returns whether it
-    /// fits. `of` is
-    /// (number, type and mode).
+    /// fits. `of` is (number, type and mode).
     pub fn add_direntplus_uncached(&mut self, of: (u64, u32), next: u64, name: &[u8]) -> bool {
         let size = ENTRY_LEN + (24 + name.len()).next_multiple_of(8);
         if self.message.0.len() + size > self.capacity {

@@ -69,8 +69,7 @@ pub struct SetattrRequest {
     pub handle: Option<u64>,
 }
 
-/// A request. Handles are those of earlier open replies; names have no
-/// zero byte.
+/// A request. Handles are those of earlier open replies; names have no zero byte.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[expect(missing_docs, reason = "the fields are the arguments of the system calls of these names")]
 pub enum Request<'a> {

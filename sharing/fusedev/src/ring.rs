@@ -1,17 +1,13 @@
 //! Questions taken from io_uring.
 //!
 //! Each processor has a queue of requests in the kernel. A [`RingEntry`] waits for one of them: it
-//! is
-//! memory for a request and its reply, registered with the kernel. A FUSE request completes the
-//! io_uring
-//! request with which the slot waits; its reply is committed with the io_uring request for the next
-//! one. A
-//! slot may wait in any ring, and move to another whenever it has a request.
+//! is memory for a request and its reply, registered with the kernel. A FUSE request completes the
+//! io_uring request with which the slot waits; its reply is committed with the io_uring request for
+//! the next one. A slot may wait in any ring, and move to another whenever it has a request.
 //!
 //! The kernel requires space for the largest request in each slot. The memory of a slot is mapped,
-//! so that
-//! it uses only the pages that requests have touched, and [`RingEntry::release_pages`] returns
-//! those.
+//! so that it uses only the pages that requests have touched, and [`RingEntry::release_pages`]
+//! returns those.
 //!
 //! A request is an entry of 128 bytes in a ring's submission queue:
 //!
@@ -26,18 +22,15 @@
 //! ```
 //!
 //! A slot's headers are 288 bytes: that of the message (128 bytes, see `request` and `reply`), the
-//! fields
-//! of a request (128), then flags (8), the number of the request (8), and the bytes of the rest
-//! (4).
+//! fields of a request (128), then flags (8), the number of the request (8), and the bytes of the
+//! rest (4).
 //!
 //! Learnt from: Linux's `include/uapi/linux/fuse.h` (protocol 7.45) and `io_uring.h`,
 //! `Documentation/filesystems/fuse/fuse-io-uring.rst`.
 //!
 //! `unsafe` because the kernel gets addresses, to which it writes later. It is sound because a slot
-//! that the
-//! kernel may write to is in [`FuseRing::submitted`], where no other code can reach it. It leaves
-//! when
-//! the kernel has completed its request; if that never happens, its memory is never
+//! that the kernel may write to is in [`FuseRing::submitted`], where no other code can reach it. It
+//! leaves when the kernel has completed its request; if that never happens, its memory is never
 //! freed. The mapped memory of a slot belongs to it alone. Its safe twin is `device`.
 #![allow(unsafe_code)]
 
@@ -217,8 +210,7 @@ impl RingEntry {
 /// An event of a ring.
 pub(crate) enum Event {
     /// A request came to a slot; or the slot waits no more, because its file system is unmounted or
-    /// the
-    /// kernel refused it.
+    /// the kernel refused it.
     Entry(RingEntry, io::Result<()>),
     /// Another thread woke the ring's ([`FuseRing::wake_by`]).
     Woken,
@@ -300,8 +292,8 @@ impl FuseRing {
         if self.io_uring.submission().is_full() {
             self.flush()?;
         }
-        // SAFETY: the entry's memory is that of a slot in `waiting`, which stays
-        // in place until the request is completed; a poll has none
+        // SAFETY: the entry's memory is that of a slot in `waiting`, which stays in place until the
+        // request is completed; a poll has none
         let pushed = unsafe { self.io_uring.submission().push(entry) };
         pushed.map_err(|_| io::Error::other("the ring is full"))
     }

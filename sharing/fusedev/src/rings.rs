@@ -1,29 +1,24 @@
 //! The threads that take requests from io_uring, for all mounts of the process.
 //!
 //! A slot of each processor's queue waits in the ring of one thread, the watch, which handles no
-//! request itself and so
-//! never blocks one. A slot that gets a request goes to a worker: a new thread bound to the queue's
-//! processor. The worker keeps the slot in a ring of its own, so that the next request wakes it at
-//! once, on the processor
-//! of the calling program. An idle mount uses no thread. One in use has one for each processor from
-//! which
-//! it is used, and more for concurrent requests.
+//! request itself and so never blocks one. A slot that gets a request goes to a worker: a new
+//! thread bound to the queue's processor. The worker keeps the slot in a ring of its own, so that
+//! the next request wakes it at once, on the processor of the calling program. An idle mount uses
+//! no thread. One in use has one for each processor from which it is used, and more for concurrent
+//! requests.
 //!
 //! Whenever the last waiting slot of a queue gets a request, another one is registered, until there
-//! are many;
-//! requests marked as slow do not count.
+//! are many; requests marked as slow do not count.
 //!
 //! The kernel makes a slot that becomes free take waiting requests, but not a new one. So if all
 //! others may be slow, a request of our own (a kick) is sent too, after whose reply the new slot
 //! takes them.
 //!
 //! The kernel gives a slot back only with a request. So the watch kicks queues that have been idle
-//! for a while, and a
-//! worker that gets a kick returns its slot with the reply to the watch. The kernel chooses the
-//! slot with the latest
-//! reply: a kick that comes to a slot of the watch is passed on, and answered a moment later, when
-//! the next slot has
-//! taken the next kick. With many workers, new ones return their slot at once.
+//! for a while, and a worker that gets a kick returns its slot with the reply to the watch. The
+//! kernel chooses the slot with the latest reply: a kick that comes to a slot of the watch is
+//! passed on, and answered a moment later, when the next slot has taken the next kick. With many
+//! workers, new ones return their slot at once.
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -386,8 +381,7 @@ fn work(watch: &'static Watch, mut slot: RingEntry) {
 }
 
 /// Commits the reply in a slot and handles the following requests in a ring; returns the slot with
-/// the reply to a
-/// kick after which it is to be returned. None: the file system is unmounted.
+/// the reply to a kick after which it is to be returned. None: the file system is unmounted.
 fn serve(
     watch: &'static Watch,
     mut ring: FuseRing,

@@ -1,10 +1,9 @@
 //! A session of a mounted file system, and the handling of one request.
 //!
 //! A session ends when its file system is unmounted or its connection aborted and the last of its
-//! requests is
-//! finished. Every thread and slot that still serves it holds a reference, and dropping the last
-//! one
-//! ends it. Threads and rings belong to the process (`readers`, `rings`), not to a session.
+//! requests is finished. Every thread and slot that still serves it holds a reference, and dropping
+//! the last one ends it. Threads and rings belong to the process (`readers`, `rings`), not to a
+//! session.
 
 use std::cell::RefCell;
 use std::fs::File;
@@ -46,13 +45,11 @@ pub trait RequestHandler: Send + Sync + 'static {
     ) -> Result<Reply, Errno>;
 
     /// The kernel has forgotten a node. The message may come after the kernel has looked the node
-    /// up
-    /// again.
+    /// up again.
     fn forget(&self, _node: ForgottenNode) {}
 
     /// A signal has reached the program of a request, which should end soon. The request may be
-    /// finished
-    /// already, or not have come yet.
+    /// finished already, or not have come yet.
     fn interrupt(&self, _unique: u64) {}
 
     /// No more requests will come.

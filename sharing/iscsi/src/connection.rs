@@ -476,8 +476,7 @@ impl<'a> Connection<'a> {
     }
 
     /// On a suspended pool with failmode=wait the initiator waits, as programs do on a mounted file
-    /// system, until the
-    /// pool is resumed, the task is aborted, or the connection ends.
+    /// system, until the pool is resumed, the task is aborted, or the connection ends.
     fn execute(&self, task: &Task, data_in: &mut Vec<u8>) -> Result<(), Failure> {
         data_in.clear();
         let command = task.command.clone()?;

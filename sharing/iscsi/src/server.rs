@@ -84,9 +84,8 @@ impl Server {
     }
 
     /// Replaces the targets. Sessions continue with a target whose name is as before and which
-    /// admits them, and are
-    /// notified if its units changed; sessions with other targets end after their commands are
-    /// finished.
+    /// admits them, and are notified if its units changed; sessions with other targets end after
+    /// their commands are finished.
     pub fn set_targets(&self, targets: Vec<Target>) -> Result<()> {
         let mut table = self.shared.targets.write();
         *table = table.update(targets)?;

@@ -72,8 +72,7 @@ type StoreFunction = dyn Fn(Option<&[u8]>) -> bool + Send + Sync;
 
 impl ReservationStore {
     /// A store with a function that saves bytes, or removes them (none), durably. It returns
-    /// whether it
-    /// succeeded. The bytes are those of [`lun::Reservations::load`].
+    /// whether it succeeded. The bytes are those of [`lun::Reservations::load`].
     pub fn new(save: impl Fn(Option<&[u8]>) -> bool + Send + Sync + 'static) -> Self {
         Self(Arc::new(save))
     }

@@ -1,10 +1,8 @@
 //! The interface of block protocols to volumes: logical units with reservations.
 //!
 //! iSCSI, NBD, NVMe/TCP and ublk serve the same volumes. [`Lun`] is their common part: blocks that
-//! are read,
-//! written, unmapped and compared, a cache that is flushed, persistent reservations, and events.
-//! [`VolumeLun`] is a
-//! volume of an imported pool, [`SnapshotLun`] a snapshot of one.
+//! are read, written, unmapped and compared, a cache that is flushed, persistent reservations, and
+//! events. [`VolumeLun`] is a volume of an imported pool, [`SnapshotLun`] a snapshot of one.
 //!
 //! All offsets and lengths are in bytes and multiples of the logical block size. Written data is in memory until
 //! [`Lun::flush`] or a write with [`Durability::Durable`] (FUA): a protocol reports a write-back cache.
@@ -149,8 +147,7 @@ pub trait Lun: Send + Sync {
     fn space(&self) -> Result<ThinSpace>;
 
     /// Whether a request that fails with [`Error::Suspended`] is to be repeated until the pool is
-    /// resumed, while the
-    /// initiator waits (failmode=wait).
+    /// resumed, while the initiator waits (failmode=wait).
     fn waits_while_suspended(&self) -> bool;
 
     /// The persistent reservations. Protocols call [`Reservations::check`] before each request.

@@ -239,8 +239,7 @@ impl Reservations {
     }
 
     /// Removes the registrations of a key, and takes the reservation if that key holds it. For
-    /// PREEMPT AND ABORT the
-    /// protocol also aborts the requests of the returned initiators.
+    /// PREEMPT AND ABORT the protocol also aborts the requests of the returned initiators.
     pub fn preempt(
         &self,
         nexus: &Nexus,

@@ -1,10 +1,8 @@
 //! The memory budget of a server: bytes of data that requests have in memory.
 //!
 //! A thread takes the bytes of its request before it allocates them, and waits while there are too
-//! few. It reads no
-//! further request meanwhile, so that the client is slowed down. One connection has at most a
-//! quarter of the budget,
-//! or one request: so slow clients cannot use it up.
+//! few. It reads no further request meanwhile, so that the client is slowed down. One connection
+//! has at most a quarter of the budget, or one request: so slow clients cannot use it up.
 
 use parking_lot::{Condvar, Mutex};
 

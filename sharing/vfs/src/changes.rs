@@ -1,10 +1,9 @@
 //! The bus of changes: notifies all doors of a change by another door.
 //!
 //! A FUSE mount invalidates the kernel's caches, an SMB server answers CHANGE_NOTIFY, an NFS server
-//! updates its
-//! change attribute. Each has a [`Subscription`]: a queue of bounded length. A subscriber that does
-//! not keep up loses the queue and is notified once that everything may have changed; no publisher
-//! waits for it.
+//! updates its change attribute. Each has a [`Subscription`]: a queue of bounded length. A
+//! subscriber that does not keep up loses the queue and is notified once that everything may have
+//! changed; no publisher waits for it.
 //!
 //! A change is published after it was made and before the door that made it answers its client. A door whose
 //! clients expect others to see the change at once, over other doors too, then calls

@@ -8,8 +8,7 @@ use posix::Credentials;
 use crate::{Access, ClientId, LeaseHolder};
 
 /// The protocol server, or the mount, that a request came by. Changes carry it, so that a door is
-/// not notified
-/// of its own.
+/// not notified of its own.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct DoorId(u32);
 

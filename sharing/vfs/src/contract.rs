@@ -1,14 +1,12 @@
 //! The contract between file protocols and file systems.
 //!
 //! A protocol keeps no file of its own: it calls a [`FileSystem`] with the caller's credentials,
-//! and the
-//! file system checks permissions, waits for a suspended pool, drops set-ID bits and capabilities,
-//! and
-//! keeps open files whose last name is gone. So a file behaves the same in every protocol.
+//! and the file system checks permissions, waits for a suspended pool, drops set-ID bits and
+//! capabilities, and keeps open files whose last name is gone. So a file behaves the same in every
+//! protocol.
 //!
 //! Permission to read and write is checked when a file is opened; reads and writes check only the
-//! open mode,
-//! as POSIX requires.
+//! open mode, as POSIX requires.
 
 use std::ops::Range;
 

@@ -20,9 +20,8 @@ impl EntryBatch {
     }
 
     /// Calls `visit` with the names from a cookie on, until it returns false: that name comes
-    /// again.
-    /// `fill` reads those from a cookie on, none at the end. `version` differs from the last one if
-    /// the directory was changed since: a client must get no stale name.
+    /// again. `fill` reads those from a cookie on, none at the end. `version` differs from the last
+    /// one if the directory was changed since: a client must get no stale name.
     pub(crate) fn visit_from(
         &mut self,
         (cookie, version): (u64, u64),

@@ -22,8 +22,7 @@
 //! every client gets ESTALE.
 //!
 //! An object number is reused after its file is freed. The generation distinguishes the new file
-//! from the old one:
-//! a number cannot be freed and allocated twice in one txg.
+//! from the old one: a number cannot be freed and allocated twice in one txg.
 
 use units::Guid;
 

@@ -103,8 +103,7 @@ pub enum LeaseEvent {
         keep: LeaseRights,
     },
     /// The client did not answer in time. The lease has only the rights `keep` now; later
-    /// write-back of the client
-    /// is refused.
+    /// write-back of the client is refused.
     Revoked {
         /// The file.
         ino: Ino,
@@ -200,8 +199,8 @@ impl LeaseTable {
     }
 
     /// Grants a lease, or none if another client has conflicting rights, or is changing the file
-    /// now. The caller
-    /// checks afterwards that no other open conflicts, and releases the lease if one does.
+    /// now. The caller checks afterwards that no other open conflicts, and releases the lease if
+    /// one does.
     pub fn grant(
         &self,
         ino: Ino,

@@ -147,8 +147,7 @@ impl SharedQueue {
 }
 
 /// Lets this thread run on all processors of the process. The thread that started it may be bound
-/// to one processor,
-/// like the request threads.
+/// to one processor, like the request threads.
 fn run_on_any_processor() {
     // bound to one processor it works, only slower
     if let Ok(processors) = sched_getaffinity(Some(rustix::process::getpid())) {

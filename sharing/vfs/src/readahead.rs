@@ -1,8 +1,7 @@
 //! Whether a file is being read in sequence, and how far ahead to go.
 //!
 //! A sequential reader has several requests in flight, which arrive slightly out of order: a read
-//! near the end
-//! of the last one counts as the next.
+//! near the end of the last one counts as the next.
 
 use std::ops::Range;
 
@@ -24,8 +23,8 @@ pub(crate) struct Readahead {
 
 impl Readahead {
     /// Records a read as [`Readahead::record_read`] does, and returns the range to prefetch that it
-    /// has not returned
-    /// before: at least half of the read-ahead, so that the prefetcher is not woken for each read.
+    /// has not returned before: at least half of the read-ahead, so that the prefetcher is not
+    /// woken for each read.
     pub(crate) fn next_prefetch(&mut self, start: u64, length: usize) -> Option<Range<u64>> {
         let until = self.record_read(start, length)?;
         let from = self.prefetched_to.max(self.expected_offset);

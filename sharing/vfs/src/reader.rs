@@ -1,6 +1,5 @@
 //! The content of an open file: read by range. Concurrent readers of a block share one fetch, and
-//! sequential reads are
-//! prefetched.
+//! sequential reads are prefetched.
 
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -222,8 +221,7 @@ impl ReaderState {
 }
 
 /// Stores a fetched block in its slot, or frees the slot if the fetch panics, so that no reader
-/// waits
-/// forever.
+/// waits forever.
 struct FetchGuard<'a> {
     reader: &'a FileReader,
     block: u64,

@@ -4,9 +4,8 @@
 //! leases that hold against all other doors, the changes that others make, and the stability of writes.
 //!
 //! This is a trait of its own because a [`crate::DatasetTree`] cannot fulfil it. The inode numbers
-//! of a tree depend
-//! on the order of lookups, so it has no handles. Nothing changes in it, and one mount is its only
-//! door.
+//! of a tree depend on the order of lookups, so it has no handles. Nothing changes in it, and one
+//! mount is its only door.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -64,9 +63,8 @@ pub trait SharedFileSystem: FileSystem {
     ) -> Option<LeaseId>;
 
     /// Changes the open mode of a file, and the accesses denied to other clients (`context.deny`):
-    /// an NFSv4 client opens
-    /// the file once more, or downgrades its open. The caller's permissions are checked for new
-    /// kinds of access.
+    /// an NFSv4 client opens the file once more, or downgrades its open. The caller's permissions
+    /// are checked for new kinds of access.
     ///
     /// # Errors
     ///

@@ -6,8 +6,7 @@
 //! other: both protocols compare every pair.
 //!
 //! Leases depend on the same table: a client gets the right to cache writes only while no other
-//! client has the file
-//! open.
+//! client has the file open.
 
 use std::collections::HashMap;
 

@@ -2,11 +2,9 @@
 //! some.
 //!
 //! NFS clients may request writes that the server acknowledges before they are on stable storage,
-//! keep a copy, and
-//! send a COMMIT later. The [`BootVerifier`] in every reply changes when such writes may have been
-//! lost, so that
-//! clients send them again. SMB and iSCSI have the same two levels without a verifier:
-//! write-through and flush.
+//! keep a copy, and send a COMMIT later. The [`BootVerifier`] in every reply changes when such
+//! writes may have been lost, so that clients send them again. SMB and iSCSI have the same two
+//! levels without a verifier: write-through and flush.
 
 /// How stable written data is when a write returns.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]

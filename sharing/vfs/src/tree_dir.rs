@@ -79,8 +79,7 @@ impl TreeDir {
     }
 
     /// The attributes of an item, for protocols that return them with the names. None: the client
-    /// looks
-    /// the name up, and gets the error then.
+    /// looks the name up, and gets the error then.
     pub fn attributes(&self, item: &DirEntry) -> Option<Attributes> {
         if item.needs_lookup { None } else { self.tree.attributes(item.ino).ok() }
     }

@@ -31,9 +31,8 @@ impl<'a> CachingSink<'a> {
             return;
         }
         // A block that its own txg overwrites is not read again. Neither is one of the MOS that a
-        // later txg
-        // overwrites, since snapshots do not have it. Readers of the older txg read it from the
-        // drives.
+        // later txg overwrites, since snapshots do not have it. Readers of the older txg read it
+        // from the drives.
         let is_mos = request.zbookmark.objset == ObjsetId::MOS;
         let is_superseded = |old: &BlockIdentity| is_mos || old.birth() == request.txg;
         if let Some(old) = BlockIdentity::from_pointer(request.previous).filter(is_superseded) {

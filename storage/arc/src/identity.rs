@@ -4,10 +4,8 @@ use ondisk::Blkptr;
 use units::Txg;
 
 /// The key of a block's content: its first address, its birth, and its whole checksum, since a
-/// block born
-/// in the syncing txg may be overwritten in place. (The first word alone is a plain sum: two
-/// compressed
-/// versions of a table may have the same.)
+/// block born in the syncing txg may be overwritten in place. (The first word alone is a plain sum:
+/// two compressed versions of a table may have the same.)
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub(crate) struct BlockIdentity {
     vdev: u32,

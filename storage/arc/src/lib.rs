@@ -1,11 +1,9 @@
 //! The read cache.
 //!
 //! A block's address, birth and checksum identify its content: no block of a txg on disk is ever
-//! changed in
-//! place. So the cache needs no invalidation; it only has to stay within its limit. It adapts to
-//! the
-//! reads (`shard.rs`): metadata, which is read again and again, stays while long files pass
-//! through.
+//! changed in place. So the cache needs no invalidation; it only has to stay within its limit. It
+//! adapts to the reads (`shard.rs`): metadata, which is read again and again, stays while long
+//! files pass through.
 //!
 //! The limit is that of a [`MemoryBudget`], which several caches share.
 //!

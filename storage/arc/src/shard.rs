@@ -1,13 +1,10 @@
 //! A shard of the cache: blocks seen once lately, blocks seen more often, and the keys of evicted
-//! blocks
-//! of either kind (ARC).
+//! blocks of either kind (ARC).
 //!
 //! A block enters as recent; a later read makes it frequent. A read of an evicted block whose key
-//! is still
-//! known shows that its kind had too little space. So the target, which is the share of the recent
-//! blocks,
-//! follows the reads. A single pass over a long file goes through the recent blocks and leaves the
-//! frequent ones alone.
+//! is still known shows that its kind had too little space. So the target, which is the share of
+//! the recent blocks, follows the reads. A single pass over a long file goes through the recent
+//! blocks and leaves the frequent ones alone.
 
 use std::collections::{BTreeMap, HashMap};
 

@@ -1,11 +1,9 @@
 //! Examines a pool without trusting the writer: leaks, counts, reachability.
 //!
-//! A [`PoolCheck`] finds every block that the pool refers to: the pool's own object set,
-//! all datasets and snapshots (each block once), their intent logs, the checkpoint, and blocks that
-//! wait
-//! to be freed. It reads each copy on every drive, and parity. At the end it compares the blocks
-//! with
-//! the allocations in the space maps.
+//! A [`PoolCheck`] finds every block that the pool refers to: the pool's own object set, all
+//! datasets and snapshots (each block once), their intent logs, the checkpoint, and blocks that
+//! wait to be freed. It reads each copy on every drive, and parity. At the end it compares the
+//! blocks with the allocations in the space maps.
 //!
 //! The work is done by whichever threads call [`PoolCheck::run_worker`]; this crate has none of its own:
 //!
@@ -104,8 +102,7 @@ impl PoolCheck {
     }
 
     /// The same without reading the contents of files and volumes: only their addresses are
-    /// compared with
-    /// the space maps.
+    /// compared with the space maps.
     pub fn new_metadata_only(pool: &Pool, job: Arc<Job>) -> Result<Self, Error> {
         Self::with_mode(pool, job, true)
     }
@@ -164,8 +161,8 @@ impl PoolCheck {
     }
 
     /// The report, after all threads have finished. The caller passes `elapsed` and `threads`.
-    /// Damaged files
-    /// are looked up here in `names`: the pool's tree of datasets, with the loaded keys.
+    /// Damaged files are looked up here in `names`: the pool's tree of datasets, with the loaded
+    /// keys.
     pub fn report(
         &self,
         names: Option<&dsl::DatasetTree>,

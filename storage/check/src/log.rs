@@ -54,16 +54,14 @@ impl CheckInner {
     }
 
     /// The txg of the checkpoint that is being walked. A rewind to it discards its unclaimed logs,
-    /// because their
-    /// blocks may be overwritten: the checkpoint protects only blocks up to it.
+    /// because their blocks may be overwritten: the checkpoint protects only blocks up to it.
     fn checkpoint_txg(&self) -> Option<Txg> {
         let checkpoint = self.pool.checkpoint.as_ref().ok()?.as_ref()?;
         self.in_checkpoint.load(Relaxed).then_some(checkpoint.txg)
     }
 
     /// A block of the chain, which must exist if it is `promised`. Returns its content and calls
-    /// back with each
-    /// record's number. `None` where the chain ends.
+    /// back with each record's number. `None` where the chain ends.
     fn check_log_block(
         &self,
         item: &CheckBlock,

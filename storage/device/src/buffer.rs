@@ -2,9 +2,8 @@
 //! block into warm ones.
 //!
 //! All threads share one store, because the thread that writes a block out is seldom the one that
-//! allocated
-//! it. The store sorts free buffers by their capacity, a power of two. Its total is limited
-//! ([`raise_limit`]).
+//! allocated it. The store sorts free buffers by their capacity, a power of two. Its total is
+//! limited ([`raise_limit`]).
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -46,9 +45,7 @@ pub fn free_all() {
 }
 
 /// Raises the limit of the store to the bytes that are in flight at once. The largest of several
-/// calls
-/// counts.
-/// number counts.
+/// calls counts. number counts.
 pub fn raise_limit(bytes: usize) {
     POOL.asked.fetch_max(bytes, Ordering::Relaxed);
 }

@@ -1,9 +1,8 @@
 //! A file or block device: opened read-only, or for this program alone.
 //!
 //! A disk that is pulled out and put in again is a new disk for the system, often with another
-//! name,
-//! because the old one is still open. The old handle then fails every request. So the handle can be
-//! exchanged while the device is in use.
+//! name, because the old one is still open. The old handle then fails every request. So the handle
+//! can be exchanged while the device is in use.
 
 use std::fs;
 use std::io::{self, IoSlice, IoSliceMut, Seek, SeekFrom};
@@ -51,8 +50,7 @@ struct Handle {
 
 impl Drop for Handle {
     /// Unlocks explicitly: a forked child also has the handle until its exec, and merely closing
-    /// our
-    /// handle would leave the file locked until then.
+    /// our handle would leave the file locked until then.
     fn drop(&mut self) {
         let _ = flock(&self.file, FlockOperation::Unlock);
     }
@@ -90,8 +88,7 @@ impl Drop for WriteGuard<'_> {
 
 impl File {
     /// Opens it read-only. An image that another program has open for writing is refused: its
-    /// content
-    /// would change while it is read.
+    /// content would change while it is read.
     pub fn open(path: &Path) -> Result<Self, Error> {
         let name = path.display().to_string();
         if WriteClaim::is_claimed(&read_metadata(path, &name)?) {
@@ -142,9 +139,8 @@ impl File {
     }
 
     /// Installs a handle and returns the old one. No thread gets the new handle before it is known
-    /// whether
-    /// all writes to the old one are stable. Otherwise a flush of the new one would confirm writes
-    /// that are lost.
+    /// whether all writes to the old one are stable. Otherwise a flush of the new one would confirm
+    /// writes that are lost.
     fn replace_handle(&self, new: &Arc<Handle>) -> Arc<Handle> {
         let mut handle = self.handle.write().unwrap_or_else(PoisonError::into_inner);
         let old = std::mem::replace(&mut *handle, Arc::clone(new));

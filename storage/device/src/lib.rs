@@ -113,18 +113,15 @@ pub trait Device: Send + Sync + std::fmt::Debug {
     }
 
     /// Reopens it at its path, or else under another name in the same folder, if `judge` recognizes
-    /// the content.
-    /// A device that went away and came back needs this, since its old handle fails. If it went
-    /// away before it
-    /// had flushed all data, the next flush fails.
+    /// the content. A device that went away and came back needs this, since its old handle fails.
+    /// If it went away before it had flushed all data, the next flush fails.
     fn reopen(&self, judge: &dyn Fn(&Arc<dyn Device>) -> bool) -> Result<(), Error> {
         let _ = judge;
         Ok(())
     }
 
     /// Trims a range (bytes): a hint that its content is no longer needed. Later reads of the range
-    /// may
-    /// return anything.
+    /// may return anything.
     fn discard(&self, range: Range<u64>) -> Result<(), Error> {
         let _ = range;
         Ok(())

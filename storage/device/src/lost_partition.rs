@@ -9,8 +9,7 @@
 //! ```
 //!
 //! The labels in front give the start of a vdev, the two at its end give its length. Without those
-//! it
-//! is taken to reach to the end of the disk.
+//! it is taken to reach to the end of the disk.
 //!
 //! Learnt from: the partitions that OpenZFS, TrueNAS, FreeBSD and illumos make. Proved by: the tests below.
 

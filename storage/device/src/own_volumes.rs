@@ -1,10 +1,8 @@
 //! Block devices that this process serves: the volumes of its own pools.
 //!
 //! No pool may be on one of them. A txg of the upper pool would wait for writes of the lower pool.
-//! The
-//! upper pool's dirty data would fill the lower pool's memory, and both would deadlock. Even a read
-//! would
-//! wait for this process.
+//! The upper pool's dirty data would fill the lower pool's memory, and both would deadlock. Even a
+//! read would wait for this process.
 
 use std::collections::BTreeMap;
 use std::fs::{self, Metadata};

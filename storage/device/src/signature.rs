@@ -19,8 +19,7 @@
 //! | 65600 | `_BHRfS_M` | btrfs |
 //!
 //! Learnt from: the formats' own descriptions. Proved by: `marks_are_known` and, where mkfs
-//! programs
-//! are installed, `signatures_of_real_tools_are_recognized`.
+//! programs are installed, `signatures_of_real_tools_are_recognized`.
 
 use crate::Device;
 

@@ -17,8 +17,7 @@ use crate::{BlockLedger, Objset, PolicyQuery, Result, SyncContext, SyncOutput, W
 type BlockMap = HashMap<u64, Vec<u8>>;
 
 /// Stores blocks without compression and checksums, and never reuses space. As on drives, a freed
-/// block stays
-/// readable for a while: until the next txg is synced.
+/// block stays readable for a while: until the next txg is synced.
 #[derive(Debug, Default)]
 pub struct MemoryStore {
     blocks: Mutex<BlockMap>,

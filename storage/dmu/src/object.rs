@@ -273,8 +273,8 @@ impl Object {
     }
 
     /// Like [`Object::next_hole`], for at most the blocks of a range. Without a hole in it, the
-    /// result is the
-    /// end of the range or a byte after it. Every block is looked up, so a long range takes long.
+    /// result is the end of the range or a byte after it. Every block is looked up, so a long range
+    /// takes long.
     pub fn next_hole_within(&self, range: std::ops::Range<u64>) -> Result<u64> {
         let (from, size) = (range.start, u64::from(self.block_size()));
         let mut block = from.checked_div(size).unwrap_or(u64::MAX);
@@ -292,10 +292,8 @@ impl Object {
     }
 
     /// Calls `visit` with every pointer of the object: those of indirect blocks before their
-    /// children, the spill's
-    /// last. An unreadable block is reported to `visit`, and the walk continues. Returns whether
-    /// the end was
-    /// reached.
+    /// children, the spill's last. An unreadable block is reported to `visit`, and the walk
+    /// continues. Returns whether the end was reached.
     pub fn walk(
         &self,
         plan: &WalkOptions,

@@ -340,8 +340,7 @@ impl Objset {
     }
 
     /// All objects in the order of their numbers, streamed. An unreadable block is reported as an
-    /// error once, and
-    /// the iteration continues.
+    /// error once, and the iteration continues.
     pub fn objects(&self) -> ObjectIter {
         self.objects_from(ObjectId::META)
     }
@@ -352,10 +351,9 @@ impl Objset {
     }
 
     /// Calls `visit` with every pointer of the object set: the root's, those of the array of
-    /// dnodes,
-    /// after each dnode block those of its objects, and last the accounting tables. An unreadable
-    /// block is
-    /// reported to `visit`, and the walk continues. Returns whether the end was reached.
+    /// dnodes, after each dnode block those of its objects, and last the accounting tables. An
+    /// unreadable block is reported to `visit`, and the walk continues. Returns whether the end was
+    /// reached.
     pub fn walk(
         &self,
         plan: &WalkOptions,

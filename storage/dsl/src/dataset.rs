@@ -354,8 +354,7 @@ impl Dataset {
     }
 
     /// Bytes written since the previous snapshot; `None` if there is none, not even the empty
-    /// origin
-    /// of newer pools.
+    /// origin of newer pools.
     pub fn written(&self) -> Result<Option<u64>> {
         match self.phys() {
             Some(phys) if phys.previous.exists() => {
@@ -399,8 +398,7 @@ impl Dataset {
     }
 
     /// The growth since a snapshot of that txg, with the frees by later snapshots. Also the first
-    /// dataset
-    /// after that snapshot, whose deadlist is not counted.
+    /// dataset after that snapshot, whose deadlist is not counted.
     fn space_after(&self, before: [u64; 3], txg: Txg) -> Result<([u64; 3], DatasetPhys)> {
         let missing = || Error::NoContent { name: self.name() };
         let phys = self.phys().ok_or_else(missing)?;

@@ -46,8 +46,7 @@ pub struct Pbkdf2Params {
 
 impl KeyFormat {
     /// Derives the wrapping key from the user's key: a passphrase or hexadecimal digits (a trailing
-    /// newline
-    /// is ignored), or the raw bytes.
+    /// newline is ignored), or the raw bytes.
     pub fn derive_wrapping_key(
         self,
         secret: &[u8],

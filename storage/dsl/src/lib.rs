@@ -1,12 +1,9 @@
 //! Datasets: file systems, volumes, snapshots, clones, properties.
 //!
 //! A [`DatasetTree`] is the pool's tree of directories, read once. A [`Dataset`] is a file system,
-//! a
-//! volume, a snapshot, or a bookmark. A dataset has properties ([`Dataset::properties`]), its space
-//! by owner
-//! ([`Dataset::space_by_owner`]) and keys ([`DatasetTree::load_key`]). [`block_lists`] walks the
-//! blocks that
-//! wait to be freed.
+//! a volume, a snapshot, or a bookmark. A dataset has properties ([`Dataset::properties`]), its
+//! space by owner ([`Dataset::space_by_owner`]) and keys ([`DatasetTree::load_key`]).
+//! [`block_lists`] walks the blocks that wait to be freed.
 //!
 //! ```text
 //! MOS object 1 -> root directory -> child directories

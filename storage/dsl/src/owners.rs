@@ -64,8 +64,7 @@ pub struct OwnerUsage {
 
 impl OwnerUsage {
     /// None if no usage is recorded, for example for an owner with an object quota where objects
-    /// are not
-    /// counted.
+    /// are not counted.
     fn new(
         kind: OwnerKind,
         name: String,
@@ -170,8 +169,7 @@ impl SpaceByOwner {
 
 impl Dataset {
     /// The usage of its owners. Like OpenZFS's tools, it is empty for a redacted dataset, whose
-    /// accounting is
-    /// that of its origin, and for datasets other than file systems.
+    /// accounting is that of its origin, and for datasets other than file systems.
     pub fn space_by_owner(&self) -> Result<SpaceByOwner> {
         let redacted =
             self.zap_field(DatasetPhys::REDACTED_SNAPS)?.is_some_and(|it| it.count() > 0);

@@ -12,9 +12,8 @@ const KEY_VERSION: u64 = 1;
 
 impl Dataset {
     /// The wrapped key of an encrypted snapshot, and the data that the MAC of its object set
-    /// covers.
-    /// `from_ivset_guid` is the set of IVs of the base; 0 for a full stream. `None` if the snapshot
-    /// is not encrypted.
+    /// covers. `from_ivset_guid` is the set of IVs of the base; 0 for a full stream. `None` if the
+    /// snapshot is not encrypted.
     pub fn crypt_keydata(
         &self,
         header: &ObjsetHeader,

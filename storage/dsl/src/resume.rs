@@ -5,8 +5,7 @@
 //! ```
 //!
 //! The list names the stream and the position at which the receive stopped. It is gzipped. Any gzip
-//! encoding of
-//! it is valid, so the token's letters may differ from those that OpenZFS prints.
+//! encoding of it is valid, so the token's letters may differ from those that OpenZFS prints.
 
 use std::fmt::Write;
 

@@ -20,8 +20,7 @@ pub struct PoolInfo {
     /// Its name, with which all names in the tree begin.
     pub name: String,
     /// Bytes that the root directory has used and available together: the pool's deflated space,
-    /// plus the
-    /// savings of dedup and cloning, minus slop and held space.
+    /// plus the savings of dedup and cloning, minus slop and held space.
     pub usable_space: u64,
 }
 

@@ -1,9 +1,8 @@
 //! The file in which a system with OpenZFS remembers its pools (`/etc/zfs/zpool.cache`).
 //!
 //! It is one packed name-value list: a pool's name, and its configuration in the form of labels.
-//! The
-//! search uses only the paths of the drives; their labels describe them. Spares and cache drives
-//! are not in it.
+//! The search uses only the paths of the drives; their labels describe them. Spares and cache
+//! drives are not in it.
 //!
 //! Learnt from: zpoolprops(7), and a file that OpenZFS 2.3.2 wrote (tests).
 

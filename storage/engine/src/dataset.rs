@@ -75,8 +75,7 @@ impl Dataset {
 
 impl RescuePool {
     /// Calls `show` with the dataset `target` and its descendants, each file system or volume
-    /// followed
-    /// by its snapshots and bookmarks. Unreadable ones are reported to `trouble`.
+    /// followed by its snapshots and bookmarks. Unreadable ones are reported to `trouble`.
     pub fn list_datasets(
         &self,
         target: &str,
@@ -206,9 +205,8 @@ fn describe_dataset(dataset: &dsl::Dataset, wanted: &DatasetQuery) -> Result<Dat
     })
 }
 
-/// Bytes written since a snapshot, the property `written@SNAPSHOT`; SNAPSHOT is a
-/// full name or the part after the @. None: it is another property, or no older snapshot
-/// has that name.
+/// Bytes written since a snapshot, the property `written@SNAPSHOT`; SNAPSHOT is a full name or the
+/// part after the @. None: it is another property, or no older snapshot has that name.
 fn written_since(dataset: &dsl::Dataset, property: &str) -> Option<Property> {
     let snapshot = property.strip_prefix(WRITTEN_SINCE_PREFIX)?;
     let name = dataset.name();

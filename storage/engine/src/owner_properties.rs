@@ -80,8 +80,7 @@ pub(crate) fn parse(property: &str) -> Option<OwnerProperty> {
     Some(OwnerProperty { owner, is_objects: objects, is_quota: limit })
 }
 
-/// The property of a dataset, as of the last synced txg; `None` if it has no
-/// files, or is locked.
+/// The property of a dataset, as of the last synced txg; `None` if it has no files, or is locked.
 pub(crate) fn read_owner_property(
     dataset: &dsl::Dataset,
     name: &str,

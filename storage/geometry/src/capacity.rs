@@ -158,8 +158,7 @@ impl Vdev {
 }
 
 /// The space of metaslab `index` of a vdev whose metaslabs have 2^`shift` bytes. On a dRAID only
-/// its
-/// whole rows count.
+/// its whole rows count.
 pub fn metaslab(layout: &Layout, index: u64, shift: u32) -> Metaslab {
     let size = 1_u64.checked_shl(shift).unwrap_or(0);
     let start = index.saturating_mul(size);
@@ -212,8 +211,8 @@ impl Pool {
     }
 
     /// The sum of used and available space of the root dataset. `saved` is the space that
-    /// deduplication and
-    /// block cloning save; `held` is the space of a checkpoint and of deferred frees.
+    /// deduplication and block cloning save; `held` is the space of a checkpoint and of deferred
+    /// frees.
     pub fn usable_space(&self, saved: u64, held: u64) -> u64 {
         self.deflated.saturating_add(saved).saturating_sub(held).saturating_sub(self.slop)
     }

@@ -15,10 +15,8 @@
 //!
 //! Within a group the sectors are numbered row by row as in raidz, but a block always takes whole
 //! rows, beginning at the group's first column. The rest of its last row is zeros, which parity
-//! covers:
-//! so a lost drive can be rebuilt without knowing the blocks. A block that crosses the end of a
-//! group is
-//! two rows in the map.
+//! covers: so a lost drive can be rebuilt without knowing the blocks. A block that crosses the end
+//! of a group is two rows in the map.
 //!
 //! Distributed spare `s` is, in each slice, the drive at place `children - 1 - s`, at the same
 //! offset.
@@ -136,8 +134,7 @@ impl Draid {
     }
 
     /// The child that holds the data of distributed spare `spare` at a child's `offset`; it is read
-    /// and
-    /// written at that same offset. `None` if there is no such spare.
+    /// and written at that same offset. `None` if there is no such spare.
     pub fn spare_child(&self, spare: u32, offset: u64) -> Option<usize> {
         let place = self.shape.children.checked_sub(1)?.checked_sub(spare)?;
         (spare < self.shape.spares)

@@ -3,8 +3,7 @@
 use thiserror::Error;
 
 /// A rule that an array's description or a block's address breaks. The description comes from a
-/// disk, or
-/// from the user of the planner. Missing drives are not errors here.
+/// disk, or from the user of the planner. Missing drives are not errors here.
 #[derive(Debug, Error, Clone, Copy, PartialEq, Eq)]
 pub enum Error {
     /// No raidz has this many children and parities.

@@ -19,11 +19,9 @@
 //! finished, and each one at or before the birth adds a drive.
 //!
 //! While an expansion runs, the uberblock records its progress as an offset. Rows that end at or
-//! before
-//! that offset are found at the new width, all others at the old one. At the very start, sectors
-//! would overwrite themselves, so a scratch copy in the boot area holds them, laid out at the new
-//! width.
-//! An uberblock with that state makes readers use the scratch copy.
+//! before that offset are found at the new width, all others at the old one. At the very start,
+//! sectors would overwrite themselves, so a scratch copy in the boot area holds them, laid out at
+//! the new width. An uberblock with that state makes readers use the scratch copy.
 //!
 //! Copying runs ahead of what the uberblock records. A write to a sector that is copied already, in a row
 //! that is still read at the old width, goes to both places: the second is the column's *shadow*.

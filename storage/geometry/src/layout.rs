@@ -34,10 +34,8 @@ impl Layout {
     }
 
     /// The factor that turns allocated space into used and available space: the number of data
-    /// bytes of a
-    /// 128 KiB block per 512 allocated bytes (rounded down; 512 where nothing is lost). An expanded
-    /// raidz
-    /// keeps the ratio of its creation. (`vdev_deflate_ratio`)
+    /// bytes of a 128 KiB block per 512 allocated bytes (rounded down; 512 where nothing is lost).
+    /// An expanded raidz keeps the ratio of its creation. (`vdev_deflate_ratio`)
     pub fn deflate_ratio(&self) -> u64 {
         let taken = self.asize(1 << 17, Txg::ZERO) >> 9;
         (1 << 17) / taken.max(1)

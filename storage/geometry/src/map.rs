@@ -161,8 +161,7 @@ impl Map {
     }
 
     /// The sectors that belong to the block's allocation but hold none of its data, each as a
-    /// column
-    /// of one sector. They are never read, except for a rebuild where [`Map::zero_padding`].
+    /// column of one sector. They are never read, except for a rebuild where [`Map::zero_padding`].
     pub fn padding(&self) -> &[Column] {
         self.columns.get(self.rows * self.width..).unwrap_or_default()
     }

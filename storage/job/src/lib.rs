@@ -1,10 +1,9 @@
 //! Long work one can watch, slow, stop and resume.
 //!
-//! A worker and its observers share a [`Job`]. The worker calls
-//! [`Job::step`] after every piece of work and stops when that returns so. The observers read
-//! [`Progress`] and may cancel with the [`CancelToken`]. This crate has no clock: the worker passes
-//! one, and
-//! sleeps as [`RateLimit`] demands.
+//! A worker and its observers share a [`Job`]. The worker calls [`Job::step`] after every piece of
+//! work and stops when that returns so. The observers read [`Progress`] and may cancel with the
+//! [`CancelToken`]. This crate has no clock: the worker passes one, and sleeps as [`RateLimit`]
+//! demands.
 #![forbid(unsafe_code)]
 
 mod queue;
@@ -127,8 +126,7 @@ pub struct Job {
 
 impl Job {
     /// Accounts for a piece of work, then reads `clock` and calls `sleep` for as long as the rate
-    /// limit
-    /// demands.
+    /// limit demands.
     ///
     /// # Errors
     /// [`Cancelled`] if the work should stop; the piece is counted all the same.

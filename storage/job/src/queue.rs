@@ -1,10 +1,9 @@
 //! A queue of work for several threads.
 //!
 //! There are two kinds of work: tasks, such as to walk over something, create more work, and
-//! batches
-//! hold the items that tasks found. A free thread takes a batch before a task, so that few items
-//! wait. A thread that finds enough batches waiting does its own batch itself. So no thread ever
-//! waits for space in the queue.
+//! batches hold the items that tasks found. A free thread takes a batch before a task, so that few
+//! items wait. A thread that finds enough batches waiting does its own batch itself. So no thread
+//! ever waits for space in the queue.
 
 use std::collections::VecDeque;
 
@@ -62,8 +61,7 @@ impl<B, T> Queue<B, T> {
     }
 
     /// The next work; waits while other threads may still create some; `None` when there is none
-    /// left.
-    /// After a task the caller must call [`Queue::finish_task`].
+    /// left. After a task the caller must call [`Queue::finish_task`].
     pub fn pop(&self) -> Option<Work<B, T>> {
         let mut state = self.state.lock();
         loop {

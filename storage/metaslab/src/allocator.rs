@@ -117,8 +117,8 @@ impl Allocator {
     }
 
     /// Sets the allocated bytes of each unloaded metaslab, and log2 of the longest free range if
-    /// known, in their
-    /// order: these decide which to load. Reserves one for embedded logs if there are enough.
+    /// known, in their order: these decide which to load. Reserves one for embedded logs if there
+    /// are enough.
     pub fn set_metaslab_hints(
         &self,
         vdev: VdevId,
@@ -200,8 +200,7 @@ impl Allocator {
     }
 
     /// The free ranges of a loaded metaslab after all drained changes are written: the content of
-    /// its
-    /// map if it is rewritten.
+    /// its map if it is rewritten.
     pub fn free_as_written(
         &self,
         vdev: VdevId,
@@ -284,8 +283,7 @@ impl Allocator {
     }
 
     /// Loads metaslabs of a class, the best first, until this many bytes are known to be free or no
-    /// readable map
-    /// is left: an unloaded map's figures are no guarantee.
+    /// readable map is left: an unloaded map's figures are no guarantee.
     pub fn ensure_loaded_free(&self, class: Class, bytes: u64, txg: Txg) {
         if self.loaded_free(class) >= bytes {
             return;
@@ -449,8 +447,7 @@ impl Allocator {
     }
 
     /// Pins the blocks freed from now on: they are not reused before the pin is dropped. The blocks
-    /// of the
-    /// txg `synced` can be read, and repaired in place, meanwhile.
+    /// of the txg `synced` can be read, and repaired in place, meanwhile.
     pub fn pin(&self, synced: Txg) -> Pin {
         Pins::add_pin(&self.pins, synced)
     }

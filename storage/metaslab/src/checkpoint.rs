@@ -1,11 +1,9 @@
 //! The checkpoint of a pool: blocks that it leads to and that are freed stay allocated.
 //!
 //! A block belongs to the checkpoint if it was born in the checkpoint's txg or before. When such a
-//! block
-//! is freed, its ranges stay allocated in their metaslabs. [`Allocator::drain_checkpointed`]
-//! returns them, to be
-//! written to the checkpoint's space map of their vdev. A discard
-//! of the checkpoint frees them ([`Allocator::free_checkpointed`]).
+//! block is freed, its ranges stay allocated in their metaslabs. [`Allocator::drain_checkpointed`]
+//! returns them, to be written to the checkpoint's space map of their vdev. A discard of the
+//! checkpoint frees them ([`Allocator::free_checkpointed`]).
 
 use std::collections::BTreeMap;
 use std::ops::Range;

@@ -1,10 +1,8 @@
 //! The free ranges of a metaslab, by place and by size.
 //!
 //! In an unfragmented metaslab, blocks of equal alignment are allocated one after the other (first
-//! fit from a
-//! cursor for each alignment). In a fragmented or nearly full one, best fit among a few ranges
-//! keeps
-//! large ranges whole.
+//! fit from a cursor for each alignment). In a fragmented or nearly full one, best fit among a few
+//! ranges keeps large ranges whole.
 
 use std::collections::BTreeSet;
 use std::ops::Range;

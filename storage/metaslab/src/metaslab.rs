@@ -158,8 +158,7 @@ impl Metaslab {
             all.insert(range);
         }
         // undo the changes that were not drained yet, frees before allocations: a range that was
-        // allocated and
-        // freed was free before
+        // allocated and freed was free before
         for range in self.pending.iter().flat_map(|(_, pending)| &pending.freed) {
             all.remove(range);
         }
@@ -302,8 +301,7 @@ impl Metaslab {
     }
 
     /// Drains the changes of a txg since the last call. A range that was allocated and freed in
-    /// between
-    /// is left out.
+    /// between is left out.
     pub(crate) fn drain_changes(&mut self, txg: Txg) -> Option<ChangedRanges> {
         let at = self.pending.iter().position(|(of, _)| *of == txg)?;
         let (_, pending) = self.pending.swap_remove(at);

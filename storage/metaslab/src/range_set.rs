@@ -1,8 +1,7 @@
 //! A set of byte ranges: disjoint, joined where they touch.
 //!
 //! Ranges are keyed by their ends, so that an allocation from the front of a range changes its
-//! entry
-//! in place.
+//! entry in place.
 
 use std::collections::BTreeMap;
 use std::ops::Range;

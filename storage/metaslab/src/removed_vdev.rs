@@ -1,8 +1,7 @@
 //! Removed vdevs: blocks keep their addresses there, and their data is elsewhere.
 //!
 //! Freeing such a block frees its data's new location. Its old address is then obsolete, and so is
-//! each
-//! address on the way, if one removed vdev leads to another. The pool keeps maps of obsolete
+//! each address on the way, if one removed vdev leads to another. The pool keeps maps of obsolete
 //! addresses ([`Allocator::drain_obsolete`]), by which the real system condenses the mapping.
 
 use std::collections::BTreeMap;

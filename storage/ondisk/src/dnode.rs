@@ -66,8 +66,7 @@ pub struct Dnode {
     /// The bonus as it stands, in the order `order`.
     pub bonus: Vec<u8>,
     /// The bytes behind the bonus in its area. The bonus area of an undecrypted dnode is ciphertext
-    /// up
-    /// to its end; for other dnodes this is empty.
+    /// up to its end; for other dnodes this is empty.
     pub bonus_tail: Vec<u8>,
     /// The spill block, which continues the bonus (SA only).
     pub spill: Option<Blkptr>,

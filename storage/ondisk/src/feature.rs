@@ -2,11 +2,9 @@
 //!
 //! The pool directory has three ZAPs: `features_for_read` and `features_for_write` (guid of the
 //! feature -> its reference count; 0 is enabled but not in use) and `feature_descriptions`. An
-//! unknown
-//! feature in use forbids reading if it is in `features_for_read`, and only writing if it is in
-//! `features_for_write`. A label repeats those without which not even the pool directory can be
-//! read. A
-//! dataset's own features are in its ZAP, by guid.
+//! unknown feature in use forbids reading if it is in `features_for_read`, and only writing if it
+//! is in `features_for_write`. A label repeats those without which not even the pool directory can
+//! be read. A dataset's own features are in its ZAP, by guid.
 //!
 //! Pools before version 5000 have none of this: the version determines their format.
 //!

@@ -90,8 +90,7 @@ impl HistoryHeader {
     }
 
     /// The ranges of the object that hold the records, oldest first. Their concatenation is the
-    /// input of
-    /// [`Records`].
+    /// input of [`Records`].
     pub fn ranges(&self) -> Vec<Range<u64>> {
         let mut all = Vec::new();
         all.push(0..self.create_end);
@@ -262,8 +261,7 @@ pub const EVENTS: [&str; 41] = [
 ];
 
 /// Reads records one by one. An unreadable record is an error, and reading continues with the next
-/// one.
-/// An impossible length is the last error.
+/// one. An impossible length is the last error.
 #[derive(Clone, Debug)]
 pub struct Records<'a> {
     reader: Reader<'a>,

@@ -2,10 +2,8 @@
 //!
 //! Each block pointer records the byte order of its block. OpenZFS swaps a block by the type of its
 //! object when it reads it, and writes all blocks in its own order. So a pool that was moved
-//! between
-//! machines has blocks of both orders. Content that records its own order (system attributes,
-//! packed
-//! lists, names and values in tables) and the data of files are not swapped.
+//! between machines has blocks of both orders. Content that records its own order (system
+//! attributes, packed lists, names and values in tables) and the data of files are not swapped.
 //!
 //! Learnt from: pools of OpenZFS's tests that sparc machines wrote. Proved by: the tests of these pools.
 

@@ -198,8 +198,7 @@ impl Uberblock {
     }
 
     /// The sort key of uberblocks: the greatest wins. The txg counts first, then the timestamp,
-    /// then the
-    /// MMP heartbeat.
+    /// then the MMP heartbeat.
     pub fn rank(&self) -> (Txg, u64, u16) {
         let sequence = self.multihost.and_then(|multihost| multihost.sequence).unwrap_or(0);
         (self.txg, self.timestamp, sequence)

@@ -1,8 +1,7 @@
 //! Pool versions: from which version on a pool may hold which structure.
 //!
 //! Versions 1 to 28 count upwards; since version 5000 feature flags determine the format. A pool of
-//! an
-//! older version gets only structures of its version, because systems of its time must read it.
+//! an older version gets only structures of its version, because systems of its time must read it.
 //!
 //! Learnt from: the list of `zpool upgrade -v`, and pools of versions 1 to 15 of the tests of OpenZFS.
 

@@ -3,8 +3,7 @@
 /// Puts numbers, little-endian, and bytes one after the other.
 ///
 /// Callers allocate the buffer, so a value that does not fit is a programming error and is
-/// truncated. Each
-/// structure's test parses its encoded bytes and compares.
+/// truncated. Each structure's test parses its encoded bytes and compares.
 pub(crate) struct FixedWriter<'a> {
     remaining: &'a mut [u8],
 }

@@ -120,9 +120,8 @@ impl Znode {
 }
 
 /// The meaning of a device number (zp_rdev): (major, minor). Linux stores its kernel's 32-bit
-/// number with
-/// 12 and 20 bits; the other systems store 32 bits of each. Their upper half is 0 only for major 0,
-/// and that is read as Linux does.
+/// number with 12 and 20 bits; the other systems store 32 bits of each. Their upper half is 0 only
+/// for major 0, and that is read as Linux does.
 pub const fn device(rdev: u64) -> (u32, u32) {
     let [a, b, c, d, e, f, g, h] = rdev.to_le_bytes();
     let (low, high) = (u32::from_le_bytes([a, b, c, d]), u32::from_le_bytes([e, f, g, h]));

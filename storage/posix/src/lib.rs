@@ -1,8 +1,7 @@
 //! The vocabulary of file systems: types, attributes, credentials, ACLs, access rules; pure.
 //!
 //! `ondisk` stores these types, `zpl` changes files by them, and the file protocols use them. There
-//! is
-//! one definition of each, so that no crate copies fields between twin structs.
+//! is one definition of each, so that no crate copies fields between twin structs.
 #![forbid(unsafe_code)]
 
 pub mod access;

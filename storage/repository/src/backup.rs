@@ -166,9 +166,8 @@ impl<'a> Backup<'a> {
     }
 
     /// Whether the repository or this run has a block. A rewound pool may write different blocks at
-    /// the same
-    /// address in the same txg. The checksum in the key distinguishes them; blocks without checksum
-    /// are compared.
+    /// the same address in the same txg. The checksum in the key distinguishes them; blocks without
+    /// checksum are compared.
     fn is_stored(
         &mut self,
         block: &Regular,

@@ -14,12 +14,10 @@
 //!
 //! No object is ever overwritten. A writer reads the head of generation N, stores packs, index and
 //! manifests named N-ID, and then creates `heads/N+1`. The store creates an object only if it does
-//! not
-//! exist, so one of two writers is refused. A head refers only to objects of the head before it and
-//! to
-//! those named after that head's generation. So an object named after an older generation is
-//! garbage if the
-//! newest head does not refer to it. [`Repository::prune`] may delete it at any time.
+//! not exist, so one of two writers is refused. A head refers only to objects of the head before it
+//! and to those named after that head's generation. So an object named after an older generation is
+//! garbage if the newest head does not refer to it. [`Repository::prune`] may delete it at any
+//! time.
 //!
 //! The format is described for other programs in `docs/bucket-format.md`.
 //!

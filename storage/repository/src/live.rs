@@ -11,8 +11,7 @@ use zio::{Source, StoredReader};
 use crate::{Error, Manifest, Repository, Result};
 
 /// Calls `visit` with every stored block of an object set, pointers before their children. `since`:
-/// only
-/// blocks born after that txg. Unreadable blocks go to `failed`, which may end the walk by an
+/// only blocks born after that txg. Unreadable blocks go to `failed`, which may end the walk by an
 /// error.
 pub(crate) fn walk_blocks(
     objset: &Objset,

@@ -227,8 +227,7 @@ impl Repository {
     }
 
     /// Stores an object with a random name. An existing object of that name is the same object,
-    /// stored by a
-    /// repeated request.
+    /// stored by a repeated request.
     fn create_object(&self, name: &str, object: &[u8]) -> Result<()> {
         match self.0.store.create(name, object) {
             Ok(()) => Ok(()),

@@ -39,10 +39,8 @@ pub enum StoreError {
 /// A store of objects. Names are made of `a-z`, `0-9`, `-` and `/`.
 ///
 /// A store may be slow, fail any request and list stale names. It must guarantee two things. A
-/// stored object,
-/// as [`ObjectStore::create`] reported it, survives a power cut. Of several creators of one name
-/// exactly one
-/// succeeds.
+/// stored object, as [`ObjectStore::create`] reported it, survives a power cut. Of several creators
+/// of one name exactly one succeeds.
 pub trait ObjectStore: Send + Sync {
     /// The store's address as the user wrote it, without secrets.
     fn location(&self) -> String;

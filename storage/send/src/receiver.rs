@@ -1,9 +1,8 @@
 //! Applying the records of a stream to the object set of a dataset that is being received.
 //!
 //! Records come in the order of object numbers; data follow the OBJECT record of their object. A
-//! stream in
-//! another order is refused. The dataset is invisible until the
-//! caller ends the receive, so a refused record needs no undoing.
+//! stream in another order is refused. The dataset is invisible until the caller ends the receive,
+//! so a refused record needs no undoing.
 
 use dmu::{Object, Objset};
 use ondisk::blkptr::Compression;
@@ -68,8 +67,7 @@ pub fn check_receivable(begin: &Begin, order: Order) -> Result<()> {
 }
 
 /// The position at which a receive that stops after this record resumes; `None`: that of the record
-/// before. The
-/// record is sent again.
+/// before. The record is sent again.
 pub fn resume_point(record: &Record) -> Option<ResumePoint> {
     let (object, offset) = match record {
         Record::Object(record) => (record.object, 0),

@@ -1,10 +1,9 @@
 //! Sending a snapshot: a walk over its object set, in the order in which OpenZFS sends.
 //!
 //! The array of dnodes is walked block by block. A hole in it becomes FREEOBJECTS. For each dnode
-//! of a
-//! block an OBJECT record is sent, then a FREE record for everything after its last block, then its
-//! blocks and holes by offset, then its spill block. An incremental stream leaves out every block
-//! born no later than the base snapshot, and its children. Holes of unknown birth are
+//! of a block an OBJECT record is sent, then a FREE record for everything after its last block,
+//! then its blocks and holes by offset, then its spill block. An incremental stream leaves out
+//! every block born no later than the base snapshot, and its children. Holes of unknown birth are
 //! always sent: the object may have been freed and created again since the base.
 
 use dmu::{BlockVisit, Object, Objset, SPILL_BLOCK, SpecialObject, WalkControl, WalkOptions};

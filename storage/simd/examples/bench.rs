@@ -2,10 +2,8 @@
 //!
 //! One row of 8 data columns of 16 KiB (a block of 128 KiB), warm. Prints GB/s: bytes of DATA in
 //! the block (131072) over the time of one call, regardless of the parity bytes, as the median and
-//! the
-//! best of several slices of time. Names are those of `raidz_test -B`: `gen_*` computes those
-//! parity
-//! rows; `rec_*` rebuilds the first one, two or three data columns from the named rows.
+//! the best of several slices of time. Names are those of `raidz_test -B`: `gen_*` computes those
+//! parity rows; `rec_*` rebuilds the first one, two or three data columns from the named rows.
 
 use std::hint::black_box;
 use std::time::{Duration, Instant};

@@ -1,8 +1,7 @@
 //! The choice of kernels.
 //!
 //! The processor's features are read once, at first use. Tests and benches force a backend by
-//! calling the
-//! methods of [`Backend`] instead of the free functions.
+//! calling the methods of [`Backend`] instead of the free functions.
 
 use std::sync::OnceLock;
 

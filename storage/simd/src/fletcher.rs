@@ -62,8 +62,7 @@ impl Fletcher2 {
     }
 
     /// Adds the sums of `next`, as if its bytes had been added to `self`. An unfinished word in
-    /// `self` is
-    /// dropped, as [`Self::finish`] would drop it.
+    /// `self` is dropped, as [`Self::finish`] would drop it.
     pub fn append(&mut self, next: &Self) {
         self.0.append(&next.0, append_zeros2);
     }
@@ -90,8 +89,7 @@ impl Fletcher4 {
     }
 
     /// Adds the sums of `next`, as if its bytes had been added to `self`. An unfinished word in
-    /// `self` is
-    /// dropped, as [`Self::finish`] would drop it.
+    /// `self` is dropped, as [`Self::finish`] would drop it.
     pub fn append(&mut self, next: &Self) {
         self.0.append(&next.0, append_zeros4);
     }
@@ -187,8 +185,7 @@ fn triangular(n: u64) -> u64 {
 }
 
 /// n(n+1)(n+2)/6 modulo 2^64. One of the three factors is a multiple of 3. It is divided first,
-/// because
-/// the whole product would overflow 128 bits.
+/// because the whole product would overflow 128 bits.
 #[expect(clippy::cast_possible_truncation, reason = "the truncation is the modulus")]
 fn tetrahedral(n: u64) -> u64 {
     let n = u128::from(n);

@@ -10,10 +10,8 @@
 //! ```
 //!
 //! Callers see safe functions over slices. The processor's features are read once. A property test
-//! runs
-//! every kernel against `naive` on every kind of length and alignment. `unsafe` exists in
-//! `arch::x86_64`
-//! only.
+//! runs every kernel against `naive` on every kind of length and alignment. `unsafe` exists in
+//! `arch::x86_64` only.
 #![deny(unsafe_code)]
 
 mod arch;

@@ -66,8 +66,8 @@ pub fn generate_row(row: usize, data: &[&[u8]], parity: &mut [u8]) {
 ///
 /// `data[i]` is none for every unavailable column; entries of `data` for a column in `missing` are
 /// ignored. `parity[row]` is none for lost rows. Every unavailable column counts against the
-/// parity,
-/// also those that are not in `missing`. Each column of `out` has the length of its data column.
+/// parity, also those that are not in `missing`. Each column of `out` has the length of its data
+/// column.
 ///
 /// # Errors
 /// [`NotEnoughParity`] if more data columns are unavailable than the first `parity_rows` rows have

@@ -2,10 +2,9 @@
 //! vdevs.
 //!
 //! The pool's directory leads to a packed list of each (`spares`, `l2cache`), with one list for
-//! each
-//! drive: `type`, `guid`, `path`, `is_spare`, `ashift`. The distributed spares of a dRAID are among
-//! the spares, as vdevs of the kind `dspare` without a drive: `top_guid` and `spareid` identify
-//! them. The labels of such a drive hold only its role:
+//! each drive: `type`, `guid`, `path`, `is_spare`, `ashift`. The distributed spares of a dRAID are
+//! among the spares, as vdevs of the kind `dspare` without a drive: `top_guid` and `spareid`
+//! identify them. The labels of such a drive hold only its role:
 //!
 //! ```text
 //! version  state (3 a spare, 4 a cache)  guid  ashift (of a cache)  path

@@ -83,8 +83,8 @@ impl Candidate {
         self.uberblocks().first().copied()
     }
 
-    /// The top-level vdevs from the labels, each by the newest label that has it.
-    /// None for those without a found device.
+    /// The top-level vdevs from the labels, each by the newest label that has it. None for those
+    /// without a found device.
     pub(crate) fn tops(&self) -> Vec<Option<&VdevConfig>> {
         let said = self.config().and_then(|config| config.pool.vdev_children);
         // labels of the first versions do not have the number of vdevs
@@ -108,9 +108,8 @@ impl Candidate {
         tops.into_iter().map(|top| top.map(|(tree, _)| tree)).collect()
     }
 
-    /// Finds the device of a leaf. A leaf has all txgs of its pool, unless the others of
-    /// its top-level vdev have newer ones. Not every vdev is written in every txg, but all leaves
-    /// of a
+    /// Finds the device of a leaf. A leaf has all txgs of its pool, unless the others of its
+    /// top-level vdev have newer ones. Not every vdev is written in every txg, but all leaves of a
     /// written one are.
     pub(crate) fn find_leaf(&self, leaf: Guid) -> Option<LeafDevice> {
         let device = self.devices.iter().find(|device| device.guid() == leaf)?;

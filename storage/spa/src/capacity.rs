@@ -1,12 +1,9 @@
 //! How much a pool can hold.
 //!
 //! The space for datasets is less than that of the devices. A fixed ratio per vdev accounts for
-//! parity and
-//! padding. Slop is reserved, so that a full pool can still delete. One metaslab of each larger
-//! vdev is for the
-//! intent log. The savings of dedup and cloning are added. The rest is the root dataset's `used`
-//! and
-//! `available` together.
+//! parity and padding. Slop is reserved, so that a full pool can still delete. One metaslab of each
+//! larger vdev is for the intent log. The savings of dedup and cloning are added. The rest is the
+//! root dataset's `used` and `available` together.
 //!
 //! Learnt from: the root datasets' figures of all fixtures. Proved by: `usable_space`.
 
@@ -150,8 +147,8 @@ pub fn dedup_ratio(sums: &[Sums]) -> u64 {
     ratio.and_then(|ratio| ratio.try_into().ok()).unwrap_or(100)
 }
 
-/// The statistics of the dedup tables: sums over the blocks with 1, 2 to 3,
-/// 4 to 7 references, and so on; entries in their logs are only counted. Empty without tables.
+/// The statistics of the dedup tables: sums over the blocks with 1, 2 to 3, 4 to 7 references, and
+/// so on; entries in their logs are only counted. Empty without tables.
 pub fn dedup_histogram(mos: &Objset, tree: &VdevTree) -> Vec<Sums> {
     let Ok(directory) = PoolDirectory::open(mos.clone()) else { return Vec::new() };
     let Ok(Some(object)) = directory.object("DDT-statistics") else { return Vec::new() };

@@ -8,10 +8,9 @@
 //! 4  labels 1 and 3, flush    only if the configuration changed
 //! ```
 //!
-//! Every writable leaf gets everything, whatever it missed before, except the uberblock of
-//! a txg in which it failed: its DTL is recorded only with the next txg, and
-//! until then its old uberblock shows that it lacks this one. Nothing else writes to
-//! the labels' space.
+//! Every writable leaf gets everything, whatever it missed before, except the uberblock of a txg in
+//! which it failed: its DTL is recorded only with the next txg, and until then its old uberblock
+//! shows that it lacks this one. Nothing else writes to the labels' space.
 //!
 //! Learnt from: `vdev_label.c` of OpenZFS 2.3.2. Proved by: `a_cut_leaves_one_txg_or_the_other`.
 

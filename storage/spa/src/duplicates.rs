@@ -19,8 +19,7 @@ pub struct Duplicate {
 }
 
 /// The sort key of a device, the most important first: the newest txg, the match of the path in its
-/// label,
-/// and the number of its valid labels.
+/// label, and the number of its valid labels.
 type Preference = (Txg, usize, usize);
 
 fn preference(device: &LabeledDevice) -> Preference {

@@ -67,8 +67,7 @@ impl Pool {
     }
 
     /// Makes the next txg higher than all txgs of its drives; returns whether the drives have later
-    /// ones,
-    /// because it was opened as of an earlier one. The sync then discards those for good
+    /// ones, because it was opened as of an earlier one. The sync then discards those for good
     /// ([`crate::ActivePool::commit_rewind`]).
     pub(crate) fn continue_after_newest(&mut self) -> bool {
         let goes_back = self.newest_txg > self.uberblock.txg;
@@ -79,8 +78,7 @@ impl Pool {
     }
 
     /// The txg of its state, if later ones were discarded, or are ignored. Records of intent logs
-    /// then
-    /// apply to those, and must not be replayed here.
+    /// then apply to those, and must not be replayed here.
     pub fn rewound_to(&self) -> Option<Txg> {
         self.rewound_to
     }

@@ -1,8 +1,8 @@
 //! Compression, encryption and checksums of blocks.
 //!
 //! A write compresses a block, encrypts it and computes its checksum. A read verifies the checksum,
-//! decrypts and
-//! decompresses. This crate knows neither addresses nor the meaning of a block: it works on slices.
+//! decrypts and decompresses. This crate knows neither addresses nor the meaning of a block: it
+//! works on slices.
 //!
 //! * [`compress`]: the five methods and their framings on disk;
 //! * [`checksum`]: the sums in a block pointer, and those a block carries within itself;

@@ -1,10 +1,8 @@
 //! A gate for the transactions of one dataset.
 //!
 //! While a rollback or a receive exchanges the head of a dataset, the gate is closed: no
-//! transaction of the
-//! dataset begins. Every change is then either part of the old head, where the sync task sees it,
-//! or it
-//! fails. None is lost between a check and the exchange.
+//! transaction of the dataset begins. Every change is then either part of the old head, where the
+//! sync task sees it, or it fails. None is lost between a check and the exchange.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};

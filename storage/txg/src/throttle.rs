@@ -16,8 +16,7 @@ pub struct TxgLimits {
 
 impl TxgLimits {
     /// Limits for this much memory: a sync starts at a third. Freed blocks cost time instead: the
-    /// sync reads the
-    /// indirect blocks with their pointers, about one for a thousand of them.
+    /// sync reads the indirect blocks with their pointers, about one for a thousand of them.
     pub const fn with_max_dirty(max_dirty: u64) -> Self {
         Self {
             max_dirty,

@@ -77,8 +77,7 @@ impl TxgState {
     }
 
     /// Eagerly written data uses no memory, but the drives may not have flushed it. This limits the
-    /// flush at
-    /// the sync.
+    /// flush at the sync.
     fn is_full(&self, limits: TxgLimits) -> bool {
         self.total_dirty() >= limits.max_dirty
             || self.total_written_through() >= limits.max_dirty.saturating_mul(2)
@@ -211,8 +210,7 @@ impl Txgs {
     }
 
     /// Registers a thread that syncs txgs whenever one is due, until the guard is dropped. Waiting
-    /// threads
-    /// then leave the sync to it.
+    /// threads then leave the sync to it.
     pub fn register_sync_thread(&self) -> SyncThreadGuard {
         let mut state = self.0.state.lock();
         state.sync_threads = state.sync_threads.saturating_add(1);
@@ -266,8 +264,7 @@ impl Txgs {
     }
 
     /// Waits until many blocks may be freed with the open txg, and requests its sync for that. Call
-    /// it before
-    /// beginning the [`Tx`] that frees them and reports them by [`Tx::add_freed`].
+    /// it before beginning the [`Tx`] that frees them and reports them by [`Tx::add_freed`].
     pub fn throttle_frees(&self) {
         let mut state = self.0.state.lock();
         while !state.is_unavailable()
@@ -406,8 +403,7 @@ impl Txgs {
     }
 
     /// Waits like [`Self::sync`] while another thread syncs txgs, as `there` reports. Returns true
-    /// if the txg is
-    /// synced, and none if no such thread is left.
+    /// if the txg is synced, and none if no such thread is left.
     pub fn wait_synced_while(&self, txg: Txg, there: &dyn Fn() -> bool) -> Option<bool> {
         let mut state = self.0.state.lock();
         state.requested = state.requested.max(txg);

@@ -1,8 +1,7 @@
 //! A place in the listing of a table, and the number that stands for it outside.
 
 /// A position in a listing: a hash, and a collision number among the entries that share it.
-/// Listings
-/// return entries in the order of cursors.
+/// Listings return entries in the order of cursors.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 pub struct ZapCursor {
     /// The hash.

@@ -1,8 +1,7 @@
 //! Name to value tables kept in an object.
 //!
 //! A lookup by name reads only the leaf of the name's hash. A listing reads leaf by leaf in the
-//! order of
-//! the hashes; a [`ZapCursor`] marks where it continues.
+//! order of the hashes; a [`ZapCursor`] marks where it continues.
 #![forbid(unsafe_code)]
 #![cfg_attr(
     not(test),

@@ -1,10 +1,9 @@
 //! Names made equal: upper case and Unicode forms, as the hash of a normalized table wants them.
 //!
 //! Case is folded a character at a time before the normal form is made, and only where one
-//! character
-//! replaces another: `ß` stays. Bytes that are not UTF-8 stay unchanged, and so do characters that
-//! the
-//! format's tables do not have. Those are the tables of an old Unicode ([`is_after_unicode_5`]).
+//! character replaces another: `ß` stays. Bytes that are not UTF-8 stay unchanged, and so do
+//! characters that the format's tables do not have. Those are the tables of an old Unicode
+//! ([`is_after_unicode_5`]).
 //!
 //! Learnt from: the output of the real system for every character and for a million words of them.
 //! Proved by: the tests below, `names_have_the_hashes_of_openzfs`.
@@ -45,9 +44,8 @@ pub fn normalize(name: &[u8], how: Normalization) -> Cow<'_, [u8]> {
 }
 
 /// Whether our result is known to equal the real system's. For characters that decompose into
-/// several
-/// and are followed by marks, and for several marks in a row, its results sometimes follow no
-/// rule.
+/// several and are followed by marks, and for several marks in a row, its results sometimes follow
+/// no rule.
 pub(crate) fn has_certain_form(name: &[u8]) -> bool {
     if name.is_ascii() {
         return true;

@@ -43,8 +43,7 @@ pub(crate) struct ZapInner {
     normalization: Normalization,
     flags: Flags,
     /// The parsed block 0. In a live object set it is valid only while the block is the same. A fat
-    /// table is
-    /// not cached: a shared block would have to be copied at each change.
+    /// table is not cached: a shared block would have to be copied at each change.
     pub(crate) cached: Mutex<Option<Arc<ZapKind>>>,
 }
 
@@ -210,8 +209,7 @@ impl Zap {
     }
 
     /// The entries in the order of their hashes, leaf by leaf. An unreadable part yields one error,
-    /// and
-    /// the listing continues.
+    /// and the listing continues.
     pub fn entries(&self) -> ZapEntries {
         self.entries_from(ZapCursor::START)
     }

@@ -32,10 +32,8 @@ enum ChainStep {
 
 /// Claims a log in the first txg after an import: all its blocks become allocated, so that no new
 /// allocation overwrites them before the replay. Blocks shared with it are counted as the log's, so
-/// that
-/// they are not freed before the log. `first` is that txg. A log that leads to missing devices is
-/// an error;
-/// with `forgives` it ends there.
+/// that they are not freed before the log. `first` is that txg. A log that leads to missing devices
+/// is an error; with `forgives` it ends there.
 pub fn claim_log(
     writer: &Writer,
     objset: ObjsetId,
@@ -135,8 +133,7 @@ pub fn free_log(
 }
 
 /// Frees the blocks of a log that will not be replayed, because the pool was rewound to `synced`.
-/// Of an
-/// unclaimed log it frees only the blocks that were in use at that txg.
+/// Of an unclaimed log it frees only the blocks that were in use at that txg.
 pub fn free_unreplayed(
     writer: &Writer,
     objset: ObjsetId,

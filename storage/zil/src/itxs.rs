@@ -58,8 +58,7 @@ impl PendingItxs {
     }
 
     /// Marks a txg that has a change without a log record. No later change may be committed before
-    /// that txg is
-    /// on the drives: a replay would apply it to an older state.
+    /// that txg is on the drives: a replay would apply it to an older state.
     pub(crate) fn add_unlogged(&mut self, txg: Txg) {
         self.unlogged_txg = self.unlogged_txg.max(txg);
     }
@@ -70,9 +69,8 @@ impl PendingItxs {
     }
 
     /// Marks an object as renamed: its earlier records are committed with the next ordered one. A
-    /// program
-    /// that writes a file and renames it over an old one expects either content, never an empty
-    /// file.
+    /// program that writes a file and renames it over an old one expects either content, never an
+    /// empty file.
     pub(crate) fn on_rename(&mut self, object: ObjectId) {
         let groups = self.by_txg.values_mut();
         for group in groups.filter(|group| group.by_object.contains_key(&object)) {

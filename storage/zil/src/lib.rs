@@ -1,12 +1,9 @@
 //! The intent log: changes that were acknowledged before their txg was synced.
 //!
 //! A dataset's log is a chain of blocks. Each block has a pointer to the next one, and writing a
-//! block
-//! changes nothing above it. So the chain ends at a block that does not match its pointer.
-//! [`LogReader`]
-//! walks the chain. It returns the records that are not yet part of the dataset, in order. It also
-//! reads
-//! the data of writes that are in blocks of their own.
+//! block changes nothing above it. So the chain ends at a block that does not match its pointer.
+//! [`LogReader`] walks the chain. It returns the records that are not yet part of the dataset, in
+//! order. It also reads the data of writes that are in blocks of their own.
 //!
 //! ```text
 //! header -> block 1 -> block 2 -> block 3 -> (never written: the end)
@@ -14,8 +11,7 @@
 //! ```
 //!
 //! [`IntentLog`] writes the log while the dataset is changed. After a power cut [`claim_log`] marks
-//! its
-//! blocks as allocated, [`LogReader`] returns the records to replay, and [`free_log`] frees the
+//! its blocks as allocated, [`LogReader`] returns the records to replay, and [`free_log`] frees the
 //! blocks.
 //!
 //! The reader skips records that an import would not replay:

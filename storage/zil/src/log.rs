@@ -1,12 +1,9 @@
 //! The log of a dataset that is being changed.
 //!
 //! A thread that changes something adds an [`Itx`] within the same hold on a txg.
-//! [`IntentLog::commit`]
-//! makes the changes durable: it writes all added records along the chain and flushes the drives.
-//! The end
-//! of the chain is always an allocated, unwritten block, so the next commit only writes to it. A
-//! commit of
-//! several blocks writes that one last.
+//! [`IntentLog::commit`] makes the changes durable: it writes all added records along the chain and
+//! flushes the drives. The end of the chain is always an allocated, unwritten block, so the next
+//! commit only writes to it. A commit of several blocks writes that one last.
 //!
 //! A failed commit loses nothing: its caller waits for the txgs themselves, and a new chain is
 //! started.
@@ -90,8 +87,7 @@ struct LogState {
 
 impl IntentLog {
     /// The log of a live object set. The records that its claimed head still holds are replayed and
-    /// then
-    /// [freed](Self::finish_replay); until then commits wait for their txgs.
+    /// then [freed](Self::finish_replay); until then commits wait for their txgs.
     pub fn new(writer: Arc<Writer>, txgs: Txgs, objset: Objset, claimed: LogHeader) -> Self {
         let found = (claimed != LogHeader::default()).then_some(claimed);
         // the claim itself must be on the drives
@@ -131,15 +127,15 @@ impl IntentLog {
     }
 
     /// Adds a record to a txg. A truncation must be added before the file is truncated: a
-    /// concurrent commit
-    /// that reads the file must find it. Otherwise the log would hold zeros in place of the data.
+    /// concurrent commit that reads the file must find it. Otherwise the log would hold zeros in
+    /// place of the data.
     pub fn add_itx(&self, tx: &Tx, item: Itx) {
         self.pending.lock().add(tx.txg(), item);
     }
 
     /// Records that a txg has a change without a log record. Later records wait for that txg,
-    /// because they may
-    /// build on the change. So the call must come before the other records of the same change.
+    /// because they may build on the change. So the call must come before the other records of the
+    /// same change.
     pub fn add_unlogged(&self, tx: &Tx) {
         self.pending.lock().add_unlogged(tx.txg());
     }
@@ -150,15 +146,13 @@ impl IntentLog {
     }
 
     /// Drops the records of a removed object: a replay would apply them to another object that
-    /// reuses the
-    /// number.
+    /// reuses the number.
     pub fn forget_object(&self, object: ObjectId) {
         self.pending.lock().forget_object(object);
     }
 
     /// Returns when all earlier records that are ordered or belong to `object` (`None`: to any) are
-    /// durable.
-    /// The caller must not hold a txg.
+    /// durable. The caller must not hold a txg.
     pub fn commit(&self, object: Option<ObjectId>) -> Result<(), Error> {
         let mut turn = self.chain_writer.lock();
         let mut pending = self.pending.lock();
@@ -185,8 +179,7 @@ impl IntentLog {
     }
 
     /// Whether the records are such a large part of the dirty data that syncing the txg costs less
-    /// than the
-    /// commit, which writes them twice.
+    /// than the commit, which writes them twice.
     fn is_sync_cheaper(&self, items: &[(Txg, Itx)]) -> bool {
         let length = |(_, item): &(Txg, Itx)| match &item.body {
             Body::Write(write) if write.pointer.is_hole() => write.length,
@@ -274,8 +267,7 @@ impl IntentLog {
         // the first block was had with the one before it, maybe of a txg that was written since
         let oldest = first.birth.min(Txg::new(synced.get().saturating_add(1)));
         // a commit is durable as a whole or not at all: the block that leads to the others is
-        // written after
-        // the others are durable
+        // written after the others are durable
         let mut blocks = chain.iter().zip(&chain[1..]).zip(&plan.blocks);
         let leader = blocks.next();
         for ((block, next), filled) in blocks {
@@ -299,8 +291,7 @@ impl IntentLog {
     }
 
     /// Plans items with their data. Data that was truncated during the read was read as zeros; the
-    /// record of the
-    /// truncation is committed together with it.
+    /// record of the truncation is committed together with it.
     fn pack_itxs(
         &self,
         plan: &mut BlockPacker,
@@ -443,8 +434,7 @@ impl IntentLog {
     }
 
     /// Frees the chain with the next txg, and starts a new one when one is needed: for the end of
-    /// the
-    /// dataset's use.
+    /// the dataset's use.
     pub fn close(&self) {
         let mut state = self.state.lock();
         state.is_broken = !state.chain.is_empty();

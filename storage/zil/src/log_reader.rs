@@ -37,8 +37,7 @@ pub enum LogEnd {
     /// After the last block or record that an import has claimed.
     Claimed,
     /// The next block (or the block of a record) is missing: the end of a log that no import has
-    /// claimed. The
-    /// error gives the reason; a missing device would look the same.
+    /// claimed. The error gives the reason; a missing device would look the same.
     NotWritten(Error),
     /// It could not be read on; the error was also given out.
     Failed(Error),

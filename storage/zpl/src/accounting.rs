@@ -1,9 +1,8 @@
 //! Space accounting: keeps the tables of space and of objects by user, group and project in step
 //! with the files of a txg.
 //!
-//! A file counts for its owners with its allocated bytes and a slot's 512 bytes for its dnode,
-//! and under `obj-` as one object. The flags of its dnode tell whether it was counted. Other
-//! objects
+//! A file counts for its owners with its allocated bytes and a slot's 512 bytes for its dnode, and
+//! under `obj-` as one object. The flags of its dnode tell whether it was counted. Other objects
 //! (tables of the file system) have no owners.
 //!
 //! A bonus of attributes has the owners at these offsets after its header:

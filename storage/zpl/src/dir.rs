@@ -97,8 +97,7 @@ impl Fs {
     }
 
     /// Calls `visit` with the names of a directory, in the table's order, until it returns false;
-    /// after
-    /// `from`, if that is given. `.` and `..` are not among them.
+    /// after `from`, if that is given. `.` and `..` are not among them.
     pub fn read_dir(
         &self,
         dir: &Inode,
@@ -222,8 +221,7 @@ impl FsInner {
     }
 
     /// Whether the hashed form and the compared form of a name each fit the space for the name
-    /// itself. OpenZFS
-    /// finds no other names.
+    /// itself. OpenZFS finds no other names.
     pub(crate) fn check_normalized_length(&self, name: &[u8]) -> Result<()> {
         if self.name_matching() == Matching::Exact {
             return Ok(());

@@ -65,8 +65,7 @@ pub enum Error {
         object: ObjectId,
     },
     /// The range may be redacted, and on disk that looks like a hole. Returning zeros could return
-    /// wrong
-    /// data.
+    /// wrong data.
     #[error("objset {objset} object {object}: byte {offset} was redacted, or lies in a hole")]
     Redacted {
         /// The file system.

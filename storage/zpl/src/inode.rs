@@ -87,8 +87,7 @@ impl Inode {
     }
 
     /// Whether [`Inode::object`] does not show the present content: the intent log has content over
-    /// it, or
-    /// holes may be redacted ranges.
+    /// it, or holes may be redacted ranges.
     pub fn is_overlaid(&self) -> bool {
         self.fs.inner.options.is_redacted
             || self.overlay().is_some_and(|change| !change.extents.is_empty())

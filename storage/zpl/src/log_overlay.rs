@@ -49,8 +49,7 @@ pub(crate) struct DirOverlay {
 }
 
 /// The size of a file's blocks, which grows while there is only one. Written records cover whole
-/// blocks:
-/// holes begin and end between them.
+/// blocks: holes begin and end between them.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct BlockLayout {
     size: u32,

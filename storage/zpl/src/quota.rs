@@ -128,8 +128,7 @@ pub fn has_unlinked_files(objset: &Objset) -> Result<bool> {
 }
 
 /// Whether one of these owners (user, group, project) has reached its quota. `objects`: whether one
-/// more
-/// file is to be created.
+/// more file is to be created.
 pub fn is_over_quota(objset: &Objset, owners: [Option<u64>; 3], objects: bool) -> Result<bool> {
     let master = Zap::open(objset.object(crate::master_node::MASTER_NODE)?)?;
     for ((of_bytes, of_objects, which), owner) in QUOTA_TABLES.into_iter().zip(owners) {

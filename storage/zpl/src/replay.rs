@@ -1,10 +1,8 @@
 //! The intent log laid over a file system in memory, as an import would replay it on disk.
 //!
 //! OpenZFS sets some times to the time of the replay; this replay keeps the old ones, because it
-//! has no
-//! clock. Both stop at a record that cannot be applied. One exception: for the removal of a missing
-//! attribute
-//! (one in the attribute directory) OpenZFS 2.3 stops, and this replay continues.
+//! has no clock. Both stop at a record that cannot be applied. One exception: for the removal of a
+//! missing attribute (one in the attribute directory) OpenZFS 2.3 stops, and this replay continues.
 
 mod names;
 #[cfg(test)]
@@ -52,10 +50,8 @@ pub(crate) fn apply_log(inner: &mut FsInner, log: &mut LogReader) -> ReplaySumma
 }
 
 /// The object that a record needs. Changes of a file are in any order, and the file may be gone at
-/// the end of
-/// the log. Names in a missing directory are extended attributes of a file that was unlinked while
-/// open:
-/// OpenZFS does not log them, older versions of Poolhouse did.
+/// the end of the log. Names in a missing directory are extended attributes of a file that was
+/// unlinked while open: OpenZFS does not log them, older versions of Poolhouse did.
 pub(crate) fn required_object(body: &Body) -> Option<ObjectId> {
     match body {
         Body::Create(create) => Some(create.dir),
@@ -170,8 +166,8 @@ impl FsInner {
             );
             change.block_layout.write_to(block_end, record_size);
             // a whole block is written. OpenZFS truncates the file after the written range only if
-            // the record made it
-            // longer: a block that reaches beyond the end of the file leaves it longer
+            // the record made it longer: a block that reaches beyond the end of the file leaves it
+            // longer
             let is_longer = change.attributes.size < end;
             change.extend_size(if is_longer { end } else { block_end });
         } else {

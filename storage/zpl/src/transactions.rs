@@ -20,8 +20,7 @@ pub struct SpaceNeed {
     /// In the end there will be more space than before: must go through on a full pool.
     pub frees_space: bool,
     /// Blocks that it may free, for an operation that frees many in several transactions: one txg
-    /// must not
-    /// free too much.
+    /// must not free too much.
     pub freed_blocks: u64,
     /// The owners whose quotas it needs, as stored: user, group and project.
     pub quota_owners: [Option<u64>; 3],
@@ -35,8 +34,7 @@ pub enum LogRecord<'a> {
     /// Anything but a write.
     Record(Body),
     /// A record of a change, or a write with its data, to an object that is never synced by itself:
-    /// it is committed
-    /// with the next commit.
+    /// it is committed with the next commit.
     WithNextCommit(Body),
     /// Bytes were written to a file.
     Write {
@@ -61,23 +59,21 @@ pub trait Transactions: Send + Sync {
     }
 
     /// The transaction has a change without a log record: every fsync of this and later changes
-    /// must
-    /// wait for the txg. It is called before the other records of the same change: a crash between
-    /// them would replay later records without this change.
+    /// must wait for the txg. It is called before the other records of the same change: a crash
+    /// between them would replay later records without this change.
     fn require_txg_sync(&self, tx: &Tx) {
         let _ = tx;
     }
 
     /// A file is renamed: its earlier records must be committed with the rename. It is called
-    /// before the record
-    /// of the rename.
+    /// before the record of the rename.
     fn on_rename(&self, object: ObjectId) {
         let _ = object;
     }
 
     /// Whether changes are replayed: they were checked and logged before the crash, and must not be
-    /// checked
-    /// again. A condition of that check (a flag that was removed, a project) may not be in the log.
+    /// checked again. A condition of that check (a flag that was removed, a project) may not be in
+    /// the log.
     fn is_replay(&self) -> bool {
         false
     }

@@ -1,8 +1,7 @@
 //! The tables of the directories that were used last.
 //!
 //! Opening a table is cheap, but the order of the names in a small one is computed at first use,
-//! and used
-//! again with every name.
+//! and used again with every name.
 
 use std::collections::VecDeque;
 

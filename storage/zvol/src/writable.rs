@@ -63,8 +63,7 @@ pub struct WritableVolume {
     txgs: GatedTxgs,
     log: Arc<IntentLog>,
     /// The lock of its bytes. Writers share it; truncations and holes lock it exclusively, so that
-    /// the log
-    /// has the changes of a range in their order.
+    /// the log has the changes of a range in their order.
     size: RwLock<u64>,
     /// Locked during a resize.
     resize_lock: Mutex<()>,
@@ -77,8 +76,7 @@ const MAX_TX_FREED_BLOCKS: u64 = 32768;
 
 impl WritableVolume {
     /// Opens the volume of a live object set. Its log must be replayed
-    /// ([`WritableVolume::replay_log`]) before
-    /// any other call.
+    /// ([`WritableVolume::replay_log`]) before any other call.
     pub fn open(objset: Objset, txgs: GatedTxgs, log: Arc<IntentLog>) -> Result<Self> {
         let id = objset.id();
         if objset.header().kind != Kind::Volume {
@@ -198,8 +196,7 @@ impl WritableVolume {
     }
 
     /// Changes the size; content beyond a shorter end is freed. Returns when the change is on the
-    /// drives, because
-    /// the log has no record of it.
+    /// drives, because the log has no record of it.
     pub fn resize(&self, bytes: u64) -> Result<()> {
         check_size(bytes, self.block_size())?;
         let _one = self.resize_lock.lock();
@@ -223,8 +220,7 @@ impl WritableVolume {
     }
 
     /// Replays the log that an import found, and frees it. Returns the number of records; after an
-    /// error the
-    /// rest stays for another attempt.
+    /// error the rest stays for another attempt.
     pub fn replay_log(&self, records: &mut zil::LogReader) -> Result<u64> {
         let mut count = 0_u64;
         for entry in &mut *records {

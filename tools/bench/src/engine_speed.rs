@@ -1,10 +1,8 @@
 //! The engine's sequential writing and reading against raw access to files of the same kind.
 //!
 //! Both sides move the same data in requests of 1 MiB with as many threads. Raw writing also writes
-//! the
-//! bytes of parity, spread over six files, in requests of 1 MiB; the engine's time
-//! ends when all is on the files, uberblock included. Raw reading is reported twice: with the bytes
-//! of
+//! the bytes of parity, spread over six files, in requests of 1 MiB; the engine's time ends when
+//! all is on the files, uberblock included. Raw reading is reported twice: with the bytes of
 //! parity, as for writing, and of the data alone.
 
 use std::fs::{File, OpenOptions};

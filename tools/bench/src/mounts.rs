@@ -1,8 +1,7 @@
 //! File systems that are mounted, one against the others, in turns.
 //!
 //! The first is ours. All get the same workloads through plain system calls, one thread, in
-//! requests
-//! of 1 MiB or 4 KiB; read data was dropped from the page cache before.
+//! requests of 1 MiB or 4 KiB; read data was dropped from the page cache before.
 
 use std::fs::File;
 use std::io::Read;

@@ -181,8 +181,7 @@ fn sync_filesystem(dir: &Path) {
 const WRITEBACK_DELAY: Duration = Duration::from_secs(6);
 
 /// Drops the kernel's caches, if that is allowed (root). Dirty data is on the drives then on all
-/// sides,
-/// because not all can be synced separately.
+/// sides, because not all can be synced separately.
 pub(crate) fn drop_caches<'a>(dirs: impl IntoIterator<Item = &'a Path>) {
     dirs.into_iter().for_each(sync_filesystem);
     std::thread::sleep(WRITEBACK_DELAY);

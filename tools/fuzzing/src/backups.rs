@@ -3,8 +3,7 @@
 use repository::{Head, IndexObject, Manifest, PackFooter};
 
 /// Footers of packs, index objects, heads and manifests: unchanged, and with right magic numbers
-/// and
-/// checksums, so that the code behind them is reached.
+/// and checksums, so that the code behind them is reached.
 pub fn repository(data: &[u8]) {
     let _ = (PackFooter::parse(data), IndexObject::parse(data));
     let _ = (Head::parse(data), Manifest::parse(data));

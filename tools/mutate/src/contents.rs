@@ -406,8 +406,7 @@ fn verify_pool(pool: &Pool, tree: &DatasetTree) -> Option<bool> {
 }
 
 /// Wrong content that is shown without an error, a line each. A read of an older txg is not
-/// compared, nor
-/// one that stopped early.
+/// compared, nor one that stopped early.
 pub fn silent_corruptions(honest: &PoolContents, other: &PoolContents) -> Vec<String> {
     if other.txg != honest.txg || other.is_truncated || honest.is_truncated {
         return Vec::new();

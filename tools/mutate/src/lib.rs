@@ -2,12 +2,11 @@
 //! or give a file's content wrongly.
 //!
 //! There are two kinds ([`Family`]). *Images*: bytes of the devices are changed, and devices
-//! truncated,
-//! swapped, removed or mixed with another pool's ([`image`]). Content that is then shown without an
-//! error must be the pool's real content. *Hostile* content: the devices are intact, but blocks
-//! change on their way up, after their checksums were verified ([`hostile`]), as an
-//! attacker with a hex editor can arrange. Then there is no right content to compare with, and
-//! only panics, time and memory count.
+//! truncated, swapped, removed or mixed with another pool's ([`image`]). Content that is then shown
+//! without an error must be the pool's real content. *Hostile* content: the devices are intact, but
+//! blocks change on their way up, after their checksums were verified ([`hostile`]), as an attacker
+//! with a hex editor can arrange. Then there is no right content to compare with, and only panics,
+//! time and memory count.
 //!
 //! [`run::run_mutants`] makes mutants by number and examines each with [`contents::read_contents`]. Fixture, family
 //! and number together are all that is needed to make a mutant again.

@@ -183,8 +183,8 @@ fn run_mutant(
     what.map(|what| Failure { subject, family, seed, problem: what })
 }
 
-/// Runs work in a thread of its own and returns its problems: wrong content, a
-/// panic, too much time or memory. Work that hangs continues in the background.
+/// Runs work in a thread of its own and returns its problems: wrong content, a panic, too much time
+/// or memory. Work that hangs continues in the background.
 ///
 /// # Panics
 /// If no thread can be made.

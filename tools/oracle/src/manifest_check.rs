@@ -30,8 +30,7 @@ pub enum Error {
 }
 
 /// The differences between the output of `poolhouse` for the images in a folder and the manifest
-/// beside
-/// them, a line each.
+/// beside them, a line each.
 pub fn check_manifest(poolhouse: &Path, dir: &Path) -> Result<Vec<String>, Error> {
     let path = dir.join("manifest.json");
     let fault = |why: String| Error::File { path: path.clone(), why };

@@ -275,8 +275,7 @@ fn describe_difference(expected: &PoolContents, found: &PoolContents) -> Option<
 }
 
 /// Deletes a third of the files, overwrites the middle of another and truncates the last; or
-/// deletes all.
-/// Changes that a quota forbids are skipped.
+/// deletes all. Changes that a quota forbids are skipped.
 fn change_pool(pool: &Pool, now: &PoolContents, all: bool, seed: u64) -> Result<(), String> {
     for (set, seen) in now {
         let (Some(seen), false) = (seen, set.contains('@')) else { continue };

@@ -17,8 +17,8 @@ use crate::pool::POOL_CREATED_AT;
 use crate::tree::{OWNER_UID, Tree, parent_path};
 
 /// An operation on files. An extended attribute without a length is removed; a named file is
-/// written before it
-/// gets its name; a clone is a new file, and blocks that cannot be shared are copied.
+/// written before it gets its name; a clone is a new file, and blocks that cannot be shared are
+/// copied.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum FileOp {
     Create { path: String },
@@ -150,8 +150,7 @@ impl Op {
 }
 
 /// Whether the pool has the feature for checkpoints. The features that an upgrade would enable do
-/// not tell,
-/// because its `compatibility` may exclude it.
+/// not tell, because its `compatibility` may exclude it.
 fn can_have_checkpoint(held: &Pool) -> bool {
     let has = |all: Vec<PoolProperty>| {
         all.iter().any(|it| it.name == "feature@zpool_checkpoint" && it.value != "disabled")

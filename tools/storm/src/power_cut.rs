@@ -223,8 +223,7 @@ fn describe_findings(findings: &Findings) -> String {
 }
 
 /// Whether the pool can be changed after the cut, with another power failure meanwhile. The content
-/// of the
-/// drives before is `newest`, if the pool was rewound from there.
+/// of the drives before is `newest`, if the pool was rewound from there.
 fn verify_further_use(
     held: &Pool,
     storm: &DiskArray,

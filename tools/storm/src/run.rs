@@ -115,8 +115,7 @@ impl Run {
     }
 
     /// The steps after which the pool may be as of a txg: after the one that wrote it, whose own
-    /// change may
-    /// be in it, or be the first behind it.
+    /// change may be in it, or be the first behind it.
     fn steps_around_txg(&self, txg: u64) -> Option<RangeInclusive<usize>> {
         let by = self.steps.iter().position(|step| step.txg >= txg)?;
         let step = &self.steps[by];
@@ -130,8 +129,8 @@ impl Run {
         bases.into_iter().flatten().map(|base| &self.steps[base].model).collect()
     }
 
-    /// The possible states of a pool at step `base` with its intent logs: all
-    /// fsynced changes until then, and maybe the change that was being fsynced.
+    /// The possible states of a pool at step `base` with its intent logs: all fsynced changes until
+    /// then, and maybe the change that was being fsynced.
     fn allowed_with_logs(&self, at: usize, base: usize) -> AllowedState {
         let later = || (base + 1..).zip(self.steps.iter().skip(base + 1));
         let model = &self.steps[base].model;

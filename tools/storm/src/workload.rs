@@ -196,8 +196,8 @@ fn xattr_op(set: &str, model: &Model, chance: &mut Random) -> Op {
     Op::File { dataset: set.to_owned(), op: act }
 }
 
-/// An operation without log record: a nameless file gets a name, clones the
-/// blocks of another, or gets an attribute without a value.
+/// An operation without log record: a nameless file gets a name, clones the blocks of another, or
+/// gets an attribute without a value.
 fn unlogged_op(set: &str, model: &Model, chance: &mut Random) -> Op {
     let tree = model.tree(set);
     let files = tree.paths(|what| matches!(what, FileContent::File(_)));

@@ -12,10 +12,8 @@
 //! ```
 //!
 //! A section belongs to a service, which knows its fields: a new service adds its section. A
-//! section
-//! of a service that this version does not have is refused, never ignored. Shares of all protocols
-//! are in
-//! `[[share]]`, see `shares::entry`.
+//! section of a service that this version does not have is refused, never ignored. Shares of all
+//! protocols are in `[[share]]`, see `shares::entry`.
 
 mod listen;
 mod store;

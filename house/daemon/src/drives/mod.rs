@@ -1,10 +1,8 @@
 //! The drive monitor: it reads the health of every drive at an interval, and keeps the results.
 //!
 //! A thread of its own reads the drives one after the other; a drive that hangs delays the others,
-//! and nothing
-//! else. All others read the last results from memory. Histories are in the folder `drives` of the
-//! state
-//! directory.
+//! and nothing else. All others read the last results from memory. Histories are in the folder
+//! `drives` of the state directory.
 
 mod config;
 mod locate;

@@ -216,8 +216,7 @@ impl FileSystemTable {
 
 impl Pools {
     /// Makes the services close the objects that coming changes of one pool need, and checks that
-    /// no door of
-    /// an ending file system is left.
+    /// no door of an ending file system is left.
     pub(super) fn prepare_changes(&self, coming: &[Event], options: &ChangeOptions) -> Result<()> {
         self.events.prepare(coming, options)?;
         let pool = coming.iter().find_map(Event::pool).and_then(|name| self.pool(name).ok());

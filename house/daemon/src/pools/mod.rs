@@ -81,8 +81,7 @@ pub(crate) struct Pools {
     /// Locked while a pool is imported or exported.
     import_lock: Mutex<()>,
     /// Why the list of pools could not be written, if so. Locked while it is written, so that the
-    /// last writer writes
-    /// the last state.
+    /// last writer writes the last state.
     unsaved: Mutex<Option<String>>,
     /// The probe of the latest import with a rewind.
     rewind_probe: Mutex<Arc<RewindProbe>>,
@@ -195,8 +194,7 @@ impl Pools {
     /// unavailable pool has to wait.
     ///
     /// A list that cannot be written stops no pool: [`Self::unsaved_warning`] reports it, and the
-    /// watch thread tries
-    /// again.
+    /// watch thread tries again.
     fn save_pools(&self) {
         let mut unsaved = self.unsaved.lock();
         let mut all: Vec<_> = self.imported.lock().values().map(|pool| pool.to_saved()).collect();

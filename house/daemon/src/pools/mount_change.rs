@@ -136,8 +136,7 @@ impl ManagedPool {
     }
 
     /// Mounts new file systems after changes of this pool, and mounts the unmounted ones again.
-    /// Returns a
-    /// sentence for each file system that could not be mounted.
+    /// Returns a sentence for each file system that could not be mounted.
     pub(crate) fn follow_changes(&self, events: &[Event], options: &ChangeOptions) -> Vec<String> {
         let mut failed = Vec::new();
         let mut created = Vec::new();

@@ -1,8 +1,7 @@
 //! The mounts of a pool's file systems.
 //!
 //! Each file system is mounted by itself at its `mountpoint`, the outer ones first. One with open
-//! files
-//! cannot be unmounted, unless by force: then programs get errors.
+//! files cannot be unmounted, unless by force: then programs get errors.
 
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};

@@ -1,9 +1,8 @@
-//! The list of an incremental stream of `zfs send -R`: renamed file systems, and
-//! file systems and snapshots that were destroyed on the sender.
+//! The list of an incremental stream of `zfs send -R`: renamed file systems, and file systems and
+//! snapshots that were destroyed on the sender.
 //!
 //! File systems are identified by the guids of their snapshots. Renames are always followed,
-//! destructions only
-//! with -F.
+//! destructions only with -F.
 
 use std::collections::HashSet;
 

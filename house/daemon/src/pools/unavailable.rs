@@ -220,8 +220,7 @@ impl Pools {
     }
 
     /// Removes an unavailable pool from the list. None: it is not in the list, or a pool of that
-    /// name is
-    /// imported.
+    /// name is imported.
     pub(super) fn forget_unavailable(&self, name: &str) -> Option<Result<()>> {
         let is_awaited = || {
             !self.has_pool(name) && self.unavailable.lock().iter().any(|one| one.saved.name == name)
@@ -244,8 +243,7 @@ impl Pools {
 }
 
 /// The devices to compare with at the next try. A pool whose name was in use is tried again though
-/// no device
-/// changed.
+/// no device changed.
 fn fingerprint_after(why: &engine::Error, now: DeviceFingerprint) -> DeviceFingerprint {
     if matches!(why, engine::Error::NameTaken { .. }) { DeviceFingerprint::new() } else { now }
 }

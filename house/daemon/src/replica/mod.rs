@@ -13,10 +13,8 @@
 //! ```
 //!
 //! Encrypted datasets are sent raw: the target never has the key. A copy that began otherwise
-//! continues that way.
-//! A dataset is sent from the newest snapshot that both sides have, or from a bookmark of it. An
-//! interrupted
-//! transfer resumes. The target is never rolled back.
+//! continues that way. A dataset is sent from the newest snapshot that both sides have, or from a
+//! bookmark of it. An interrupted transfer resumes. The target is never rolled back.
 
 mod endpoint;
 mod limits;

@@ -137,14 +137,12 @@ pub(crate) trait ShareServer: Send + Sync {
     fn protocol(&self) -> Protocol;
 
     /// Serves exactly these shares from now on. Unchanged shares and their clients are not
-    /// disturbed.
-    /// Returns the shares that cannot be served. It is called again at every change, and must be
-    /// cheap without one.
+    /// disturbed. Returns the shares that cannot be served. It is called again at every change, and
+    /// must be cheap without one.
     fn set_shares(&self, shares: &ShareSet) -> Vec<ShareProblem>;
 
     /// Closes datasets before a change; the next [`Self::set_shares`] does not have them. Refuses
-    /// while clients
-    /// use them, unless `force`.
+    /// while clients use them, unless `force`.
     fn release(
         &self,
         datasets: &dyn Fn(&str) -> bool,

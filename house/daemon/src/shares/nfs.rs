@@ -33,8 +33,7 @@ use super::networks::{Networks, parse_networks};
 const NOBODY: u32 = 65534;
 
 /// Options of exports(5) without effect here: writes are as stable as the protocol requires, and
-/// file handles do
-/// not depend on directories.
+/// file handles do not depend on directories.
 #[rustfmt::skip] // a table
 pub(super) const IGNORED: [&str; 20] = [
     "sync", "async", "wdelay", "no_wdelay", "hide", "nohide", "crossmnt", "subtree_check",

@@ -44,8 +44,7 @@ pub(crate) struct Resolved {
 }
 
 /// Resolves the shares. `unshared`: file systems whose properties do not count for now (`zfs
-/// unshare`). `released`:
-/// datasets that a change needs at the moment.
+/// unshare`). `released`: datasets that a change needs at the moment.
 pub(crate) fn resolve(
     entries: &[ShareEntry],
     datasets: &[DatasetFacts],

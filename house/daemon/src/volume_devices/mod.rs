@@ -148,8 +148,7 @@ impl VolumeDevice {
     }
 
     /// Removes the device and closes the volume, unless a program has the device open. `force`:
-    /// programs that have
-    /// it open get errors from now on.
+    /// programs that have it open get errors from now on.
     pub(crate) fn detach(&self, backing: &BackingDir, force: bool) -> io::Result<DetachOutcome> {
         for tried in 0..DETACH_RETRIES {
             if tried > 0 {

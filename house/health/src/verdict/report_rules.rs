@@ -1,6 +1,5 @@
 //! Rules for a drive's own report: its SMART status, failing attributes, NVMe warnings, self-tests
-//! and
-//! its temperature.
+//! and its temperature.
 
 use super::{Evidence, Finding, Grade};
 use crate::{Attribute, Protocol, SmartReport};

@@ -22,8 +22,7 @@ const RESERVED_AT_END: u64 = 9 << 20;
 pub(super) struct Drive {
     path: PathBuf,
     /// For the page cache. It stays open: closing another handle of the same file in this process
-    /// would release the
-    /// pool's lock.
+    /// would release the pool's lock.
     buffered: File,
     /// A file with holes, which gets all of them back.
     is_sparse: bool,

@@ -251,8 +251,7 @@ impl NetRunner<'_> {
     }
 
     /// One run of streams: `ids` names the measures to keep, and `asks` tells whether the latency
-    /// is
-    /// measured meanwhile. Returns whether it was finished.
+    /// is measured meanwhile. Returns whether it was finished.
     fn measure_streams(
         &self,
         ways: &[(Direction, usize)],

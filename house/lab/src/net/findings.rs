@@ -1,5 +1,4 @@
-//! Findings about a network: the used part of the link, its limit, and
-//! worthwhile changes.
+//! Findings about a network: the used part of the link, its limit, and worthwhile changes.
 
 use super::client::{Direction, PathInfo};
 use super::link::Link;

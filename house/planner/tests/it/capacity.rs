@@ -5,8 +5,7 @@ use serde_json::Value;
 use units::Ashift;
 
 /// One pool a line: drives and layout, and the output of `zpool list`, `zfs get` and `zdb -C` for
-/// the
-/// empty pool. Made by OpenZFS 2.3.2 of random layouts on sparse files of full size.
+/// the empty pool. Made by OpenZFS 2.3.2 of random layouts on sparse files of full size.
 const REAL_POOLS: &str = include_str!("../golden/capacity.jsonl");
 
 fn plan_capacity(

@@ -11,8 +11,7 @@ use rustix::fs::{
 };
 
 /// The metadata that could not be kept, by its name, with the count and the first reason. It is
-/// reported
-/// once, at the end.
+/// reported once, at the end.
 #[derive(Default)]
 pub(crate) struct LostAttributes {
     counts: Mutex<BTreeMap<&'static str, (u64, String)>>,

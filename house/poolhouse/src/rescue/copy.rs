@@ -2,8 +2,7 @@
 //!
 //! A copy is written to a file of another name, `.NAME.poolhouse-part`, and renamed when it is
 //! complete. Partial files carry a mark, so that a later run can recognize the same content and
-//! resume:
-//! the access time, which only reading would change.
+//! resume: the access time, which only reading would change.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, IoSlice};

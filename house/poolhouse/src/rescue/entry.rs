@@ -6,8 +6,7 @@ use engine::hex;
 use super::hash::{self, MAX_WHOLE_HASH};
 
 /// JSON written by hand, because its strings may hold bytes that are not UTF-8: these are written
-/// as
-/// Python does, as lone surrogates.
+/// as Python does, as lone surrogates.
 #[derive(Default)]
 pub(crate) struct JsonObject {
     json: String,

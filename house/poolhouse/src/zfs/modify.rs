@@ -167,8 +167,8 @@ impl RenameArgs {
     }
 }
 
-/// The new name, or for a snapshot the part after the @: the user may give the
-/// whole name, @NAME or NAME.
+/// The new name, or for a snapshot the part after the @: the user may give the whole name, @NAME or
+/// NAME.
 fn resolve_new_name(from: &str, to: &str) -> Result<String, Failure> {
     let Some((head, _)) = from.split_once('@') else { return Ok(to.to_owned()) };
     match to.split_once('@') {

@@ -1,14 +1,12 @@
 //! The `status:` and `action:` lines of `zpool status`, in the words of zpool(8) where it has them:
-//! users
-//! and scripts search for these.
+//! users and scripts search for these.
 
 use engine::pool::{PoolStatus, SlowDrive, VdevStatus};
 
 use super::status::{is_healthy, unavailable_caches};
 
 /// The lines about a pool with devices that are not ONLINE, by the state of such a device. The
-/// first
-/// match is shown.
+/// first match is shown.
 const DEGRADED: [(&str, &str, &str); 4] = [
     (
         "FAULTED",

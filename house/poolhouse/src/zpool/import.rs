@@ -90,11 +90,9 @@ pub(super) struct Args {
     #[arg(long = "rewind-to-checkpoint", conflicts_with = "rewind")]
     checkpoint: bool,
     /// A property of the pool: readonly=on (nothing is written, not even the replay of intent
-    /// logs),
-    /// altroot, or any that `zpool set` accepts; cachefile is ignored, because the
-    /// daemon remembers its pools. Without =: mount options of its file systems for this import, as
-    /// of `zfs
-    /// mount -o`
+    /// logs), altroot, or any that `zpool set` accepts; cachefile is ignored, because the daemon
+    /// remembers its pools. Without =: mount options of its file systems for this import, as of
+    /// `zfs mount -o`
     #[arg(short = 'o', value_name = "NAME=VALUE|OPTION,...")]
     properties: Vec<String>,
     /// Prefix of all mountpoints (altroot)

@@ -9,8 +9,7 @@
 //! ```
 //!
 //! `UPDATE_DOCS=1` regenerates the blocks. Of figures only commands and checks are compared, since
-//! figures vary. Runs
-//! of spaces count as one, since columns are as wide as the paths of the run.
+//! figures vary. Runs of spaces count as one, since columns are as wide as the paths of the run.
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};

@@ -1,6 +1,5 @@
 //! A daemon's pools: created, filled with datasets, imported again after it ended and after it was
-//! killed,
-//! and exported.
+//! killed, and exported.
 
 use std::fs::File;
 

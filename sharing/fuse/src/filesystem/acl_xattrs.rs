@@ -1,8 +1,7 @@
 //! NFSv4 ACLs of files as extended attributes of the mount, where the dataset has acltype=nfsv4.
 //!
 //! nfs4_getfacl(1) and nfs4_setfacl(1) use `system.nfs4_acl`; Samba's nfs4acl_xattr and the tools of TrueNAS use
-//! `system.nfs4_acl_xdr`. Every file has both. Only the first one is listed, and only for a
-//! nontrivial ACL:
+//! `system.nfs4_acl_xdr`. Every file has both. Only the first one is listed, and only for a nontrivial ACL:
 //! programs that copy files know it as permissions.
 
 use posix::acl::xattr::{
@@ -28,8 +27,8 @@ impl FileSystemServer {
     }
 
     /// Whether an attribute is a POSIX ACL that acltype=off hides. The kernel reads it to check
-    /// permissions. It
-    /// takes a missing attribute for no ACL, but any other error for a failed check.
+    /// permissions. It takes a missing attribute for no ACL, but any other error for a failed
+    /// check.
     pub(super) fn hides_posix_acl(&self, name: &[u8]) -> bool {
         !self.fs.has_posix_acls()
             && [PosixAclKind::Access, PosixAclKind::Default]

@@ -13,28 +13,21 @@
 //! ```
 //!
 //! **The thread holds no lock, and no request thread ever sends a notification about another door's
-//! change.** Within
-//! INVAL_INODE the kernel waits for the pages of running requests, and writes out pages that a
-//! program changed by a
-//! mapping. Within INVAL_ENTRY it waits for the lock of the directory. Programs hold all of these
-//! while their
-//! requests wait for a response from here. For the same reason a request that came by a mount never
-//! waits until another
-//! mount has handled its change.
+//! change.** Within INVAL_INODE the kernel waits for the pages of running requests, and writes out
+//! pages that a program changed by a mapping. Within INVAL_ENTRY it waits for the lock of the
+//! directory. Programs hold all of these while their requests wait for a response from here. For
+//! the same reason a request that came by a mount never waits until another mount has handled its
+//! change.
 //!
 //! A page that a program has changed by a mapping is written out as a whole. If another door has
-//! changed other bytes
-//! of the same page, the program's page wins, as with any network file system. A mapping writes
-//! nothing beyond the
-//! end of file that the kernel knows. A program that expects another door to extend the file must
-//! call fstat first, as
-//! with any file that others extend.
+//! changed other bytes of the same page, the program's page wins, as with any network file system.
+//! A mapping writes nothing beyond the end of file that the kernel knows. A program that expects
+//! another door to extend the file must call fstat first, as with any file that others extend.
 //!
 //! The thread starts with the first change of another door, so that an idle mount has none. After
-//! lost changes a
-//! directory's name is expired rather than dropped, because a file system may be mounted on it. The
-//! kernel may then
-//! still have a stale name of a file that is open or has a second name.
+//! lost changes a directory's name is expired rather than dropped, because a file system may be
+//! mounted on it. The kernel may then still have a stale name of a file that is open or has a
+//! second name.
 
 use std::collections::{HashMap, HashSet};
 use std::io;

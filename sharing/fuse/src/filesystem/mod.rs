@@ -1,10 +1,9 @@
 //! The request handler of a writable file system.
 //!
 //! The kernel caches replies for a day. It knows changes through the mount itself, and
-//! `invalidation` tells it
-//! changes by other doors at once. The allocated space of a file changes when its txg is synced, so
-//! attributes of
-//! files that changed lately are cached for a second. Files of a snapshot never change.
+//! `invalidation` tells it changes by other doors at once. The allocated space of a file changes
+//! when its txg is synced, so attributes of files that changed lately are cached for a second.
+//! Files of a snapshot never change.
 
 mod acl_xattrs;
 mod file_handle;
@@ -142,8 +141,7 @@ impl FileSystemServer {
     }
 
     /// How long the kernel may cache attributes. A write clears set-ID bits here, and the kernel
-    /// would start a
-    /// program with the cached bits.
+    /// would start a program with the cached bits.
     fn attr_timeout(&self, of: &Attributes) -> Duration {
         if of.kind == FileType::File && of.mode & SETID_BITS != 0 {
             Duration::ZERO

@@ -1,10 +1,9 @@
 //! The groups and capabilities of a program that makes a request, for mounts whose permissions are checked here.
 //!
 //! The kernel sends only the user and the primary group of the caller. Linux shows the rest in
-//! `/proc/TID/status`;
-//! the caller waits for its response, so the thread exists. Capabilities count only if the program
-//! is in the user
-//! namespace of this process: a container's superuser has all of them for its own users alone.
+//! `/proc/TID/status`; the caller waits for its response, so the thread exists. Capabilities count
+//! only if the program is in the user namespace of this process: a container's superuser has all of
+//! them for its own users alone.
 
 use std::fs;
 

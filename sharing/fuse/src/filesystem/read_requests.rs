@@ -62,8 +62,7 @@ impl RequestHandler for FileSystemServer {
         let _open = self.rollback_gate.read();
         match self.dispatch(asker, ask, out) {
             // the kernel may have the inode number from a name that belongs to another file by now:
-            // this error makes it
-            // look the name up again
+            // this error makes it look the name up again
             Err(Errno::NOENT) if !is_name_request(&ask) => Err(Errno::STALE),
             answer => answer,
         }
@@ -191,10 +190,8 @@ impl FileSystemServer {
     }
 
     /// Commits all changes of the file system. The caller of sync(2) cannot be killed while it
-    /// waits,
-    /// and it waits for all file systems of the machine. So a suspended pool gives an error at
-    /// once, whatever
-    /// its failmode is.
+    /// waits, and it waits for all file systems of the machine. So a suspended pool gives an error
+    /// at once, whatever its failmode is.
     fn sync(&self, asker: &RequestContext<'_>) -> Result<Reply, Errno> {
         let caller = self.handle_caller(asker);
         let synced = asker.run_blocking(|| self.fs.sync(&caller.context()));

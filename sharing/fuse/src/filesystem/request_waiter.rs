@@ -2,8 +2,7 @@
 //!
 //! A waiting request does not block others: another thread takes the place of the waiting one. The
 //! caller can be killed meanwhile. The kernel lets one process at a time change a directory;
-//! requests
-//! queued on that lock cannot be interrupted from here.
+//! requests queued on that lock cannot be interrupted from here.
 
 use std::time::Duration;
 

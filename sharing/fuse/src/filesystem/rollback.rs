@@ -1,10 +1,9 @@
 //! A rollback of a file system that is mounted and in use.
 //!
 //! No request runs meanwhile. Afterwards open files are reopened, and the kernel's caches of
-//! changed files
-//! are invalidated; it keeps the others. Working directories of programs and open files stay valid
-//! with the
-//! content of the snapshot. Files that the snapshot does not have are stale.
+//! changed files are invalidated; it keeps the others. Working directories of programs and open
+//! files stay valid with the content of the snapshot. Files that the snapshot does not have are
+//! stale.
 
 use std::io;
 use std::sync::Arc;

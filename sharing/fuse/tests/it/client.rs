@@ -1,8 +1,7 @@
 //! Programs that use a mount of this process, each with a time limit.
 //!
 //! The server is in this process, so a system call of it on the mount may wait for itself. A
-//! separate program
-//! can be killed, and its test fails instead of hanging.
+//! separate program can be killed, and its test fails instead of hanging.
 
 use std::cell::RefCell;
 use std::fs::{self, File};

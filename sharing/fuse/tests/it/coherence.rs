@@ -1,9 +1,8 @@
 //! A mount beside an in-process client of the same file system: each sees every change of the other at once.
 //!
 //! A separate program works through the mount and keeps a model on the system's own file system. It
-//! reaches the
-//! in-process client, which is in the process of the test, over a socket: a line a request, a line
-//! a response.
+//! reaches the in-process client, which is in the process of the test, over a socket: a line a
+//! request, a line a response.
 //!
 //! ```text
 //! STEP state    do the step that this state of the random numbers gives        ok, or failed
@@ -115,8 +114,7 @@ impl Peer {
 }
 
 /// The visible state of a tree: by path the mode, the link count of other files than directories,
-/// and a hash of the
-/// content.
+/// and a hash of the content.
 pub(crate) type Tree = BTreeMap<String, (u32, u64, u64)>;
 
 pub(crate) fn hash_of(content: &[u8]) -> u64 {

@@ -1,7 +1,6 @@
 //! A pool on sparse files is mounted and changed through the kernel together with a folder of the
 //! system's own file system. Both are compared: while mounted, and after another import. The tests
-//! need
-//! /dev/fuse.
+//! need /dev/fuse.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::Write;
@@ -197,8 +196,7 @@ fn open_files_outlive_their_names_and_holes_are_found() {
 
     let path = place.mountpoint().join("holes");
     // opened for writing only: a handle that could be mapped hides the holes, also for a moment
-    // after its
-    // close, which the kernel reports in the background
+    // after its close, which the kernel reports in the background
     File::create(&path).unwrap().write_all_at(b"here", 3 << 20).unwrap();
     let file = File::open(&path).unwrap();
     let found = rustix::fs::seek(&file, rustix::fs::SeekFrom::Data(0)).unwrap();

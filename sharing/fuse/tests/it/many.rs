@@ -2,8 +2,7 @@
 //! need /dev/fuse.
 //!
 //! Each test runs in a process of its own, because it counts that process's threads and memory. The
-//! process is killed
-//! if it takes too long, and its mounts are detached.
+//! process is killed if it takes too long, and its mounts are detached.
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};

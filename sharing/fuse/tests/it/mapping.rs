@@ -1,8 +1,7 @@
 //! Shared mappings of files, as mmap(2) makes them.
 //!
 //! `unsafe` because a mapping is an address of the kernel's. It is sound while no other reference
-//! to the bytes exists
-//! in this process, and while the file is not shorter than the writes.
+//! to the bytes exists in this process, and while the file is not shorter than the writes.
 #![allow(unsafe_code)]
 
 use std::ffi::{c_int, c_void};

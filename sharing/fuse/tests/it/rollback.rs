@@ -1,6 +1,5 @@
 //! A rollback of a file system that programs use: the kernel shows no stale content, and open files
-//! keep
-//! working.
+//! keep working.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File, OpenOptions};

@@ -1,6 +1,5 @@
 //! sync(2) and syncfs(2) of a mounted pool: earlier writes survive a power cut, and no caller waits
-//! for
-//! a pool that is suspended. The tests need root, Linux 6.18 and a loop device.
+//! for a pool that is suspended. The tests need root, Linux 6.18 and a loop device.
 
 use std::fs::{self, File, OpenOptions};
 use std::os::fd::AsFd;

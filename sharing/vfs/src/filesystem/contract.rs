@@ -1,8 +1,7 @@
 //! The contract of file protocols, kept by a file system of an imported pool.
 //!
 //! Each request checks permissions, changes the file by a method of `write.rs`, and waits for a
-//! suspended
-//! pool if its context allows that.
+//! suspended pool if its context allows that.
 
 use std::ops::Range;
 use std::sync::atomic::Ordering;

@@ -37,8 +37,7 @@ impl DirVersions {
     pub(super) fn bump_after<T>(&self, dirs: &[Ino], work: impl FnOnce() -> T) -> T {
         let done = work();
         // afterwards, because a concurrent listing could record the old names under the newest
-        // version; and
-        // regardless of the result, because a failed change may have been done in part
+        // version; and regardless of the result, because a failed change may have been done in part
         for lane in dirs.iter().filter_map(|dir| self.bucket(*dir)) {
             lane.fetch_add(1, Ordering::AcqRel);
         }

@@ -10,8 +10,7 @@
 //! ```
 //!
 //! A change is announced whatever its result is: a failed request may have done a part, or
-//! everything except the
-//! commit. A needless lookup by another door costs little.
+//! everything except the commit. A needless lookup by another door costs little.
 
 use std::sync::Arc;
 use std::time::Duration;

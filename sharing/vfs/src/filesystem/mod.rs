@@ -70,8 +70,7 @@ struct Inner {
 }
 
 /// A door that uses inodes without names. Once all such doors are closed, the space of removed
-/// files is freed
-/// at once.
+/// files is freed at once.
 pub struct UnlinkedKeeper(PoolFileSystem);
 
 impl Drop for UnlinkedKeeper {

@@ -94,8 +94,7 @@ impl OpenDir {
     }
 
     /// The attributes of an item, for protocols that return them with the names. None: the client
-    /// looks
-    /// the name up, and gets the error then.
+    /// looks the name up, and gets the error then.
     pub fn attributes(&self, item: &DirEntry) -> Option<Attributes> {
         if item.needs_lookup { None } else { self.fs.attributes_unchecked(item.ino).ok() }
     }

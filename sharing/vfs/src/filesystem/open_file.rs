@@ -164,8 +164,7 @@ impl OpenFile {
     }
 
     /// Whether reads set the atime when it was opened: a client with cached pages must then read
-    /// them
-    /// once more.
+    /// them once more.
     pub fn is_atime_due(&self) -> bool {
         self.is_atime_due
     }

@@ -1,8 +1,7 @@
 //! Replaces the content of a file system in use: by a rollback, or by a forced receive.
 //!
 //! The names and inodes that differ are computed before a rollback, so that a mount invalidates
-//! only these in the
-//! kernel. Open files continue with the new content, if it has them.
+//! only these in the kernel. Open files continue with the new content, if it has them.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::Ordering;
@@ -37,8 +36,7 @@ pub enum Invalidation {
 
 impl PoolFileSystem {
     /// The differences between the file system and `snapshot`, one of its own by its full name. The
-    /// file system
-    /// must not change meanwhile.
+    /// file system must not change meanwhile.
     ///
     /// # Errors
     ///
@@ -58,8 +56,7 @@ impl PoolFileSystem {
     /// doors wait meanwhile, and then see the new content. Open files are opened again at their next use.
     ///
     /// `door` learns of the change by itself; the others are notified that everything may have
-    /// changed. Returns the
-    /// result of the work, and whether the content was replaced.
+    /// changed. Returns the result of the work, and whether the content was replaced.
     ///
     /// # Errors
     ///

@@ -1,15 +1,12 @@
 //! Inodes without a name that a door still knows.
 //!
 //! The kernel keeps inodes of a mount until it sends FORGET: a process may work in a removed
-//! directory, or may be
-//! about to open a file whose name was just given to another one. Such a process gets the
-//! attributes that
-//! the inode had, with no links.
+//! directory, or may be about to open a file whose name was just given to another one. Such a
+//! process gets the attributes that the inode had, with no links.
 //!
 //! A file whose name was given to another, and a special file, gets a hold ([`UnlinkedHold`]), so
-//! that every
-//! request still works on it. Of a removed plain file and of a directory only the attributes are
-//! kept: a hold on each would make removing many files take a third longer.
+//! that every request still works on it. Of a removed plain file and of a directory only the
+//! attributes are kept: a hold on each would make removing many files take a third longer.
 
 use std::collections::{BTreeMap, HashMap};
 

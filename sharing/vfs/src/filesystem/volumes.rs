@@ -70,8 +70,7 @@ impl PoolFileSystem {
     }
 
     /// Commits the writes to the volumes that have an index. A destroyed one, or one whose name
-    /// another now
-    /// has, needs no commit.
+    /// another now has, needs no commit.
     pub(super) fn flush_volumes(&self) -> Result<()> {
         for (name, guid) in self.0.volumes.all() {
             let volume = self.0.pool.volume(&format!("{}/{name}", self.dataset()));

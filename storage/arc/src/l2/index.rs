@@ -8,8 +8,7 @@ use ondisk::blkptr::Regular;
 use units::Txg;
 
 /// The memory of an index entry: twice its entry of the table, because the table has free space,
-/// and its
-/// place in the ring.
+/// and its place in the ring.
 const ENTRY_MEMORY: usize = 160;
 
 /// The key of a block: the first address and the birth.

@@ -11,12 +11,10 @@
 //! ```
 //!
 //! The L2ARC never has the only copy of anything, and verifies every block that it reads. So a
-//! device that
-//! fails is no longer used, and the pool works on. A freed block needs no notice: its address and
-//! birth never
-//! identify another content. For the same reason the L2ARC takes only blocks of transaction groups
-//! that are
-//! on the pool's drives: after a power cut another content may be born at the same address and txg.
+//! device that fails is no longer used, and the pool works on. A freed block needs no notice: its
+//! address and birth never identify another content. For the same reason the L2ARC takes only
+//! blocks of transaction groups that are on the pool's drives: after a power cut another content
+//! may be born at the same address and txg.
 
 mod cache_device;
 mod feed_queue;
@@ -240,8 +238,7 @@ impl L2arc {
     }
 
     /// Examines the content of new devices, and writes up to `budget` bytes of the queue to the
-    /// next device.
-    /// Returns the bytes written.
+    /// next device. Returns the bytes written.
     pub fn feed(&self, budget: usize) -> usize {
         let drives = self.devices.read().clone();
         let settled = (self.synced_txg)();

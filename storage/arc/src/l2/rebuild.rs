@@ -1,9 +1,9 @@
 //! Rebuilds the index of a cache device after an import.
 //!
 //! The header leads to the newest log block, and each log block to older ones. Their entries go
-//! into the
-//! index as guesses that each read verifies. A header of another device, a damaged one, or one of a
-//! history that the pool rewound, is replaced by an empty one before anything else is written.
+//! into the index as guesses that each read verifies. A header of another device, a damaged one, or
+//! one of a history that the pool rewound, is replaced by an empty one before anything else is
+//! written.
 
 use ondisk::Compression;
 use ondisk::l2arc::{Entry, Header, LogBlock, LogPointer};
@@ -16,8 +16,7 @@ use super::index::{BlockKey, Index};
 use super::writer::{RingWriter, log_checksum};
 
 /// Examines the content of a device once. Blocks younger than `settled` are not part of this pool's
-/// history.
-/// The index uses at most `most` bytes of memory.
+/// history. The index uses at most `most` bytes of memory.
 pub(super) fn rebuild_index(
     drive: &CacheDevice,
     pool: Guid,

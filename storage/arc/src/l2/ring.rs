@@ -43,8 +43,7 @@ impl Ring {
     }
 
     /// Makes space for `bytes` in one piece behind the hand, and evicts `ahead` bytes at once.
-    /// Returns the
-    /// evicted ranges.
+    /// Returns the evicted ranges.
     pub(super) fn evict_for(&mut self, bytes: u64, ahead: u64) -> Vec<Range<u64>> {
         let mut gone = Vec::new();
         if self.hand + bytes > self.end {

@@ -1,8 +1,7 @@
 //! Writes to a cache device: blocks, their log, the header.
 //!
 //! Before blocks overwrite older ones, a durable header marks the old ones as gone. Otherwise a
-//! reader
-//! after a power cut could take one for the other where no checksum distinguishes them.
+//! reader after a power cut could take one for the other where no checksum distinguishes them.
 
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -72,8 +71,7 @@ impl RingWriter {
     }
 
     /// Writes blocks one behind the other and returns their addresses, or none if a write failed.
-    /// Calls `evict`
-    /// with the ranges before they are overwritten.
+    /// Calls `evict` with the ranges before they are overwritten.
     pub(super) fn write_blocks(
         &mut self,
         drive: &CacheDevice,

@@ -1,10 +1,9 @@
 //! Blocks that an object shares with another from now on (clones).
 //!
 //! Only a block that is on the drives in its present version can be shared; the pointer to it gets
-//! the txg
-//! as its birth. The sync learns of all clones before it frees anything
-//! ([`Objset::cloned_blocks`]). So a
-//! block that its old object frees in the same txg survives for the clone.
+//! the txg as its birth. The sync learns of all clones before it frees anything
+//! ([`Objset::cloned_blocks`]). So a block that its old object frees in the same txg survives for
+//! the clone.
 
 use ondisk::Blkptr;
 use ondisk::blkptr::Regular;
@@ -17,9 +16,8 @@ use crate::dirty::record::{BlockLocation, BlockVersion, OverriddenBlock};
 use crate::{Object, Objset, Result};
 
 impl Object {
-    /// Makes a block share that of another object with the same block size; returns whether
-    /// that is possible. If not, the caller copies it: the block is dirty, deduplicated, a gang
-    /// block or
+    /// Makes a block share that of another object with the same block size; returns whether that is
+    /// possible. If not, the caller copies it: the block is dirty, deduplicated, a gang block or
     /// embedded. Both objects must be locked against changes.
     pub fn clone_block(&self, tx: &Tx, to: BlockId, from: (&Self, BlockId)) -> Result<bool> {
         let (entry, overlay) = self.require_writable()?;

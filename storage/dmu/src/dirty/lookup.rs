@@ -20,8 +20,7 @@ pub(crate) fn read_block(entry: &DirtyObject, block: u64) -> Result<Option<Block
 }
 
 /// The same for a reader of a long range with its own memory. Returns the length of the block,
-/// which is
-/// then in `into`.
+/// which is then in `into`.
 pub(crate) fn read_block_into(
     entry: &DirtyObject,
     block: u64,
@@ -43,9 +42,8 @@ pub(crate) fn base_tree_of(entry: &DirtyObject, block: u64) -> Option<Arc<DnodeT
 }
 
 /// Fails if the indirect blocks of these blocks cannot be read. A writer must change them, and an
-/// error at
-/// the sync would be too late. Blocks that were changed before and are still in memory were checked
-/// then.
+/// error at the sync would be too late. Blocks that were changed before and are still in memory
+/// were checked then.
 pub(crate) fn check_path(entry: &DirtyObject, blocks: std::ops::Range<u64>) -> Result<()> {
     let mut block = blocks.start;
     while block < blocks.end {
@@ -72,8 +70,7 @@ pub(crate) fn check_path(entry: &DirtyObject, blocks: std::ops::Range<u64>) -> R
 }
 
 /// The same for the first and last blocks of a range that is freed: blocks that are freed as a
-/// whole need
-/// no indirect blocks.
+/// whole need no indirect blocks.
 pub(crate) fn check_edge_paths(entry: &DirtyObject, range: &std::ops::Range<u64>) -> Result<()> {
     let last = range.end.saturating_sub(1);
     for edge in [range.start, last].into_iter().filter(|_| range.start < range.end) {

@@ -1,10 +1,8 @@
 //! Object sets that are being changed.
 //!
 //! A live [`Objset`] is the one on the drives with a table of dirty objects over it. A read looks
-//! into
-//! the table first. The sync of a txg takes the txg's versions out of the table, writes them, and
-//! puts the
-//! new tree under the rest.
+//! into the table first. The sync of a txg takes the txg's versions out of the table, writes them,
+//! and puts the new tree under the rest.
 
 mod clone;
 mod create;
@@ -54,8 +52,7 @@ pub(crate) struct FreeIdSearch {
     /// The number that comes next.
     pub(crate) next_id: u64,
     /// A dnode block with this many dnodes is taken for full without a read: such blocks were full.
-    /// The
-    /// pointer to it does not tell how many slots they use.
+    /// The pointer to it does not tell how many slots they use.
     pub(crate) full_count: u64,
 }
 
@@ -180,8 +177,7 @@ impl DirtyObjset {
     }
 
     /// Puts a new tree under the remaining overlay. `settle` does so for the entries of the sync,
-    /// whose
-    /// slots are now known to be used or free.
+    /// whose slots are now known to be used or free.
     pub(crate) fn install_synced(
         &self,
         base: Objset,
@@ -217,8 +213,7 @@ impl Objset {
     }
 
     /// From now on written objects are marked as accounted. The caller must maintain the accounts
-    /// from the
-    /// results of [`Objset::sync`].
+    /// from the results of [`Objset::sync`].
     pub fn set_accounted_flags(&self, flags: Flags) {
         if let Some(overlay) = self.overlay() {
             overlay.accounted_flags.store(flags.0, Ordering::Relaxed);
@@ -233,8 +228,7 @@ impl Objset {
     }
 
     /// Discards the dirty data: frees the space of eagerly written blocks. No thread changes the
-    /// object
-    /// set any more.
+    /// object set any more.
     pub fn discard_dirty(&self) {
         let Some(overlay) = self.overlay() else { return };
         for entry in overlay.table.lock().objects.values() {
@@ -257,10 +251,8 @@ impl Objset {
     }
 
     /// Pins the present tree as the result of [`Objset::synced`] until the next call. A txg is
-    /// written in
-    /// several passes, and a later pass may overwrite blocks of an earlier one in place. A plain
-    /// reader must
-    /// not see those.
+    /// written in several passes, and a later pass may overwrite blocks of an earlier one in place.
+    /// A plain reader must not see those.
     pub fn pin_synced(&self) {
         if let Some(overlay) = self.overlay() {
             *overlay.pinned_base.write() = Some(overlay.base());

@@ -72,8 +72,7 @@ impl Object {
     }
 
     /// Sets the object's bonus area and shape from a raw stream. Blocks behind the new last block
-    /// must have been
-    /// freed. A tree grows to the height; it is never taller than that.
+    /// must have been freed. A tree grows to the height; it is never taller than that.
     pub fn set_raw_shape(
         &self,
         tx: &Tx,

@@ -1,10 +1,8 @@
 //! A dirty object: its tree on the drives, and the changes of every txg since.
 //!
 //! Each fact has one version per txg that changed it, oldest first. Readers see the newest version;
-//! the
-//! sync of a closed txg writes that txg's version. A change made in one txg is made in all later
-//! versions
-//! too.
+//! the sync of a closed txg writes that txg's version. A change made in one txg is made in all
+//! later versions too.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -155,8 +153,7 @@ impl DirtyState {
     }
 
     /// The object's present dnode, and its tree on the drives; none if the object does not exist.
-    /// `make` creates
-    /// the tree of a dnode.
+    /// `make` creates the tree of a dnode.
     pub(crate) fn tree(
         &self,
         make: impl FnOnce(Dnode) -> Arc<DnodeTree>,

@@ -71,8 +71,7 @@ impl Object {
     }
 
     /// Changes the content of one block in place; a hole is zeros before. The closure may be called
-    /// several
-    /// times, for the versions of later txgs.
+    /// several times, for the versions of later txgs.
     pub fn change_block(
         &self,
         tx: &Tx,
@@ -248,8 +247,7 @@ pub(super) fn write_whole_block(entry: &DirtyObject, tx: &Tx, block: u64, bytes:
 }
 
 /// Reads a block if needed, and changes it in this txg and in all later ones. An existing version
-/// is changed
-/// in place: there must be no other reference to its memory.
+/// is changed in place: there must be no other reference to its memory.
 fn modify_block(
     entry: &DirtyObject,
     tx: &Tx,

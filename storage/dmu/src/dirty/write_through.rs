@@ -1,16 +1,12 @@
 //! Blocks that go to the drives before their group is written.
 //!
 //! Many whole blocks of content at a time need not wait for the sync. They are written straight
-//! from the
-//! caller's memory, while it is in the processor's cache, and their txg only brings the pointers to
-//! them.
-//! Before the sync nothing on the drives refers to them: after a power cut their space is free.
-//! Blocks that
-//! are overwritten or truncated before that are freed with the txg.
+//! from the caller's memory, while it is in the processor's cache, and their txg only brings the
+//! pointers to them. Before the sync nothing on the drives refers to them: after a power cut their
+//! space is free. Blocks that are overwritten or truncated before that are freed with the txg.
 //!
 //! Writing through pays off when there are as many writers as processors. With idle processors the
-//! sync
-//! serves a writer sooner.
+//! sync serves a writer sooner.
 //!
 //! ```text
 //! begin_write   the blocks are marked as coming, under the lock of whoever changes the object
@@ -42,8 +38,7 @@ const WRITE_CHUNK: usize = 1 << 20;
 /// Where blocks go before their group is written.
 pub trait WriteThrough: Send + Sync {
     /// The way of writing content through; none if it must wait for the sync, because it depends on
-    /// earlier
-    /// content or is elsewhere.
+    /// earlier content or is elsewhere.
     fn write_policy(&self, wanted: PolicyQuery) -> Option<WritePolicy>;
 
     /// The writer of the blocks.
@@ -56,8 +51,7 @@ pub trait WriteThrough: Send + Sync {
     fn min_writers(&self) -> usize;
 
     /// A written block is no longer needed, and no txg will refer to it: its space is freed with
-    /// the txg in which it
-    /// was written, or a later one.
+    /// the txg in which it was written, or a later one.
     fn add_orphan(&self, pointer: &Blkptr);
 }
 
@@ -146,8 +140,7 @@ pub struct LongWrite(Arc<dyn WriteThrough>);
 
 impl Objset {
     /// Counts a write among the long ones until the guard is dropped, if it is long enough. Call it
-    /// before
-    /// locking anything, so that waiting writers count as well.
+    /// before locking anything, so that waiting writers count as well.
     pub fn begin_long_write(&self, bytes: usize) -> Option<LongWrite> {
         let early = self.overlay()?.write_through.get().filter(|_| bytes >= MIN_WRITE_THROUGH)?;
         early.active_writers().fetch_add(1, Ordering::Relaxed);
@@ -257,8 +250,7 @@ impl<'a> WriteRun<'a> {
     }
 
     /// Puts the results in the place of the blocks in flight. Blocks that were truncated or
-    /// overwritten meanwhile
-    /// stay unchanged.
+    /// overwritten meanwhile stay unchanged.
     fn complete(&self, entry: &DirtyObject, contents: Vec<BlockVersion>) {
         let ours = |content: &BlockVersion| match content {
             BlockVersion::InFlight(coming) => Arc::ptr_eq(coming, &self.in_flight),
@@ -326,8 +318,7 @@ impl WriteTarget {
 }
 
 /// Whether the txg and later ones have no version of those blocks yet: a block that is written
-/// repeatedly is
-/// written once, with its txg.
+/// repeatedly is written once, with its txg.
 fn is_clean_since(entry: &DirtyObject, txg: Txg, blocks: std::ops::Range<u64>) -> bool {
     let state = entry.state.read();
     let mut versions = state.blocks.range(blocks).flat_map(|(_, versions)| versions);

@@ -26,8 +26,7 @@ pub trait BlockLedger: Sync {
     fn block_born(&self, pointer: &Blkptr);
 
     /// A block is no longer part of the object set. The ledger decides whether its space is free (a
-    /// snapshot may
-    /// reference it), and frees it.
+    /// snapshot may reference it), and frees it.
     fn block_kill(&self, pointer: &Blkptr);
 
     /// The space of a block in its dnode: in a pool, its deflated space, so that parity is not
@@ -124,9 +123,8 @@ pub struct SyncOutput {
 }
 
 /// Objects from which a second thread pays off. The txgs of commands have few and small objects.
-/// Threads
-/// for them take longer to start than to work, and the memory that they leave in the cache is not
-/// reused.
+/// Threads for them take longer to start than to work, and the memory that they leave in the cache
+/// is not reused.
 const OBJECTS_OF_A_THREAD: usize = 16;
 
 /// An object on its way to the drives.
@@ -138,8 +136,8 @@ struct WrittenObject {
 
 impl Objset {
     /// Writes the changes of a txg. `edit` may change the root block before it is written: flags,
-    /// the head of the
-    /// intent log. A further call for the same txg writes the changes since the last one.
+    /// the head of the intent log. A further call for the same txg writes the changes since the
+    /// last one.
     pub fn sync(
         &self,
         syncing: &SyncContext<'_>,

@@ -204,8 +204,7 @@ impl<'a> TreeWriter<'a> {
     }
 
     /// Accounts for the death of a block and of all below it. Blocks below a damaged block are
-    /// unknown and stay
-    /// allocated: an error here would end the txg.
+    /// unknown and stay allocated: an error here would end the txg.
     fn kill_subtree(&mut self, level: u8, block: u64, pointer: &Blkptr) -> Result<()> {
         if level > 0 {
             let seat = (level, block);
@@ -341,8 +340,7 @@ impl<'a> TreeWriter<'a> {
 }
 
 /// The number of blocks that a worker gets at a time: adjacent blocks are written together, but no
-/// worker may
-/// be idle.
+/// worker may be idle.
 fn run_length(todo: &[(&PendingBlock, Blkptr)], workers: usize) -> usize {
     /// Bytes of blocks that may be adjacent on the drives.
     const MAX_RUN_BYTES: usize = 1 << 20;

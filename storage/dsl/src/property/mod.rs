@@ -2,9 +2,8 @@
 //!
 //! A value comes from the first place that has one: the snapshot, its directory, then, if the
 //! property is inherited, the directories above; or else it is the default. Computed values come
-//! from the
-//! dataset's records. Values that depend on the importing system (`mounted`, and properties that
-//! mount options override) are those of an exported pool.
+//! from the dataset's records. Values that depend on the importing system (`mounted`, and
+//! properties that mount options override) are those of an exported pool.
 
 mod available;
 mod computed;

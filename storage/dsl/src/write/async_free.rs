@@ -2,10 +2,8 @@
 //! destroyed clones.
 //!
 //! Each transaction group frees some blocks. A tree is freed from its first block to its last, each
-//! indirect
-//! block after all blocks below it, so that the rest can always be read. The tree's entry records
-//! the
-//! position.
+//! indirect block after all blocks below it, so that the rest can always be read. The tree's entry
+//! records the position.
 
 use std::sync::Arc;
 
@@ -133,8 +131,7 @@ impl FreeWork<'_> {
     }
 
     /// Removes the pointers of a list from its end, as `each` decides, and then its sublists from
-    /// the last.
-    /// Returns the space of the removed ones.
+    /// the last. Returns the space of the removed ones.
     fn drain_bpobj(
         &mut self,
         id: ObjectId,

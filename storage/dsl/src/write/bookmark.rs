@@ -1,10 +1,8 @@
 //! Changes bookmarks: the data of snapshots that incremental sends need.
 //!
 //! If the feature `bookmark_written` is enabled, a bookmark counts the blocks of its snapshot that
-//! were
-//! freed before the next snapshot. For that the deadlists keep an entry at the bookmark's txg, even
-//! after its
-//! snapshot is destroyed.
+//! were freed before the next snapshot. For that the deadlists keep an entry at the bookmark's txg,
+//! even after its snapshot is destroyed.
 
 use std::collections::BTreeMap;
 
@@ -317,12 +315,10 @@ pub(crate) fn record_killed(
 }
 
 /// Neighbouring snapshots of a head are destroyed. Bookmarks between them and the snapshot before
-/// them, of
-/// the txg `previous`, get another next snapshot. `died` has for each of the snapshots, oldest
-/// first, its txg
-/// and the blocks that died between it and the dataset after it. Returns the txgs at which the
-/// head's deadlist
-/// keeps an entry, because a bookmark of one of the snapshots needs it.
+/// them, of the txg `previous`, get another next snapshot. `died` has for each of the snapshots,
+/// oldest first, its txg and the blocks that died between it and the dataset after it. Returns the
+/// txgs at which the head's deadlist keeps an entry, because a bookmark of one of the snapshots
+/// needs it.
 pub(crate) fn snapshots_destroyed(
     change: &SyncTaskContext<'_>,
     head: ObjectId,

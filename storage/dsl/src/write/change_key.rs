@@ -2,8 +2,7 @@
 //! their content stays unchanged.
 //!
 //! A head gets its key from its encryption root. All descendants with the same root *through it*
-//! change
-//! with it. Clones share the record of their origin, so only their descendants are examined.
+//! change with it. Clones share the record of their origin, so only their descendants are examined.
 //!
 //! Learnt from: pools whose keys OpenZFS changed, and its rules of inheritance. Proved by:
 //! `engine`'s tests of encrypted datasets, and OpenZFS loading the keys of such pools.
@@ -42,8 +41,7 @@ impl std::fmt::Debug for KeyChange<'_> {
 }
 
 /// Gives a head a user's key of its own, or another one. `location` is its new keylocation; none:
-/// it keeps
-/// the old one.
+/// it keeps the old one.
 pub fn change_key(
     change: &SyncTaskContext<'_>,
     name: &str,
@@ -122,8 +120,7 @@ impl<'a> RewrapWalk<'a> {
     }
 
     /// Wraps the keys of a directory and its descendants again. All of them are unwrapped before
-    /// the first
-    /// write: a change that fails halfway would leave some with either key.
+    /// the first write: a change that fails halfway would leave some with either key.
     fn rewrap_all(mut self, dir: ObjectId) -> Result<Vec<(ObjectId, WrappedKey)>> {
         self.visit(dir, false, 0)?;
         Ok(self.rewrapped)

@@ -1,8 +1,7 @@
 //! The context of changes to the pool's datasets, and their primitive accesses to the MOS.
 //!
 //! The txg sync thread makes all changes to datasets, one after the other. Everything else that an
-//! operation
-//! needs comes in with [`SyncTaskContext`].
+//! operation needs comes in with [`SyncTaskContext`].
 
 use std::sync::Arc;
 

@@ -1,8 +1,7 @@
 //! New directories and datasets.
 //!
 //! Every dataset begins as a clone: of its origin, or of the pool's empty snapshot,
-//! `$ORIGIN@$ORIGIN`. Blocks
-//! that are referenced only through the origin are not its own space.
+//! `$ORIGIN@$ORIGIN`. Blocks that are referenced only through the origin are not its own space.
 
 use ondisk::dsl::{Dataset as DatasetPhys, Dir as DirPhys};
 use ondisk::feature::Feature;
@@ -28,10 +27,8 @@ pub fn create_dataset(change: &SyncTaskContext<'_>, name: &str) -> Result<Objset
 }
 
 /// Creates a file system or volume that shares the content of a snapshot. The snapshot may have a
-/// part of
-/// an intent log, which does not belong to the clone: the caller empties it in the same txg. For an
-/// encrypted
-/// one that needs the key ([`check_no_partial_log`]).
+/// part of an intent log, which does not belong to the clone: the caller empties it in the same
+/// txg. For an encrypted one that needs the key ([`check_no_partial_log`]).
 pub fn create_clone(change: &SyncTaskContext<'_>, name: &str, origin: &str) -> Result<ObjsetId> {
     names::check_path(name)?;
     let (above, part) = names::split_parent(name)?;

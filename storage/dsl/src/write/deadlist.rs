@@ -50,8 +50,7 @@ pub(crate) fn copy_empty_entries(
 }
 
 /// Creates an empty deadlist with the intervals of another that begin before `end`. If the other
-/// has
-/// the old form without intervals, there is one for each snapshot from `latest` back.
+/// has the old form without intervals, there is one for each snapshot from `latest` back.
 pub(crate) fn clone_empty(
     change: &SyncTaskContext<'_>,
     other: ObjectId,
@@ -102,8 +101,7 @@ pub(crate) struct DeadlistContents {
     /// How many stretches have the list that all empty lists are.
     pub(crate) empty_count: u64,
     /// The deadlist has the form before version 26, without intervals. For each txg in which blocks
-    /// of it
-    /// were born there is an interval here that begins with the txg before.
+    /// of it were born there is an interval here that begins with the txg before.
     pub(crate) is_old_format: bool,
 }
 
@@ -338,10 +336,8 @@ pub(crate) fn remove_entry(change: &SyncTaskContext<'_>, id: ObjectId, start: Tx
 }
 
 /// Empties and frees the deadlists of neighbouring snapshots to destroy, oldest first. Blocks born
-/// after
-/// `previous`, the txg of the snapshot before them, move to the end of the list `freed`, also those
-/// of the
-/// deadlist `next` of the dataset after them. All others move into `next`.
+/// after `previous`, the txg of the snapshot before them, move to the end of the list `freed`, also
+/// those of the deadlist `next` of the dataset after them. All others move into `next`.
 pub(crate) fn merge_destroyed(
     change: &SyncTaskContext<'_>,
     run: &[(ObjectId, DeadlistContents)],

@@ -2,8 +2,7 @@
 //!
 //! Each deadlist has an entry for every snapshot that existed when it was created. Neighbouring
 //! snapshots are therefore destroyed as one run. The chain is linked around the run. Each deadlist
-//! of
-//! the run is read once and merged into that of the dataset after the run. The entries of other
+//! of the run is read once and merged into that of the dataset after the run. The entries of other
 //! deadlists are joined in one go. One snapshot is a run of one.
 
 use std::collections::HashSet;
@@ -61,9 +60,8 @@ pub fn destroy_snapshot(change: &SyncTaskContext<'_>, name: &str, later: bool) -
 }
 
 /// Destroys snapshots of a head, each given by its name after the `@` and its number, and returns
-/// how
-/// many. Those that no longer exist under their name are skipped. Those with holds or clones are
-/// refused, or with `later` are destroyed as soon as they have neither.
+/// how many. Those that no longer exist under their name are skipped. Those with holds or clones
+/// are refused, or with `later` are destroyed as soon as they have neither.
 pub fn destroy_snapshots(
     change: &SyncTaskContext<'_>,
     path: &str,

@@ -3,12 +3,9 @@
 //!
 //! A receive of a later snapshot goes into a hidden clone `%recv` below the head, one of a new file
 //! system into the head itself. Both are marked as inconsistent until they are complete. A
-//! resumable
-//! one records its progress (`com.delphix:resume_toguid` and the like). A send holds its snapshots
-//! while it
-//! runs. Such holds are in the pool's directory as well, in the ZAP `tmp_userrefs`, each as the
-//! snapshot's
-//! object number in hex, a `-` and the hold's tag.
+//! resumable one records its progress (`com.delphix:resume_toguid` and the like). A send holds its
+//! snapshots while it runs. Such holds are in the pool's directory as well, in the ZAP
+//! `tmp_userrefs`, each as the snapshot's object number in hex, a `-` and the hold's tag.
 
 use ondisk::dsl::Dataset as DatasetPhys;
 use units::ObjectId;

@@ -19,8 +19,7 @@ use crate::Result;
 /// The account of one head, from the first block of it that is written in a txg to the last.
 ///
 /// The object set reports every birth and every death of a block to it, also of its own root block.
-/// A block
-/// that no snapshot references is freed at once; others go to the head's deadlist.
+/// A block that no snapshot references is freed at once; others go to the head's deadlist.
 /// [`DatasetLedger::finish`] writes the sums.
 pub struct DatasetLedger<'a> {
     dataset: ObjectId,

@@ -1,9 +1,8 @@
 //! Changing the pool's tree of datasets.
 //!
 //! The txg sync thread runs every operation with a [`SyncTaskContext`], after the contents of the
-//! datasets
-//! and before the MOS. An operation checks first and changes then: a refused one has changed
-//! nothing.
+//! datasets and before the MOS. An operation checks first and changes then: a refused one has
+//! changed nothing.
 
 mod async_free;
 mod bookmark;

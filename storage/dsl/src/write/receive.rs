@@ -1,13 +1,10 @@
 //! Beginning and ending a receive.
 //!
 //! A full stream is received into a new head, a stream of a clone into a new clone of its origin,
-//! and
-//! an incremental stream into a hidden clone `%recv` of the head's newest snapshot. The dataset is
-//! marked as inconsistent until the stream has ended: it cannot be opened, and an import destroys
-//! it
-//! after a crash. The end exchanges the hidden clone with the head, takes the snapshot and gives it
-//! the
-//! guid and time of the sender's, all in one txg.
+//! and an incremental stream into a hidden clone `%recv` of the head's newest snapshot. The dataset
+//! is marked as inconsistent until the stream has ended: it cannot be opened, and an import
+//! destroys it after a crash. The end exchanges the hidden clone with the head, takes the snapshot
+//! and gives it the guid and time of the sender's, all in one txg.
 
 use ondisk::dsl::Dataset as DatasetPhys;
 use units::{Guid, ObjectId, ObjsetId};
@@ -138,9 +135,8 @@ pub fn end_full_receive(
     take_snapshot(change, head, received)
 }
 
-/// Exchanges a head with its completely received hidden clone, and takes the head's snapshot.
-/// Open handles of the head's content must be reopened. Changes of the head since its newest
-/// snapshot
+/// Exchanges a head with its completely received hidden clone, and takes the head's snapshot. Open
+/// handles of the head's content must be reopened. Changes of the head since its newest snapshot
 /// are lost: the caller checks that this is allowed.
 pub fn end_incremental_receive(
     change: &SyncTaskContext<'_>,

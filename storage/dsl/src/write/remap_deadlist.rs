@@ -2,14 +2,10 @@
 //! them.
 //!
 //! The real system rewrites pointers when it writes their blocks anyhow, so that they lead to the
-//! new
-//! location. The old address is obsolete at once if no snapshot references the block. Otherwise it
-//! goes to
-//! a list of the dataset in the form of a deadlist and moves like one. With each destroyed
-//! snapshot, the
-//! addresses unique to it move to the pool's list of obsolete ones, and the rest to the next
-//! dataset. We
-//! rewrite no pointers, and maintain these lists.
+//! new location. The old address is obsolete at once if no snapshot references the block. Otherwise
+//! it goes to a list of the dataset in the form of a deadlist and moves like one. With each
+//! destroyed snapshot, the addresses unique to it move to the pool's list of obsolete ones, and the
+//! rest to the next dataset. We rewrite no pointers, and maintain these lists.
 
 use ondisk::dsl::Dataset as DatasetPhys;
 use units::{ObjectId, Txg};
@@ -42,8 +38,7 @@ pub(crate) fn move_to_snapshot(
 }
 
 /// A snapshot that follows the txg `previous` is destroyed: addresses unique to it are obsolete,
-/// and its list
-/// moves to the next dataset.
+/// and its list moves to the next dataset.
 pub(crate) fn snapshot_destroyed(
     change: &SyncTaskContext<'_>,
     id: ObjectId,

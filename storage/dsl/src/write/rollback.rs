@@ -11,10 +11,8 @@ use super::{bookmark, create, deadlist, destroy, limits, livelist, remap_deadlis
 use crate::{Error, Result};
 
 /// Rolls a head back to its latest snapshot, which must be `to` if that is given. Open handles of
-/// the head's
-/// content must be reopened. The snapshot may have a part of an intent log, which does not belong
-/// to the
-/// head: the caller empties it in the same txg.
+/// the head's content must be reopened. The snapshot may have a part of an intent log, which does
+/// not belong to the head: the caller empties it in the same txg.
 pub fn rollback(change: &SyncTaskContext<'_>, name: &str, to: Option<&str>) -> Result<()> {
     let head = change.find_head(name)?;
     let record = change.dataset_phys(head.dataset)?;

@@ -1,8 +1,7 @@
 //! Setting several properties in one txg: all of them, or none.
 //!
 //! Every value is checked before the first is set. A limit may still be refused when it is set,
-//! because it
-//! depends on the other limit. Limits are set first, and are reset if one is refused.
+//! because it depends on the other limit. Limits are set first, and are reset if one is refused.
 
 use units::ObjectId;
 use zap::ZapValue;

@@ -57,8 +57,7 @@ pub(super) fn check_settable(
 }
 
 /// Makes a property inherit its value, or use its default. With `received` it reverts to the
-/// received
-/// value, if there is one.
+/// received value, if there is one.
 pub fn inherit_property(
     change: &SyncTaskContext<'_>,
     name: &str,
@@ -124,8 +123,7 @@ fn apply_change(
 }
 
 /// A pool must not be imported by systems without zstd from the moment on in which a property names
-/// it: a
-/// boot loader may read the property before it reads a block.
+/// it: a boot loader may read the property before it reads a block.
 fn activate_zstd_feature(
     change: &SyncTaskContext<'_>,
     head: HeadIds,

@@ -7,8 +7,7 @@
 //! ```
 //!
 //! A directory's used space counts as used by all directories above it. If bytes are reserved in
-//! it, the
-//! directory above counts the used or the reserved bytes, whichever is more.
+//! it, the directory above counts the used or the reserved bytes, whichever is more.
 
 use ondisk::Blkptr;
 use ondisk::dsl::{Dir as DirPhys, UsedBreakdown};

@@ -1,6 +1,5 @@
 //! Heads with real trees of blocks: their records are right, and destroying everything frees each
-//! block
-//! once.
+//! block once.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;

@@ -88,8 +88,7 @@ pub(crate) fn add_dataset(model: &mut Model, source: &Arc<dyn Source>, dataset: 
 }
 
 /// Blocks of cloned files have the same address, and nothing in a pointer marks that; a block that
-/// was moved
-/// off a removed vdev has two, the old one in older snapshots.
+/// was moved off a removed vdev has two, the old one in older snapshots.
 const EXCLUDED: [&str; 2] = ["holes-and-clones", "removed-snapshots"];
 
 #[test]

@@ -10,8 +10,7 @@ use zvol::Volume;
 use super::{Extents, Result};
 
 /// The content of a file or a volume. Cheap to clone, and shared between threads: each clone may
-/// read
-/// another range.
+/// read another range.
 #[derive(Clone)]
 pub struct Content {
     inner: Inner,

@@ -151,8 +151,7 @@ impl RescuePool {
     }
 
     /// Calls `visit` with `target` and, with `children`, its descendants, each file system or
-    /// volume
-    /// followed by its snapshots and bookmarks, until it returns false.
+    /// volume followed by its snapshots and bookmarks, until it returns false.
     pub fn visit_details(
         &self,
         target: &str,

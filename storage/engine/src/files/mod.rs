@@ -1,11 +1,9 @@
 //! Files: the tree of a file system, and the content of files and volumes by range.
 //!
 //! [`FileSystemReader`] is a file system or a snapshot of one; a [`File`] is one of its files, with
-//! its
-//! [`FileStat`] as plain data; [`Content`] is the content of a file or a volume. Content is read by
-//! the
-//! block and without a copy ([`Content::read_chunk`]). Unreadable ranges are reported one by one
-//! ([`Content::extents`]), and the rest is read.
+//! its [`FileStat`] as plain data; [`Content`] is the content of a file or a volume. Content is
+//! read by the block and without a copy ([`Content::read_chunk`]). Unreadable ranges are reported
+//! one by one ([`Content::extents`]), and the rest is read.
 
 mod acl;
 mod catalog;

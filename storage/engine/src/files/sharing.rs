@@ -1,5 +1,5 @@
-//! Further operations of file protocols: resumable listings, single
-//! attributes, space on disk, and the list of datasets to share.
+//! Further operations of file protocols: resumable listings, single attributes, space on disk, and
+//! the list of datasets to share.
 
 use std::collections::BTreeMap;
 

@@ -1,10 +1,8 @@
 //! Vdevs that are added to a pool: data, log, special and dedup vdevs, spares and cache devices.
 //!
 //! All is checked before anything is changed: that the devices are unused and large enough, and
-//! that the
-//! new vdevs are as redundant as those of the pool. A pool of raidz2 vdevs with an added single
-//! drive
-//! is lost with that drive, and most such vdevs cannot be removed again.
+//! that the new vdevs are as redundant as those of the pool. A pool of raidz2 vdevs with an added
+//! single drive is lost with that drive, and most such vdevs cannot be removed again.
 
 use std::path::PathBuf;
 use std::sync::Arc;

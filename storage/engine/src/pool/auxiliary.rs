@@ -33,8 +33,7 @@ pub(super) fn found_drives(search: &crate::Search) -> Vec<FoundDrive> {
 }
 
 /// The found drives with the label of a spare or cache drive, the best match first: the one whose
-/// path is
-/// most similar to the path in the pool's configuration. Their labels have no path.
+/// path is most similar to the path in the pool's configuration. Their labels have no path.
 fn rank_by_path<'a>(found: &'a [FoundDrive], named: &AuxiliaryEntry) -> Vec<&'a FoundDrive> {
     let mut same: Vec<_> = found.iter().filter(|drive| drive.guid == named.guid).collect();
     same.sort_by_key(|drive| {
@@ -117,8 +116,7 @@ impl Pool {
     }
 
     /// Opens missing spares and cache drives at their configured paths, or elsewhere in the same
-    /// folders.
-    /// A read-only pool has none.
+    /// folders. A read-only pool has none.
     pub(super) fn reopen_auxiliary(&self) {
         if self.is_read_only() {
             return;

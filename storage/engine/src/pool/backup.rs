@@ -21,8 +21,7 @@ use crate::{Error, Result};
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct BackupRequest {
     /// `FS@SNAPSHOT` is that snapshot; `FS` means all its snapshots that are newer than those in
-    /// the
-    /// repository, so that a pruned snapshot does not come back.
+    /// the repository, so that a pruned snapshot does not come back.
     pub targets: Vec<String>,
     /// Also the same of the descendants.
     pub recursive: bool,
@@ -39,8 +38,7 @@ impl BackupSource for PoolBlocks<'_> {
 
 impl Pool {
     /// Adds snapshots to a repository. All of them become visible at once, or none. Returns the
-    /// names of the
-    /// added snapshots, and the stored bytes. Keys are not needed.
+    /// names of the added snapshots, and the stored bytes. Keys are not needed.
     pub fn back_up(
         &self,
         repository: &BackupRepository,
@@ -204,8 +202,7 @@ fn written(snapshot: &Dataset) -> u64 {
 }
 
 /// The newest snapshot in the repository from which a snapshot descends. The pool must still have
-/// it: a
-/// bookmark does not prove that, because a forced receive keeps bookmarks.
+/// it: a bookmark does not prove that, because a forced receive keeps bookmarks.
 fn find_base(snapshot: &Dataset, backup: &Backup<'_>) -> Result<Option<SnapshotSummary>> {
     let name = snapshot.name();
     let failed = |error: dsl::Error| Error::from_dsl_error(&name, &error);

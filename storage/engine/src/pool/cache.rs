@@ -7,8 +7,8 @@ use serde::{Deserialize, Serialize};
 
 use super::Pool;
 
-/// The bytes a second written to cache drives; twice as many while a drive is not
-/// full. More would wear them out for little gain.
+/// The bytes a second written to cache drives; twice as many while a drive is not full. More would
+/// wear them out for little gain.
 const L2ARC_FEED_RATE: u64 = 32 << 20;
 /// The interval at which a waiting thread checks whether to stop.
 const STOP_POLL_INTERVAL: Duration = Duration::from_millis(50);

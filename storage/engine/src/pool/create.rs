@@ -48,8 +48,8 @@ pub struct NewPool {
     pub force: bool,
 }
 
-/// log2 of the default sector size: most present drives have sectors of 4 KiB,
-/// and a smaller write costs them a read each time.
+/// log2 of the default sector size: most present drives have sectors of 4 KiB, and a smaller write
+/// costs them a read each time.
 const DEFAULT_ASHIFT: u64 = 12;
 
 /// Makes a pool on drives that are free, with all features and no properties of its own.
@@ -323,8 +323,7 @@ pub struct ImportOptions {
     pub new_name: Option<String>,
     /// It is called so until it is exported, and has its old name then.
     pub temporary: bool,
-    /// User keys of encryption roots: needed to replay the intent logs of
-    /// encrypted datasets.
+    /// User keys of encryption roots: needed to replay the intent logs of encrypted datasets.
     pub keys: Vec<(String, Vec<u8>)>,
     /// Keys that are known from before.
     pub loaded_keys: Option<LoadedKeys>,
@@ -404,8 +403,7 @@ fn open_devices(paths: &[PathBuf], read_only: bool) -> Result<Vec<Arc<dyn Device
 }
 
 /// Imports the pool of that name or guid, from devices that are open for writing, whichever host
-/// had it
-/// last.
+/// had it last.
 pub fn import_devices(
     devices: &[Arc<dyn Device>],
     wanted: &str,
@@ -498,8 +496,7 @@ fn load_keys(pool: Pool, options: &ImportOptions) -> Result<Pool> {
 }
 
 /// Refuses a pool with a lost vdev, because changing it would lose the rest: its data can be read
-/// with
-/// `rescue`. A log device may be missing if it has no records to replay.
+/// with `rescue`. A log device may be missing if it has no records to replay.
 fn check_vdevs_present(candidate: &Candidate, pool: &spa::Pool) -> Result<()> {
     let trees = summary::top_vdevs(candidate, Some(pool));
     let data = trees.iter().filter(|top| !top.is_log);

@@ -1,10 +1,8 @@
 //! Destroying datasets in batches, one txg each.
 //!
 //! One txg with thousands of destroyed snapshots would block every thread that waits for a txg.
-//! Between two
-//! batches the caller may stop: the pool then lacks the datasets of the finished batches, and
-//! nothing
-//! else.
+//! Between two batches the caller may stop: the pool then lacks the datasets of the finished
+//! batches, and nothing else.
 
 use std::sync::Arc;
 
@@ -25,8 +23,7 @@ const BATCH: usize = 256;
 pub struct DestroyPlan {
     names: Arc<Vec<String>>,
     /// The snapshots among the names, with their identity when the first batch was destroyed: a
-    /// later
-    /// snapshot with such a name is another.
+    /// later snapshot with such a name is another.
     snapshots: Option<Arc<Vec<ObjsetId>>>,
     /// Held or cloned snapshots are destroyed when they are neither any more.
     later: bool,
@@ -35,9 +32,8 @@ pub struct DestroyPlan {
 
 impl DestroyPlan {
     /// Plans to destroy file systems, volumes, snapshots (`FS@SNAP`) and bookmarks (`FS#MARK`),
-    /// each after
-    /// its dependents. With `later`, a snapshot that is held or cloned is destroyed as soon as it
-    /// is neither.
+    /// each after its dependents. With `later`, a snapshot that is held or cloned is destroyed as
+    /// soon as it is neither.
     pub fn new(names: Vec<String>, later: bool) -> Self {
         Self { names: Arc::new(names), snapshots: None, later, done: 0 }
     }
@@ -80,12 +76,9 @@ impl Pool {
     }
 
     /// Destroys the next batch of a plan, all with one txg. Before the first batch the whole plan
-    /// is
-    /// checked: nothing is destroyed if a dataset is missing, a snapshot is held, or a volume or
-    /// snapshot is open
-    /// ([`Pool::open_volume`], [`Pool::open_volume_snapshot`]). The batch ends at the first dataset
-    /// with a dependent
-    /// that is not destroyed before it.
+    /// is checked: nothing is destroyed if a dataset is missing, a snapshot is held, or a volume or
+    /// snapshot is open ([`Pool::open_volume`], [`Pool::open_volume_snapshot`]). The batch ends at
+    /// the first dataset with a dependent that is not destroyed before it.
     pub fn destroy_batch(&self, plan: &mut DestroyPlan) -> Result<()> {
         let batch = plan.next_names().to_vec();
         let (names, known, later) = (Arc::clone(&plan.names), plan.snapshots.clone(), plan.later);

@@ -1,10 +1,8 @@
 //! Drives with too many errors: OpenZFS's rule, applied to the counts of each drive.
 //!
 //! Ten errors within ten minutes are too many. A drive with that many I/O errors is taken out of
-//! service,
-//! unless its vdev has no valid replicas without it. A drive with that many checksum errors stays
-//! in use and
-//! is shown as DEGRADED. A hot spare replaces either.
+//! service, unless its vdev has no valid replicas without it. A drive with that many checksum
+//! errors stays in use and is shown as DEGRADED. A hot spare replaces either.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -14,10 +14,9 @@ use super::{Pool, latency};
 use crate::{Error, Result};
 
 impl Pool {
-    /// Replaces a drive, given by path or guid, by another one; none: by the one that is now
-    /// at the old path. After a resilver the old one is detached. `force` takes one with data. An
-    /// available spare
-    /// of the pool replaces the old drive, which stays in the pool.
+    /// Replaces a drive, given by path or guid, by another one; none: by the one that is now at the
+    /// old path. After a resilver the old one is detached. `force` takes one with data. An
+    /// available spare of the pool replaces the old drive, which stays in the pool.
     pub fn replace_drive(&self, old: &str, new: Option<&Path>, force: bool) -> Result<()> {
         let found = self.find_drive(old)?;
         let there = found.path.clone().unwrap_or_default();
@@ -122,8 +121,7 @@ impl Pool {
     }
 
     /// Updates the paths of drives in the pool's configuration. A path that leads to the same drive
-    /// stays:
-    /// a link in /dev/disk outlasts the name that it leads to.
+    /// stays: a link in /dev/disk outlasts the name that it leads to.
     pub(super) fn update_device_paths(&self) {
         let config = self.0.spa.config();
         let leaves = config.tree.iter().flat_map(VdevConfig::leaves);

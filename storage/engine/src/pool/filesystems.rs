@@ -49,8 +49,7 @@ impl OpenFileSystem {
     }
 
     /// Completes a change of a file, or of names (none): with sync=always it returns when the
-    /// change
-    /// is durable.
+    /// change is durable.
     pub(super) fn finish_operation<T>(
         &self,
         file: Option<ObjectId>,
@@ -65,8 +64,7 @@ impl OpenFileSystem {
         Ok(what)
     }
 
-    /// With sync=always commits all changes: for a caller that
-    /// got [`Reason::NotCommitted`].
+    /// With sync=always commits all changes: for a caller that got [`Reason::NotCommitted`].
     pub fn commit_if_sync_always(&self) -> crate::files::Result<()> {
         self.finish_operation(None, ())
     }
@@ -80,8 +78,7 @@ impl OpenFileSystem {
     }
 
     /// Frees the files without names and holds, unless the file system is read-only: then they wait
-    /// for
-    /// the end of that. A damaged one that cannot be freed does not stop the others.
+    /// for the end of that. A damaged one that cannot be freed does not stop the others.
     fn drain_unlinked(&self) {
         if !self.is_read_only() {
             drop(self.writer.drain_unlinked());
@@ -262,8 +259,7 @@ impl Pool {
         Ok(files)
     }
 
-    /// Replays the intent log, and frees it. A record that cannot be replayed
-    /// ends the replay.
+    /// Replays the intent log, and frees it. A record that cannot be replayed ends the replay.
     fn replay_log(
         &self,
         name: &str,
@@ -297,8 +293,7 @@ impl Pool {
     }
 
     /// Claims intent logs, and then replays them; or discards them after a rewind, because their
-    /// records
-    /// apply to later states.
+    /// records apply to later states.
     pub(super) fn claim_logs(&self) -> Result<()> {
         let logged = self.datasets_with_logs()?;
         if self.0.spa.rewound_to().is_some() {

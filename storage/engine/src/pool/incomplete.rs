@@ -1,8 +1,8 @@
 //! Incomplete datasets, and the remains of interrupted receives and sends.
 //!
 //! A receive marks its dataset as inconsistent until it is complete; a redacted dataset lacks
-//! blocks that
-//! its sender left out. Neither is shown as a complete one: missing blocks would read as zeros.
+//! blocks that its sender left out. Neither is shown as a complete one: missing blocks would read
+//! as zeros.
 
 use dsl::write;
 use spa::PoolDirectory;
@@ -20,9 +20,8 @@ impl Pool {
             .map_err(|error| Error::from_dsl_error(name, &error))
     }
 
-    /// Destroys partial receives that cannot be resumed, and releases the holds of sends:
-    /// at an import their processes no longer exist. Without any, nothing is
-    /// written.
+    /// Destroys partial receives that cannot be resumed, and releases the holds of sends: at an
+    /// import their processes no longer exist. Without any, nothing is written.
     pub(super) fn remove_interrupted_receives(&self) -> Result<()> {
         let pin = self.pin();
         let (lost, are_held) = (self.tree()?.abandoned_receives(), self.has_temporary_holds()?);

@@ -301,8 +301,8 @@ impl Pool {
         Ok(())
     }
 
-    /// Syncs and closes the pool without exporting it: this host imports it again
-    /// when it comes back. All handles become invalid.
+    /// Syncs and closes the pool without exporting it: this host imports it again when it comes
+    /// back. All handles become invalid.
     pub fn close(&self) -> Result<()> {
         self.stop_raidz_expansion();
         self.stop_scans();
@@ -314,10 +314,10 @@ impl Pool {
         done
     }
 
-    /// Clears the errors of a drive (by path or guid), or of all, and resumes a pool
-    /// that is suspended: the interrupted sync is tried again, and nothing is
-    /// lost. Returns when all waiting data is on the drives. Failed or missing drives are searched
-    /// at their paths, and elsewhere in the same folders.
+    /// Clears the errors of a drive (by path or guid), or of all, and resumes a pool that is
+    /// suspended: the interrupted sync is tried again, and nothing is lost. Returns when all
+    /// waiting data is on the drives. Failed or missing drives are searched at their paths, and
+    /// elsewhere in the same folders.
     pub fn clear_errors(&self, drive: Option<&str>) -> Result<()> {
         let only = drive.map(|name| self.find_any_drive(name)).transpose()?;
         self.reopen_auxiliary();

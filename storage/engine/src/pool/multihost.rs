@@ -81,10 +81,8 @@ pub(super) fn check_activity(candidate: &Candidate, host: &str) -> Result<()> {
 
 impl Pool {
     /// Writes MMP heartbeats while the pool has multihost protection, until stopped. When no
-    /// heartbeat
-    /// could be written for so long that another host may have imported the pool, nothing is
-    /// written to
-    /// it any more. For a thread of its own.
+    /// heartbeat could be written for so long that another host may have imported the pool, nothing
+    /// is written to it any more. For a thread of its own.
     pub fn run_mmp_heartbeat(&self, interval: Duration, stop: &AtomicBool) {
         let active = &self.0.spa;
         let mut last = Instant::now();

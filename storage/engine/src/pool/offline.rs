@@ -19,8 +19,7 @@ pub struct OfflineOptions {
 
 impl Pool {
     /// Takes a drive (its path or guid) out of service. Refused if no valid replicas are left. A
-    /// resilver
-    /// writes the missed data to it when it is back.
+    /// resilver writes the missed data to it when it is back.
     pub fn offline_drive(&self, drive: &str, options: OfflineOptions) -> Result<()> {
         let found = self.find_leaf_in_use(drive)?;
         let temporary = options.temporary;

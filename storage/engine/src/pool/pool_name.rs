@@ -1,8 +1,7 @@
 //! Whether the datasets of a pool fit under another pool name.
 //!
 //! OpenZFS stores full names (`pool/dataset@snapshot`) in 256 bytes with a zero at the end. It
-//! refuses to import
-//! or examine a pool with a longer one.
+//! refuses to import or examine a pool with a longer one.
 
 use spa::Pool;
 

@@ -1,8 +1,8 @@
 //! The pool's own properties (zpoolprops(7)): their valid values, and their present ones.
 //!
 //! Set properties are in a table of the pool. The comment and the compatibility sets are in its
-//! configuration, so that they are visible before the pool is open. Features
-//! have tables of their own.
+//! configuration, so that they are visible before the pool is open. Features have tables of their
+//! own.
 
 use std::sync::atomic::Ordering;
 

@@ -1,12 +1,10 @@
 //! Receiving streams into an imported pool.
 //!
 //! The stream goes into a dataset that has no other user: a new head, or a hidden clone of the
-//! head's
-//! newest snapshot. When the stream has ended and its checksum is right, one txg makes that dataset
-//! the head and takes the snapshot. After an earlier failure the hidden dataset is destroyed and
-//! the
-//! target is unchanged. A resumable receive (-s) keeps the hidden dataset, with the position in the
-//! stream.
+//! head's newest snapshot. When the stream has ended and its checksum is right, one txg makes that
+//! dataset the head and takes the snapshot. After an earlier failure the hidden dataset is
+//! destroyed and the target is unchanged. A resumable receive (-s) keeps the hidden dataset, with
+//! the position in the stream.
 
 use std::io::Read;
 
@@ -41,8 +39,7 @@ pub struct ReceiveRequest {
     /// The name of the snapshot behind the `@`; none: as it was on the sender.
     pub snapshot: Option<String>,
     /// Changes of the target since its newest snapshot are discarded; a full stream replaces a
-    /// target
-    /// without snapshots (-F).
+    /// target without snapshots (-F).
     pub force: bool,
     /// Nothing is received: only the stream's header is checked (-n).
     pub dry_run: bool,

@@ -1,9 +1,8 @@
 //! Volumes with a refreservation: its size, and how it follows volsize.
 //!
-//! A volume uses more than its size: each block has its share of parity and padding, in
-//! proportion to a block of 128 KiB (the unit of free space), and its
-//! indirect blocks. Those are counted uncompressed, and twice. The
-//! property copies is ignored, as in OpenZFS.
+//! A volume uses more than its size: each block has its share of parity and padding, in proportion
+//! to a block of 128 KiB (the unit of free space), and its indirect blocks. Those are counted
+//! uncompressed, and twice. The property copies is ignored, as in OpenZFS.
 //!
 //! Learnt from: volumes that `zfs create -V` made, on all layouts. Proved by: the tests below, and
 //! the rounds against OpenZFS.
@@ -79,8 +78,7 @@ impl Pool {
     }
 
     /// Sets properties that are not entries in a table: the size of a volume, and the
-    /// refreservation that
-    /// follows it. None: it is another property.
+    /// refreservation that follows it. None: it is another property.
     pub(super) fn set_volume_property(
         &self,
         name: &str,

@@ -31,10 +31,8 @@ impl KeyChangeParams {
 
 impl Pool {
     /// Gives a dataset a user's key of its own, or another one, and so all with the same encryption
-    /// root.
-    /// Its content stays unchanged; the old key no longer opens it.
-    /// `properties` may be keyformat, keylocation and pbkdf2iters; its key must be
-    /// loaded.
+    /// root. Its content stays unchanged; the old key no longer opens it. `properties` may be
+    /// keyformat, keylocation and pbkdf2iters; its key must be loaded.
     pub fn change_key(
         &self,
         dataset: &str,
@@ -49,8 +47,8 @@ impl Pool {
         if options.encryption.is_some() {
             return Err(encryption_error(dataset, "its cipher cannot be changed"));
         }
-        // no other change, child or key load with the old key may come
-        // between the change and the moment when the new key is known
+        // no other change, child or key load with the old key may come between the change and the
+        // moment when the new key is known
         self.with_opens_blocked(|| self.change_user_key(dataset, &options, secret))
     }
 

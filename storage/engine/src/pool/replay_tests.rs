@@ -98,8 +98,7 @@ const BLOCK_COUNT: usize = 6;
 const SPARSE_STRIDE: u64 = 20 << 20;
 
 /// Logs changes that take several transactions in the replay: attributes of a new layout,
-/// truncations in steps,
-/// blocks one by one, a file and then its flags.
+/// truncations in steps, blocks one by one, a file and then its flags.
 fn pool_with_log(storm: &DiskArray) -> Pool {
     let pool = create_pool(storm);
     for (property, value) in [("recordsize", "512"), ("compression", "off")] {

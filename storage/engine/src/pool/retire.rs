@@ -1,6 +1,5 @@
 //! Changes that retire a head: it is destroyed, rolled back, or renamed. No thread opens one
-//! meanwhile,
-//! and handles of a head that no longer exists give errors from then on.
+//! meanwhile, and handles of a head that no longer exists give errors from then on.
 
 use std::collections::HashMap;
 
@@ -13,10 +12,8 @@ use crate::{Error, Result};
 
 impl Pool {
     /// Runs a sync task that may retire these heads. Their transactions are blocked meanwhile: in
-    /// the task
-    /// the heads have all changes that succeeded. The task closes the heads that it retires. Their
-    /// intent
-    /// logs are paused, since the log of a retired head could not be freed.
+    /// the task the heads have all changes that succeeded. The task closes the heads that it
+    /// retires. Their intent logs are paused, since the log of a retired head could not be freed.
     pub(super) fn run_retiring_task<T: Send + 'static>(
         &self,
         heads: &[String],

@@ -1,12 +1,9 @@
 //! Taking a pool over as it was some groups ago, where its newest state is damaged.
 //!
 //! Each txg leaves an uberblock behind, and its freed space is not allocated again before two more
-//! are on
-//! the drives. So two txgs back everything should still be there; farther back it is luck. The
-//! import
-//! rewinds to a state only if all metadata can be read and none of its blocks counts as free. The
-//! next txg is
-//! after all that the drives know, so that no later import takes the
+//! are on the drives. So two txgs back everything should still be there; farther back it is luck.
+//! The import rewinds to a state only if all metadata can be read and none of its blocks counts as
+//! free. The next txg is after all that the drives know, so that no later import takes the
 //! discarded states for newer ones.
 
 use std::sync::Arc;

@@ -1,5 +1,5 @@
-//! Scans of an imported pool: resilver and scrub. One at a time, on a thread
-//! of the caller ([`Pool::run_scans`]).
+//! Scans of an imported pool: resilver and scrub. One at a time, on a thread of the caller
+//! ([`Pool::run_scans`]).
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -93,10 +93,8 @@ impl Pool {
     }
 
     /// Resilvers all drives that missed data, until all is done or the watch stops it. Replaced
-    /// drives are
-    /// then detached. Blocks that could not be repaired stay in the DTLs. The pool is in use
-    /// meanwhile. For
-    /// a thread of its own, one at a time.
+    /// drives are then detached. Blocks that could not be repaired stay in the DTLs. The pool is in
+    /// use meanwhile. For a thread of its own, one at a time.
     pub fn resilver(&self, watch: &ScanProgress) -> Result<ScanResult> {
         let mended = self.0.spa.resilver(watch).map_err(|error| self.explain_error(&error))?;
         self.finish_replacements()?;
@@ -184,8 +182,8 @@ impl Pool {
         self.0.scan_control.changed.notify_all();
     }
 
-    /// Requests a resilver, which the thread starts at once. A running
-    /// one starts again, and a scrub ends.
+    /// Requests a resilver, which the thread starts at once. A running one starts again, and a
+    /// scrub ends.
     pub fn start_resilver(&self) {
         self.request_scan(ScanKind::Resilver);
     }

@@ -68,8 +68,7 @@ fn parse_checksum(word: &str) -> Checksum {
     }
 }
 
-/// The checksum of deduplication. Its `,verify` is returned
-/// separately.
+/// The checksum of deduplication. Its `,verify` is returned separately.
 fn parse_dedup(word: &str) -> Option<Checksum> {
     match word.strip_suffix(",verify").unwrap_or(word) {
         "on" | "verify" => Some(Checksum::Sha256),

@@ -127,8 +127,7 @@ impl Pool {
         Ok(files)
     }
 
-    /// The used and available space of a dataset, as of the last synced txg; zeros
-    /// if unknown.
+    /// The used and available space of a dataset, as of the last synced txg; zeros if unknown.
     pub fn space(&self, dataset: &str) -> DatasetSpace {
         let _pin = self.pin();
         let Ok(found) = self.find_dataset(dataset) else { return DatasetSpace::default() };

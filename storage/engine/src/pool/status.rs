@@ -64,8 +64,7 @@ pub struct VdevStatus {
     /// The number that it has in the pool and in labels.
     pub guid: u64,
     /// ONLINE, DEGRADED or UNAVAIL; of a drive that cannot be written FAULTED, or REMOVED if it
-    /// went away,
-    /// or OFFLINE if a command took it out of service; of a spare AVAIL or INUSE.
+    /// went away, or OFFLINE if a command took it out of service; of a spare AVAIL or INUSE.
     pub state: String,
     /// How many times it could not be read.
     pub read_errors: u64,
@@ -97,8 +96,8 @@ pub struct VdevStatus {
     pub children: Vec<Self>,
 }
 
-/// Deduplicated blocks with about equal reference counts. Sizes are logical
-/// (`lsize`), compressed (`psize`), and allocated (`dsize`).
+/// Deduplicated blocks with about equal reference counts. Sizes are logical (`lsize`), compressed
+/// (`psize`), and allocated (`dsize`).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DedupBucket {
     /// The least reference count; the class ends at twice as many.

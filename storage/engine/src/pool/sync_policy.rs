@@ -66,8 +66,7 @@ impl SharedSyncPolicy {
 }
 
 impl Pool {
-    /// The policy of a dataset: by its properties, and read-only in a read-only
-    /// pool.
+    /// The policy of a dataset: by its properties, and read-only in a read-only pool.
     pub(super) fn sync_policy(&self, dataset: &Dataset) -> SyncPolicy {
         let manner = settings::sync_policy(dataset);
         SyncPolicy { read_only: manner.read_only || self.is_read_only(), ..manner }

@@ -52,8 +52,8 @@ impl ReplayState {
     }
 
     /// The last record that is replayed when a transaction is on the drives; none: nothing is
-    /// replayed. A
-    /// repeatable record of several transactions counts as replayed with those of the next one.
+    /// replayed. A repeatable record of several transactions counts as replayed with those of the
+    /// next one.
     fn replayed_seq(&self, need: &SpaceNeed) -> Option<u64> {
         let seq = self.next_seq.load(Ordering::Acquire).checked_sub(1)?;
         let is_last = !need.is_preparation && !self.is_repeatable.load(Ordering::Acquire);

@@ -1,6 +1,6 @@
-//! Checks that the drives and vdevs of a new pool are similar enough. Others work,
-//! but are seldom intended: the smallest drive of a vdev limits all, and the weakest vdev decides
-//! the pool's redundancy.
+//! Checks that the drives and vdevs of a new pool are similar enough. Others work, but are seldom
+//! intended: the smallest drive of a vdev limits all, and the weakest vdev decides the pool's
+//! redundancy.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;

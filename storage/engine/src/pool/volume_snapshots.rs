@@ -10,8 +10,7 @@ use super::{Pool, settings};
 use crate::{Error, Result, files};
 
 /// A snapshot of a volume, open for reading. While it is open, `zfs destroy` of it, and of its
-/// volume, reports
-/// it as busy, and its key stays loaded.
+/// volume, reports it as busy, and its key stays loaded.
 pub struct VolumeSnapshot {
     volume: zvol::Volume,
     guid: u64,

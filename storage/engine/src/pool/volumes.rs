@@ -241,8 +241,7 @@ impl Pool {
     }
 
     /// Whether the pool has the features of such blocks. Nothing could be written to the volume
-    /// otherwise,
-    /// nor to the pool then.
+    /// otherwise, nor to the pool then.
     pub(super) fn check_large_blocks(&self, name: &str, block_size: u32) -> Result<()> {
         if block_size <= OLD_MAX_BLOCK_SIZE || has_feature(&self.0.spa.synced_mos(), "large_blocks")
         {

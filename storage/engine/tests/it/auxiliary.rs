@@ -1,5 +1,5 @@
-//! Cache drives and spares: reads that miss the memory come from the cache drive,
-//! wrong blocks on it are never returned, and the pool works without it.
+//! Cache drives and spares: reads that miss the memory come from the cache drive, wrong blocks on
+//! it are never returned, and the pool works without it.
 
 use std::path::PathBuf;
 use std::sync::Arc;

@@ -1,6 +1,5 @@
 //! Checkpoints: their protected blocks, a rewind to them, their discard, and the operations refused
-//! meanwhile. zdb
-//! and pools of OpenZFS check the results.
+//! meanwhile. zdb and pools of OpenZFS check the results.
 
 use engine::pool::{self, ImportOptions, NewDataset, Pool, Rewind, VdevLayout};
 use units::ObjectId;

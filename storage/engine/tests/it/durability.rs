@@ -163,8 +163,8 @@ fn logbias_selects_the_log_devices() {
     assert_eq!(check_pool(&folder, "tank"), Vec::<String>::new());
 }
 
-/// A large attribute becomes a file of its own: records of the file
-/// and records of names are committed separately, and neither must be replayed without the other.
+/// A large attribute becomes a file of its own: records of the file and records of names are
+/// committed separately, and neither must be replayed without the other.
 #[test]
 fn attributes_that_move_outlast_a_power_cut() {
     let folder = TempDir::new("moving-xattrs", 1, 128 << 20);

@@ -1,8 +1,7 @@
 //! Feature flags: what makes one active, how its uses are counted, and what makes it inactive again.
 //!
 //! In each of these tests [`faults`] compares the declared features of datasets with the used ones
-//! and with the
-//! pool's counts; `zdb` does so too if it is installed.
+//! and with the pool's counts; `zdb` does so too if it is installed.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -26,8 +25,7 @@ fn uses(folder: &Path) -> BTreeMap<String, u64> {
 }
 
 /// Checks that the pool in a folder has no faults, that `zdb` finds no wrong count, and a feature's
-/// reference
-/// count.
+/// reference count.
 fn assert_uses(folder: &TempDir, feature: &str, wanted: u64) {
     assert_eq!(check_pool(folder, "tank"), Vec::<String>::new(), "{feature}");
     assert!(!run_zdb(folder.path(), &["-d"]).contains("mismatch"), "{feature}");

@@ -70,8 +70,7 @@ fn uberblock_txgs(folder: &TempDir) -> Vec<u64> {
 }
 
 /// Creates a pool, a mirror of two, with a file for each of some txgs, and cuts the power. A record
-/// was
-/// committed after the last.
+/// was committed after the last.
 fn create_history(folder: &TempDir) -> Vec<u64> {
     let held = pool::create(&new_pool(folder, VdevLayout::Mirror, 2), &environment()).unwrap();
     let mut txgs = Vec::new();
@@ -161,8 +160,7 @@ fn rewind_goes_no_farther_than_needed() {
 }
 
 /// The power fails before anything is written to a rewound pool: it stays rewound, and log records
-/// of
-/// discarded states are not replayed.
+/// of discarded states are not replayed.
 #[test]
 fn rewound_pool_stays_rewound() {
     let folder = TempDir::new("rewind-cut", 2, 128 << 20);

@@ -258,8 +258,8 @@ fn dead_log_device_loses_nothing() {
     }
 }
 
-/// The flush of a commit includes the writes of a txg. If it fails, that txg
-/// is not durable, although its own flush finds nothing to do.
+/// The flush of a commit includes the writes of a txg. If it fails, that txg is not durable,
+/// although its own flush finds nothing to do.
 #[test]
 fn failed_foreign_flush_fails_the_txg() {
     let storm = DiskArray::new(&[DRIVE_SIZE]);

@@ -1,5 +1,4 @@
-//! Imported pools: synced data is there after another import, and no space
-//! leaks.
+//! Imported pools: synced data is there after another import, and no space leaks.
 
 use std::path::PathBuf;
 use std::sync::Arc;

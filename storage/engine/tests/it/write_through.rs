@@ -1,5 +1,5 @@
-//! Content that is written before its txg syncs: it is complete afterwards, and
-//! unused space is freed.
+//! Content that is written before its txg syncs: it is complete afterwards, and unused space is
+//! freed.
 
 use engine::pool::{Environment, NewDataset, OpenFileSystem, Pool, VdevLayout};
 use posix::{SetAttributes, WriteOffset};

@@ -10,8 +10,7 @@ impl Dnode {
     ///
     /// # Panics
     /// If pointers, bonus and spill do not fit, or if the bonus has big-endian content. Callers
-    /// that make
-    /// or change dnodes prevent both.
+    /// that make or change dnodes prevent both.
     pub fn encode(&self, bytes: &mut [u8]) {
         let whole = bytes.get_mut(..self.size()).unwrap_or_default();
         assert!(whole.len() == self.size(), "a dnode is written into all of its slots");

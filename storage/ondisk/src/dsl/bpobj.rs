@@ -190,8 +190,7 @@ pub struct BptreeEntry {
     /// Only blocks born after this are freed (`be_birth_txg`).
     pub birth: Txg,
     /// The block at which freeing continues: object set, object, level (signed), block (`be_zb`);
-    /// all 0 if it
-    /// has not begun.
+    /// all 0 if it has not begun.
     pub resume: [u64; 4],
 }
 

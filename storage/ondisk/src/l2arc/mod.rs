@@ -13,8 +13,7 @@
 //! ```
 //!
 //! The hand writes towards the end and wraps to the start. The content between the hand and `evict`
-//! is
-//! gone. The header's checksum is that of a part of a label.
+//! is gone. The header's checksum is that of a part of a label.
 //!
 //! A log entry identifies a block by its first address and its birth. Only the checksum in the
 //! block pointer proves a block of the cache.

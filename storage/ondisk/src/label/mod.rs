@@ -93,8 +93,7 @@ pub const fn slot_count(ashift: u64) -> u64 {
 }
 
 /// Bytes from a label's start to the slot of the uberblock of `txg`. Pools with multihost
-/// protection
-/// reserve the last slots for MMP heartbeats.
+/// protection reserve the last slots for MMP heartbeats.
 pub fn slot_offset(ashift: u64, txg: units::Txg, multihost: bool) -> u64 {
     let slots = slot_count(ashift).saturating_sub(u64::from(multihost)).max(1);
     let slot = txg.get().checked_rem(slots).unwrap_or(0);

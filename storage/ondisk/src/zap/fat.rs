@@ -70,8 +70,7 @@ pub enum Table {
         /// How many.
         blocks: u64,
         /// A larger table while it is being filled: its first block, and the number of blocks of
-        /// the present one
-        /// that were copied into it.
+        /// the present one that were copied into it.
         next: Option<(BlockId, u64)>,
     },
 }

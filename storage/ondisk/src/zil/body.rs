@@ -35,8 +35,7 @@
 //! ```
 //!
 //! There are three words, of which the first is used: OpenZFS expects the values behind three
-//! words, regardless of
-//! the count.
+//! words, regardless of the count.
 //!
 //! Learnt from: `zdb -ivv` of the fixtures `intent-log*`. Proved by: `golden_records`.
 
@@ -327,8 +326,7 @@ impl Body {
     }
 
     /// The object that the record changes, for kinds whose records need no order among each other.
-    /// Such an
-    /// object may be gone, and the replay then skips the record.
+    /// Such an object may be gone, and the replay then skips the record.
     pub fn changed_object(&self) -> Option<ObjectId> {
         match self {
             Self::Write(write) => Some(write.object),

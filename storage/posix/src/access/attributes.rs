@@ -65,8 +65,7 @@ fn may_change(credentials: &Credentials, target: &Target, by_acl: u32) -> bool {
 }
 
 /// A change of owner needs a capability. The owner may change the group to one of the owner's
-/// groups. A
-/// caller with `WRITE_OWNER` by an NFSv4 ACL may take ownership.
+/// groups. A caller with `WRITE_OWNER` by an NFSv4 ACL may take ownership.
 fn check_owner(credentials: &Credentials, target: &Target, set: &SetAttributes) -> Check {
     if set.uid.is_none() && set.gid.is_none() {
         return Ok(());

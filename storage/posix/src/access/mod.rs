@@ -1,8 +1,7 @@
 //! Access checks: whether a caller may do something to a file.
 //!
 //! A check uses the permissions of [`nfs4::mask`], the finest of the three models. A mode and a
-//! POSIX ACL
-//! have three permissions, which cover the masks as follows.
+//! POSIX ACL have three permissions, which cover the masks as follows.
 //!
 //! ```text
 //! permission   file                                 directory
@@ -149,8 +148,7 @@ fn is_allowed_by_mode(credentials: &Credentials, target: &Target, wanted: u16) -
 }
 
 /// Whether a capability allows it although the permissions do not. Execution of a file still needs
-/// an
-/// execute bit.
+/// an execute bit.
 fn is_overridden(credentials: &Credentials, target: &Target, wanted: u16) -> bool {
     let reads = if target.kind.is_directory() { READ | EXECUTE } else { READ };
     if wanted & !reads == 0 && credentials.has(Capability::DacReadSearch) {
@@ -233,8 +231,7 @@ impl OpenMode {
 /// # Errors
 ///
 /// [`Denied::NotPermitted`] if the flags of the file forbid it, or the caller may not request
-/// `no_atime`;
-/// else [`Denied::Access`].
+/// `no_atime`; else [`Denied::Access`].
 pub fn check_open(credentials: &Credentials, target: &Target, open: OpenMode) -> Check {
     check_open_flags(target.flags, open)?;
     let write = if open.append { mask::APPEND_DATA } else { mask::WRITE_DATA };

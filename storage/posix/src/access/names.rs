@@ -92,8 +92,7 @@ fn check_flags(file: &Target) -> Check {
 /// # Errors
 ///
 /// The errors of [`check_delete`] and [`check_create`] for the directories. [`Denied::Access`] also
-/// for a
-/// directory that moves and that the caller cannot write, as its `..` changes.
+/// for a directory that moves and that the caller cannot write, as its `..` changes.
 pub fn check_rename(
     credentials: &Credentials,
     (from_dir, file): (&Target, &Target),

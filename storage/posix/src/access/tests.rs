@@ -73,8 +73,7 @@ fn nfs4_acl_alone_allows_attributes_and_owner() {
 }
 
 /// The rows of the table of deletion: the directory's decisions on `DELETE_CHILD` and on writing,
-/// the
-/// file's decision on `DELETE`, and the result.
+/// the file's decision on `DELETE`, and the result.
 #[test]
 fn nfs4_deletion_follows_the_table() {
     let search = ace(AceWho::Everyone, ALLOW, mask::EXECUTE);

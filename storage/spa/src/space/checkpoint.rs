@@ -8,9 +8,8 @@
 //! ```
 //!
 //! A discard reads each map from its end, one block after the other, and frees its ranges. The map
-//! is truncated
-//! in the same txg, so a discard continues after an export, here or with OpenZFS. An empty map is
-//! freed.
+//! is truncated in the same txg, so a discard continues after an export, here or with OpenZFS. An
+//! empty map is freed.
 //!
 //! Learnt from: `spa_checkpoint.c` and `metaslab_sync` of OpenZFS 2.3.2, and the fixture
 //! `checkpoint-raidz`. Proved by: the engine's `tests/it/checkpoint.rs`, and `zdb`.

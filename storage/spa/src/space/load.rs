@@ -487,9 +487,8 @@ impl SpaceMaps {
         if sound { Ok(free) } else { Err(Error::SpaceMap { vdev, metaslab }) }
     }
 
-    /// The same with the log, of a map that was read when `as_of` was on disk. None if
-    /// another txg is by now: changes that were flushed with it are no longer in the log, and may
-    /// not have been
+    /// The same with the log, of a map that was read when `as_of` was on disk. None if another txg
+    /// is by now: changes that were flushed with it are no longer in the log, and may not have been
     /// in the map that was read. Allocated blocks would then count as free space.
     fn apply_log(
         &self,

@@ -72,8 +72,7 @@ impl PoolSpace {
         self.maps.log.lock().logs.get(&txg).copied()
     }
 
-    /// Creates the txg's log, flushes some metaslabs, and frees logs that
-    /// are no longer needed.
+    /// Creates the txg's log, flushes some metaslabs, and frees logs that are no longer needed.
     fn create_txg_log(&self, writing: &MapSyncContext<'_>) -> Result<ObjectId, Error> {
         let MapSyncContext { mos, tx, .. } = writing;
         let table = self.open_log_zap(writing)?;

@@ -1,8 +1,7 @@
 //! Writes the changes of a txg to the maps of metaslabs, or to the log of the txg.
 //!
 //! Without log space maps, changes go straight to each metaslab's own map. An unwanted existing log
-//! is emptied first: all its changes go to the metaslabs' maps, and it
-//! is freed.
+//! is emptied first: all its changes go to the metaslabs' maps, and it is freed.
 
 use std::sync::atomic::Ordering;
 

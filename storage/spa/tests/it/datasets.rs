@@ -218,8 +218,8 @@ fn zdb_finds_nothing_wrong_with_changed_datasets() {
     check_with_zdb("datasets-raidz", VdevLayout::Raidz(1), 4, 78);
 }
 
-/// A snapshot has all writes before its request, and a discarded log has only
-/// blocks of earlier txgs.
+/// A snapshot has all writes before its request, and a discarded log has only blocks of earlier
+/// txgs.
 #[test]
 fn sync_task_runs_in_its_own_or_later_txg() {
     let folder = TestDir::new("datasets-asked");

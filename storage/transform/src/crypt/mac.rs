@@ -54,8 +54,7 @@ pub fn pointers_mac(data: &[u8], version: u64, order: Order) -> [u8; MAC] {
 }
 
 /// Verifies a pointer block (decompressed) by the code in its own pointer. The key version is
-/// unknown
-/// without the key, so the code of either version is accepted.
+/// unknown without the key, so the code of either version is accepted.
 pub fn verify_pointers(data: &[u8], order: Order, code: &[u8; MAC]) -> Result<(), Error> {
     let fits = [CURRENT_VERSION, 0].iter().any(|v| pointers_mac(data, *v, order) == *code);
     fits.then_some(()).ok_or(Error::MacMismatch { structure: "a pointer block" })

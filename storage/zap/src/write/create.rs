@@ -91,8 +91,7 @@ impl Zap {
     }
 
     /// Creates a table in an existing object without content. The caller sets the object's type to
-    /// a
-    /// table's.
+    /// a table's.
     pub fn create_in(object: &Object, tx: &Tx, new: &NewZap) -> Result<Self> {
         Self::init_zap(object.objset(), tx, object.id(), new)
     }

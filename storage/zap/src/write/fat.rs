@@ -15,8 +15,8 @@ use crate::{Error, Result, ZapValue};
 
 /// The byte order of newly written blocks.
 pub(super) const ORDER: Order = Order::Little;
-/// If a leaf has fewer free chunks than this and only one pointer, the pointer
-/// table grows: a split of the leaf would need that.
+/// If a leaf has fewer free chunks than this and only one pointer, the pointer table grows: a split
+/// of the leaf would need that.
 const GROW_FREE_CHUNKS: u16 = 20;
 
 /// A fat table that is being changed, with its header as it is to be.
@@ -65,8 +65,7 @@ impl<'a> FatWriter<'a> {
     }
 
     /// Inserts an entry into its leaf, which is split until the entry fits. Without a `collision`
-    /// it
-    /// gets a free collision number.
+    /// it gets a free collision number.
     pub(super) fn store(
         &mut self,
         key: &Key<'_>,

@@ -141,8 +141,7 @@ const ENTRY: u32 = 64;
 const MOST_ENTRIES: u64 = (MAX_MICRO_BLOCK / ENTRY) as u64 - 1;
 
 /// Sorts entries by hash and numbers those of one hash. `None`: more entries share one hash than
-/// the table
-/// can hold. An error: a name occurs twice.
+/// the table can hold. An error: a name occurs twice.
 fn collisions(hashed: &mut [(u64, &[u8], u64)]) -> std::result::Result<Option<Vec<u32>>, ()> {
     hashed.sort_unstable();
     let mut all: Vec<u32> = Vec::with_capacity(hashed.len());

@@ -24,8 +24,7 @@ const FAT_BLOCK_SIZE: u32 = 16 << 10;
 pub(super) const MAX_SAME_HASH: usize = 127;
 
 /// The state that a change of a micro table starts from. It keeps no reference to the block, so
-/// that
-/// the block can be changed in place.
+/// that the block can be changed in place.
 struct MicroState {
     index: Vec<IndexEntry>,
     capacity: usize,

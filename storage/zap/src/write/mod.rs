@@ -1,10 +1,9 @@
 //! Changing a table: names put in, given other values, taken out.
 //!
 //! A table begins as a micro one, whose block grows by a sector when its slots are used up. It
-//! becomes a
-//! fat one at the first entry that a micro one cannot hold: a value that is not one number, a name
-//! of
-//! more than 49 bytes, or an entry beyond 128 KiB. It never becomes a micro one again.
+//! becomes a fat one at the first entry that a micro one cannot hold: a value that is not one
+//! number, a name of more than 49 bytes, or an entry beyond 128 KiB. It never becomes a micro one
+//! again.
 
 mod create;
 mod fat;
@@ -65,8 +64,7 @@ impl Zap {
     }
 
     /// Adds to the number of a name, 0 if the name is missing, and returns the sum. An entry whose
-    /// sum is 0
-    /// is removed (zap_increment).
+    /// sum is 0 is removed (zap_increment).
     pub fn add_u64(&self, tx: &Tx, name: &[u8], delta: i64) -> Result<u64> {
         let old = self.lookup_u64(name)?.unwrap_or(0);
         let sum = old.wrapping_add_signed(delta);

@@ -1,8 +1,7 @@
 //! A stretch of a file becomes the same as one of another, without a copy: blocks are shared.
 //!
 //! The files' block sizes must be equal, and the range must consist of whole blocks; the last one
-//! may be
-//! partial if both files end with it. Dirty blocks cannot be shared yet.
+//! may be partial if both files end with it. Dirty blocks cannot be shared yet.
 
 use ondisk::sa::Attribute;
 use ondisk::znode::flag;
@@ -19,8 +18,7 @@ const MAX_TX_CLONED_BLOCKS: u64 = 1024;
 
 impl FsWriter {
     /// Shares as much of the beginning of a range as possible; returns the number of bytes, the
-    /// rest must
-    /// be copied. There is no log record: an fsync waits for the txg.
+    /// rest must be copied. There is no log record: an fsync waits for the txg.
     pub fn clone_blocks(
         &self,
         caller: &ChangeContext,

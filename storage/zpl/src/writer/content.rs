@@ -65,10 +65,8 @@ impl FsWriter {
     }
 
     /// Replays a write whose whole block is in the log; the write ended at `end`. Like OpenZFS,
-    /// this writes the
-    /// block whole, and truncates the file to `end` only if that makes the file longer. Doing it
-    /// twice gives a
-    /// different result, so it is one transaction.
+    /// this writes the block whole, and truncates the file to `end` only if that makes the file
+    /// longer. Doing it twice gives a different result, so it is one transaction.
     pub(super) fn replay_write_block(
         &self,
         caller: &ChangeContext,
@@ -217,9 +215,8 @@ impl FsWriter {
         draft.store(&tx)
     }
 
-    /// Frees most of the content after a byte, from the end on, in steps, so that no
-    /// transaction frees too much. The file may have a hole at its end for a while; `first` is
-    /// called before
+    /// Frees most of the content after a byte, from the end on, in steps, so that no transaction
+    /// frees too much. The file may have a hole at its end for a while; `first` is called before
     /// that.
     pub(super) fn free_tail(
         &self,
@@ -286,8 +283,7 @@ impl FsWriter {
     }
 
     /// Extends a file to at least `end` (fallocate). No space is reserved: a pool never overwrites
-    /// blocks, so
-    /// a reservation would not help.
+    /// blocks, so a reservation would not help.
     pub fn extend(&self, caller: &ChangeContext, file: ObjectId, end: u64) -> Result<()> {
         // under one lock: what others append meanwhile is not to be cut off
         let _locked = self.fs.inner.locks.write(&[file]);

@@ -37,8 +37,7 @@ impl FsWriter {
     }
 
     /// Frees a file of the unlinked set, unless it has a hold. Its extended attributes go to the
-    /// set, and are
-    /// freed next.
+    /// set, and are freed next.
     pub(super) fn free_unlinked(&self, id: ObjectId) -> Result<()> {
         let mut next = Some(id);
         while let Some(id) = next {

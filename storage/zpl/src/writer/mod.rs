@@ -1,13 +1,12 @@
 //! Changes files with the semantics of POSIX.
 //!
 //! A [`FsWriter`] belongs to one file system on a live object set. Each operation locks the files
-//! that it changes ([`crate::Fs`] reads under the same locks), plans the change,
-//! begins a transaction, changes, adds the record for the intent log, and ends the
-//! transaction. The caller checks permissions, except for the files' own flags.
+//! that it changes ([`crate::Fs`] reads under the same locks), plans the change, begins a
+//! transaction, changes, adds the record for the intent log, and ends the transaction. The caller
+//! checks permissions, except for the files' own flags.
 //!
 //! A file that loses its last name is freed at once if it has no holds ([`FsWriter::hold_file`]),
-//! or else
-//! goes to the unlinked set until the last hold is released.
+//! or else goes to the unlinked set until the last hold is released.
 
 mod acl;
 mod clone;
@@ -66,8 +65,7 @@ pub struct WriteSettings {
     /// Files have a project, as the pool has the feature project_quota.
     pub has_projects: bool,
     /// Changes of SA attributes may be logged, because the pool has the feature zilsaxattr; else an
-    /// fsync waits
-    /// for their txg.
+    /// fsync waits for their txg.
     pub logs_sa_xattrs: bool,
     /// When reading a file changes its atime.
     pub atime: AtimeMode,

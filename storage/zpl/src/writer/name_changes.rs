@@ -1,10 +1,9 @@
 //! Names that change together: all of them, or none.
 //!
-//! A change of a name can fail within a transaction (a table is unreadable, or has no space),
-//! and the earlier changes of the transaction reach the drives all the same. So the old entries are
-//! kept
-//! until all changes are done. New names are added before old ones are removed: undoing an addition
-//! reads nothing from the drives.
+//! A change of a name can fail within a transaction (a table is unreadable, or has no space), and
+//! the earlier changes of the transaction reach the drives all the same. So the old entries are
+//! kept until all changes are done. New names are added before old ones are removed: undoing an
+//! addition reads nothing from the drives.
 
 use posix::{FileType, Time};
 use txg::Tx;

@@ -198,8 +198,7 @@ impl FsWriter {
     }
 
     /// A file has lost a name: its link count decreases, or it is freed. Steps that can fail come
-    /// first, so that the
-    /// file is unchanged after an error.
+    /// first, so that the file is unchanged after an error.
     pub(super) fn drop_link(
         &self,
         tx: &Tx,

@@ -1,8 +1,7 @@
 //! Replays the intent log after a crash.
 //!
 //! A created file gets its old number and generation. Times that are not in a record become those
-//! of the
-//! replay. The file system has no other user meanwhile.
+//! of the replay. The file system has no other user meanwhile.
 
 use ondisk::acl;
 use ondisk::sa::Attribute;
@@ -126,8 +125,7 @@ impl FsWriter {
     }
 
     /// Whether the file exists already: the power failed again after its creation, and maybe before
-    /// the other
-    /// changes of the record.
+    /// the other changes of the record.
     fn is_already_created(&self, create: &Create) -> Result<bool> {
         let there = if create.kind == CreateKind::XattrDirectory {
             let dir = self.load_pending(create.dir)?.sa.word(Attribute::Xattr);

@@ -179,8 +179,7 @@ impl FsWriter {
     }
 
     /// Sets the mode. `is_chmod`: the caller set the permission bits, and the property aclmode
-    /// decides over
-    /// an NFSv4 ACL; else only set-ID bits changed.
+    /// decides over an NFSv4 ACL; else only set-ID bits changed.
     fn apply_chmod(&self, draft: &mut PendingFile, mode: u32, is_chmod: bool) -> Result<()> {
         let policy = self.acl_policy();
         if !policy.has_nfs4_acls || draft.sa.is_legacy() || draft.sa.has_flag(flag::ACL_TRIVIAL) {

@@ -1,10 +1,8 @@
 //! Extended attributes: set and removed; POSIX ACLs among them.
 //!
 //! With xattr=sa they are a packed list among the other attributes, up to a size limit. Otherwise
-//! and
-//! beyond it they are files in a hidden directory. A name is in one place only. Other systems may
-//! store
-//! Linux's `user.x` as `x`: setting it removes that one.
+//! and beyond it they are files in a hidden directory. A name is in one place only. Other systems
+//! may store Linux's `user.x` as `x`: setting it removes that one.
 
 use ondisk::acl;
 use ondisk::nvlist::{Encoding, Nvlist, Value};
@@ -81,8 +79,8 @@ impl FsWriter {
     }
 
     /// Replays a record about an attribute among the others: set or removed there. Other records
-    /// have the changes of
-    /// files in the hidden directory. They may precede this one, although they were done after it.
+    /// have the changes of files in the hidden directory. They may precede this one, although they
+    /// were done after it.
     pub(super) fn replay_sa_xattr(
         &self,
         caller: &ChangeContext,
@@ -99,8 +97,7 @@ impl FsWriter {
     }
 
     /// Stores an attribute in its place, and removes it from the other; may also set a new mode of
-    /// the
-    /// file.
+    /// the file.
     fn store_xattr(
         &self,
         caller: &ChangeContext,
@@ -264,8 +261,7 @@ impl SaTable {
     }
 
     /// Stores an extended attribute among the others, or removes it; false if it does not fit, and
-    /// then nothing
-    /// has changed.
+    /// then nothing has changed.
     pub(super) fn set_sa_xattr(&mut self, name: &[u8], value: Option<&[u8]>) -> bool {
         if value.is_none() && self.sa_xattr(name).is_none() {
             return true;

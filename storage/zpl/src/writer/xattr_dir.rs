@@ -120,8 +120,7 @@ impl FsWriter {
     }
 
     /// Applies the plan. The caller stores the file's own attributes. A file without a name has no
-    /// log records:
-    /// a crash frees it, and the replay could not add to it.
+    /// log records: a crash frees it, and the replay could not add to it.
     pub(super) fn apply_xattr_dir(
         &self,
         tx: &Tx,

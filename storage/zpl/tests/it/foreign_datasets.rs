@@ -77,8 +77,7 @@ fn a_new_file_system_has_the_tables_that_openzfs_makes() {
 }
 
 /// Datasets whose files were created by different versions, with attributes of both kinds, and
-/// names
-/// that are compared in different ways.
+/// names that are compared in different ways.
 const DATASETS: [(&str, &str); 8] = [
     ("version-28-upgraded", "old"),
     ("version-28", "old/clone"),

@@ -1,6 +1,5 @@
 //! Random operations on a file system and its model. Both are compared, also after the synced state
-//! is read
-//! again.
+//! is read again.
 
 use posix::{
     FileFlags, FileType, FlagChange, NewInode, RenameMode, RenameRequest, SetAttributes,

@@ -1,6 +1,5 @@
 //! Namespaces of extended attributes: Linux's permission to set one depends on its namespace, so no
-//! name may
-//! reach another namespace.
+//! name may reach another namespace.
 
 use std::sync::Arc;
 

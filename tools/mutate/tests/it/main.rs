@@ -12,8 +12,7 @@ use serde_json::Value;
 const RUN_OPTIONS: RunOptions = RunOptions { workers: 2, timeout: Duration::from_mins(1) };
 
 /// Locked by a test that measures the memory peak: the allocator counts for the whole process, so
-/// two
-/// such tests at once would count each other's.
+/// two such tests at once would count each other's.
 fn lock_memory_peak() -> MutexGuard<'static, ()> {
     static LOCK: Mutex<()> = Mutex::new(());
     LOCK.lock().unwrap_or_else(PoisonError::into_inner)

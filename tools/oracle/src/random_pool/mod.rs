@@ -1,10 +1,8 @@
 //! Pools that our own engine makes, from a seed, for real OpenZFS to check.
 //!
 //! A [`Round`] is a random pool: its vdevs, its datasets, and the changes of them and of their
-//! files.
-//! [`Round::create_pool`] creates it on images in a folder; [`Round::modify_pool`] imports the pool
-//! after
-//! OpenZFS changed it, and changes it further.
+//! files. [`Round::create_pool`] creates it on images in a folder; [`Round::modify_pool`] imports
+//! the pool after OpenZFS changed it, and changes it further.
 
 mod features;
 mod file_workload;
@@ -167,8 +165,7 @@ const LOG_BLOCKS_FILE: &str = "logged";
 pub const UNCUT_DIR: &str = "whole";
 
 /// Cuts the power after the last changes were committed. The content of the drives then stays in
-/// the
-/// folder; the pool continues elsewhere and is exported, to record the committed state.
+/// the folder; the pool continues elsewhere and is exported, to record the committed state.
 fn cut_power(held: &Pool, chance: &mut Random, folder: &Path) -> Result<(), RoundError> {
     let mut history = PoolWorkload::new(held, chance)?;
     history.commit_to_log()?;

@@ -212,8 +212,8 @@ impl<'a> PoolWorkload<'a> {
         super::l2arc::read_all_files(self.pool, &self.filesystems)
     }
 
-    /// The last changes before a power cut: they are in no txg, and all are
-    /// committed. With sync=disabled nothing is done.
+    /// The last changes before a power cut: they are in no txg, and all are committed. With
+    /// sync=disabled nothing is done.
     pub(super) fn commit_to_log(&mut self) -> Result<(), RoundError> {
         self.refresh_datasets()?;
         let keeps = self.datasets_with_property("sync", |value| value != "disabled")?;

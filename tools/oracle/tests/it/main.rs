@@ -100,8 +100,7 @@ const MAX_POOLS_PER_VM: usize = 10;
 const PARALLEL_VMS: usize = 2;
 
 /// `ROUNDS` pools (10) of ours from `SEED` (the time), from number `FIRST` (0) on: OpenZFS checks
-/// each
-/// and changes it, and we import it again.
+/// each and changes it, and we import it again.
 #[test]
 #[ignore = "long: OpenZFS goes on with our pools in a VM, half a minute or more each"]
 fn openzfs_imports_and_modifies_our_pools() {

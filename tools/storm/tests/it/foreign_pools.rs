@@ -1,6 +1,5 @@
 //! Pools of OpenZFS, imported, changed, and cut. `POOLHOUSE_CUTS` gives the number of cuts of each
-//! in the
-//! long test, `POOLHOUSE_SEED` the start of the random numbers.
+//! in the long test, `POOLHOUSE_SEED` the start of the random numbers.
 
 use std::io::{Read, Seek, SeekFrom};
 use std::path::Path;

@@ -1,6 +1,5 @@
 //! Cuts of short and of long workloads. `POOLHOUSE_CUTS` gives their number, `POOLHOUSE_SEED` the
-//! start
-//! of the random numbers.
+//! start of the random numbers.
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -187,8 +186,7 @@ fn outdated_devices_are_not_missing() {
 }
 
 /// A snapshot of the present state had the root block of a head of the checkpoint, whose log only
-/// the
-/// checkpoint still had.
+/// the checkpoint still had.
 #[test]
 fn logs_of_a_checkpoint_are_not_leaks() {
     verify_fixed_cuts(&["degraded:k2458742573:2877:10050760091087770724"]);

@@ -1,8 +1,8 @@
 //! Rules for lines: their length, and a header that describes the file.
 //!
 //! rustfmt keeps code within 100 columns. Lines that it leaves alone (drawings, tables in macros)
-//! may
-//! have 130; a sentence for the user stays on one line, however long, so that a search finds it.
+//! may have 130; a sentence for the user stays on one line, however long, so that a search finds
+//! it.
 
 use super::SourceFile;
 use crate::Violation;

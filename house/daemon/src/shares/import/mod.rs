@@ -9,8 +9,7 @@
 //! ```
 //!
 //! A share is imported only if it admits no more clients and users than before. Otherwise it is
-//! skipped, with a
-//! sentence about the manual steps.
+//! skipped, with a sentence about the manual steps.
 
 mod exports;
 mod lio;
@@ -53,8 +52,7 @@ type Skipped = (String, String);
 type Found = Vec<Result<FoundShare, Skipped>>;
 
 /// Plans to import the shares of a file. `entries`: those of the configuration. Returns the calls
-/// that add them,
-/// and the report to the user.
+/// that add them, and the report to the user.
 pub(crate) fn plan_import(
     format: ShareFileFormat,
     text: &str,

@@ -26,8 +26,7 @@ const SYNONYMS: [(&str, &str); 9] = [
     ("denyhosts", "hostsdeny"), ("validuser", "validusers"), ("casesignames", "casesensitive"),
 ];
 /// Options that restrict access, or that change whose rights clients have. A share with one of them
-/// is not
-/// imported.
+/// is not imported.
 #[rustfmt::skip] // a table
 const RESTRICTIVE: [&str; 12] = [
     "invalidusers", "readlist", "writelist", "adminusers", "hostsdeny", "forceuser", "forcegroup",

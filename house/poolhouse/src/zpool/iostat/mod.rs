@@ -2,8 +2,8 @@
 //! counters.
 //!
 //! A vdev shows the sum of its drives, parity and copies included. The drives are accessed by
-//! threads
-//! directly, without queues of classes, so columns that OpenZFS has for its queues show `-`.
+//! threads directly, without queues of classes, so columns that OpenZFS has for its queues show
+//! `-`.
 
 mod histogram;
 mod rates;

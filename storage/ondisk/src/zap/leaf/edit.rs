@@ -2,9 +2,8 @@
 //!
 //! Free chunks form a list; the last one freed is the first to be used. A free chunk is all zeros
 //! except for its type and its link, so that leaves compress. A link is followed only to a chunk of
-//! the
-//! link's type, and a chain for at most as many steps as there are chunks: a broken leaf gives an
-//! error.
+//! the link's type, and a chain for at most as many steps as there are chunks: a broken leaf gives
+//! an error.
 //!
 //! Learnt from: zap_leaf.c. Proved by: `real_leaves_are_made_again`, and the tests of zap.
 
