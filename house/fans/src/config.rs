@@ -14,7 +14,7 @@
 //! device = "nct6775.656"     # the last part of its device's path, where two chips have one name
 //! pwm = 2                    # pwm2 and fan2_input
 //! min = 25                   # percent at which it surely turns; see: poolhouse fans calibrate
-//! start = 40                 # percent at which it starts from standstill
+//! start = 40                 # percent at which it starts from rest
 //! follows = "drives"         # or "cpu", or "both"
 //! ```
 

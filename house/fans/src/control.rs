@@ -1,10 +1,10 @@
 //! The control of all fans: temperatures and tachometers in, percents out.
 //!
 //! ```text
-//! a sensor unreadable for 30 s, no sensor, a limit passed, a fan stands still   -> all fans 100 %
+//! a sensor unreadable for 30 s, no sensor, a limit passed, a fan stopped        -> all fans 100 %
 //! else                 PID of drives, PID of the processor -> the greater one   -> not below min
 //! slew rate            up at most 10 % a second, down at most 1 % a second
-//! start kick           a fan that stands still gets `start`, and full speed if that is not enough
+//! start kick           a fan that stopped gets `start`, and full speed if that is not enough
 //! ```
 
 use std::collections::BTreeMap;

@@ -2,7 +2,7 @@
 //! this program, measured, and destroyed.
 //!
 //! ```text
-//! drives   the drives: nobody uses them, and they hold nothing
+//! drives   the drives: unused and empty
 //! pool     a pool that is made of them, closed and opened again; session: while it is open
 //! place    a file system of it, to be measured by the same workloads as a folder
 //! turn     one layout's turn: make, measure, scrub, destroy

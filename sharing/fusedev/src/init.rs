@@ -5,7 +5,7 @@
 //!      0     4  major version, 4 minor           0     4  major version, 4 minor
 //!      8     4  bytes read ahead at most         8     4  bytes read ahead at most
 //!     12     4  flags, 16 further flags         12     4  flags
-//!     20        unused                          16     2  questions at a time that nobody waits for
+//!     20        unused                          16     2  background requests at a time
 //!                                               18     2  from how many on the kernel holds back
 //!                                               20     4  bytes of the largest write
 //!                                               24     4  nanoseconds that a clock's tick takes

@@ -14,7 +14,7 @@
 //!      0     4  descriptor of the backing file
 //!      4     4  block size; 0: 512 bytes
 //!      8    52  device, inode, offset, size limit, number, encryption: 0
-//!     60     4  flags: 1 read-only, 4 the device goes when nobody has it open, 8 partitions, 16 direct I/O
+//!     60     4  flags: 1 read-only, 4 the device is removed at its last close, 8 partitions, 16 direct I/O
 //!     64    64  name of the backing file, for losetup(8)
 //!    128   176  encryption, reserved: 0
 //! ```

@@ -400,7 +400,7 @@ impl<'a> Connection<'a> {
         if matches!(&read, Err(error) if error.kind() == DATA_DIGEST) {
             transfer.set_broken();
         } else if let Err(error) = read {
-            // whoever aborts the task waits for it
+            // the thread that aborts the task waits for it
             self.session.tasks.finish(data.tag);
             return Err(error);
         }

@@ -163,7 +163,8 @@ pub struct Target {
     pub name: String,
     /// A sentence for the user who lists the targets.
     pub alias: String,
-    /// The networks whose initiators may use the target. For others it is not there; an empty list admits nobody.
+    /// The networks whose initiators may use the target. It is invisible for others; an empty list
+    /// admits none.
     pub networks: Vec<IpNet>,
     /// The names of the initiators that may use the target; an empty list admits all of the networks.
     pub initiators: Vec<String>,

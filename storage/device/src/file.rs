@@ -294,7 +294,7 @@ fn open_with_size(
 
 /// Whether it is on a file system that has no drives.
 fn is_memory_backed(file: &fs::File) -> bool {
-    /// What statfs(2) calls tmpfs and ramfs.
+    /// The magic numbers of tmpfs and ramfs in statfs(2).
     const MEMORY_FS_MAGIC: [i64; 2] = [0x0102_1994, 0x8584_58f6];
     rustix::fs::fstatfs(file).is_ok_and(|found| MEMORY_FS_MAGIC.contains(&found.f_type))
 }

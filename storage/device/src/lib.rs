@@ -35,7 +35,7 @@ pub use path_match::{is_same_file, path_match_score};
 pub use probe::{ProbeResult, find_moved_device, probe, probe_deep};
 pub use signature::detect_signature;
 
-/// What holds bytes.
+/// A device: a disk, a partition or a file.
 pub trait Device: Send + Sync + std::fmt::Debug {
     /// Bytes that it holds.
     fn size(&self) -> u64;

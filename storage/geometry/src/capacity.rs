@@ -187,7 +187,7 @@ pub enum SlopRule {
 pub struct Pool {
     /// Bytes in all drives, parity included. (SIZE in `zpool list`)
     pub size: u64,
-    /// What datasets could fill, less parity, if nothing were kept back.
+    /// The space of datasets without parity, if there were no slop.
     pub deflated: u64,
     /// The slop space of that. (`spa_get_slop_space`)
     pub slop: u64,

@@ -13,7 +13,7 @@
 //!     40   128  rootbp            the MOS
 //!    168     8  software_version  the newest version its writer knew
 //!    176     8  mmp_magic         0xa11cea11 if the fields of multihost protection are set
-//!    184     8  mmp_delay         nanoseconds between signs of life; 0: the protection is off
+//!    184     8  mmp_delay         nanoseconds between heartbeats; 0: the protection is off
 //!    192     8  mmp_config        bits 0-7 which are valid, 8-31 interval in ms, 32-47 sequence
 //!                                 number, 48-63 how many missed intervals are failure
 //!    200     8  checkpoint_txg    if not 0 this is a checkpoint, made in that txg

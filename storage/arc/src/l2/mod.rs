@@ -2,10 +2,10 @@
 //!
 //! ```text
 //! a read that the cache in memory does not answer
-//!  └ zio::Reader          asks here first (zio::Aside), judges by the pointer's checksum
+//!  └ zio::Reader          reads here first (zio::SecondaryCache), verifies the pointer's checksum
 //!    ├ index              which drive has the block, and where          (in memory, bounded)
 //!    └ the pool's drives  if it is not here, or not right: what they give is offered
-//! whoever calls L2arc::feed, now and then
+//! the thread that calls L2arc::feed at intervals
 //!  └ pen                  writes what was offered behind the hand of a drive's ring, evicts
 //!                         ahead of it, and keeps the log by which the cache is found again
 //! ```

@@ -9,7 +9,7 @@
 //! sync serves a writer sooner.
 //!
 //! ```text
-//! begin_write   the blocks are marked as coming, under the lock of whoever changes the object
+//! begin_write   the blocks are marked as in flight, under the lock of the object's writer
 //! finish        they are stored, without that lock; who wants to read them waits for it
 //! sync          the pointers to them are set in the object's tree
 //! ```

@@ -9,7 +9,7 @@
 //! ud$1000    the same; gd$ a group                                                  the datasets below
 //! el$  ed$   everyone                                                               this dataset, those below
 //! c-$        who creates a dataset below gets the permissions on that dataset
-//! s-$@name   nobody: a permission set
+//! s-$@name   no subject: a permission set
 //! ```
 //!
 //! Where the first letter is upper case the names are those of permission sets.

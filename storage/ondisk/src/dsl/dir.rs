@@ -5,7 +5,7 @@
 //!
 //! ```text
 //! offset  size  field           meaning
-//!      0     8  creation_time   seconds since 1970; nobody reads it
+//!      0     8  creation_time   seconds since 1970; unused
 //!      8     8  head            object of the dataset that is its present content, or 0
 //!     16     8  parent          object of the directory above, or 0
 //!     24     8  origin          object of the snapshot that it is a clone of, or 0

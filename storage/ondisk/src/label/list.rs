@@ -10,7 +10,7 @@ use units::ObjectId;
 use super::vdev::{Draid, Indirect, VdevConfig, VdevState};
 use crate::nvlist::{Nvlist, Value};
 
-/// Who holds the list.
+/// The owner of the list.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum ConfigTarget {
     /// A label: it names no ZAPs, which only an open pool can read.

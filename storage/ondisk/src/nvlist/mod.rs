@@ -8,7 +8,7 @@
 //!      4
 //! ```
 //!
-//! What follows is in `xdr` or `native`. Both hold the same pairs: a name, one of 28 types, a
+//! The pairs are in `xdr` or `native`. Both hold the same pairs: a name, one of 28 types, a
 //! count of elements and the value. A list may hold lists, and arrays of lists.
 //!
 //! Must hold: lists nest at most [`MAX_DEPTH`] deep; every count is covered by bytes that are

@@ -27,7 +27,7 @@ use units::BlockId;
 use super::{HEADER, Normalization, write};
 use crate::{Error, Order, Reader, Result};
 
-/// What kind of keys and hashes a table has (zap_flags).
+/// The kind of keys and hashes of a table (zap_flags).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub struct Flags(pub u64);
 

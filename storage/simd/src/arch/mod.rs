@@ -34,7 +34,7 @@ pub(crate) trait Kernels: Sync {
     fn fletcher4(&self, data: &[u8], swapped: bool) -> Sums;
 }
 
-/// What one input is multiplied by on its way into each output.
+/// The factors of one input, one for each output.
 pub(crate) type Factors = [u8; 3];
 
 /// Checks the conditions that the kernels with raw pointers need.

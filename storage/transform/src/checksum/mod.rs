@@ -4,7 +4,7 @@
 //!
 //! ```text
 //! fletcher2, fletcher4       the running sums; data words are read in the writer's byte order
-//! sha256                     the digest as big-endian words, whoever wrote it
+//! sha256                     the digest as big-endian words, on every machine
 //! sha512 (SHA-512/256),      the digest as words in the writer's byte order
 //! skein, edonr, blake3
 //! ```

@@ -102,7 +102,7 @@ impl<'a> RawDnode<'a> {
         core
     }
 
-    /// What codes take in of its pointers, the spill pointer last.
+    /// The authenticated fields of its pointers, the spill pointer last.
     pub(super) fn pointer_auth_data(
         &self,
         version: u64,

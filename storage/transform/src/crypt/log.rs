@@ -12,7 +12,7 @@
 //! Every record begins with its type, its length, its txg and its sequence number, 8 bytes each.
 //! Authenticated are the header up to the seal, those 32 bytes of every record, the block pointer
 //! of a write (at 64 in the record) and the count and block pointers of a clone (from 64 on). The
-//! rest of each record is encrypted. What lies behind the used part comes out as zeros.
+//! rest of each record is encrypted. Bytes behind the used part decrypt to zeros.
 //!
 //! Learnt from: the logs of an encrypted pool that lost power. Proved by: `tests/it`.
 

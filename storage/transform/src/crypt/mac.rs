@@ -2,7 +2,7 @@
 //!
 //! * A pointer block of an encrypted dataset: the first half of its own pointer's checksum is a
 //!   checksum, the second a plain SHA-512 (cut to 16 bytes) of the facts of all its pointers, so
-//!   that the tree can be judged without a key.
+//!   that the tree can be verified without a key.
 //! * An object set keeps two codes within itself, HMAC-SHA-512 cut to 32 bytes: the *portable*
 //!   one over the metadnode, which survives sending, and the *local* one over the space
 //!   accounting.
@@ -12,7 +12,7 @@
 //! offset  size  field         since  meaning
 //!      0   512  metadnode     v1
 //!    512   192  log_header    v1     not covered: claiming a log changes it without a key
-//!    704     8  kind          v1     covered as a big-endian number, whoever wrote it
+//!    704     8  kind          v1     covered as a big-endian number, on every machine
 //!    712     8  flags         v1     covered by the local code, little-endian
 //!    720    32  portable_code crypt
 //!    752    32  local_code    crypt
