@@ -292,7 +292,7 @@ mod tests {
     }
 
     #[test]
-    fn a_path_too_long_for_a_socket_is_refused() {
+    fn overlong_socket_path_is_refused() {
         let long = format!("/{}", "x".repeat(110));
         assert!(StateDir::from_dir(Path::new(&long)).unwrap_err().to_string().contains("--state"));
     }

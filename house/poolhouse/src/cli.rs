@@ -16,12 +16,12 @@ use crate::{
 #[derive(clap::Parser, Debug)]
 #[command(name = "poolhouse", version, about, propagate_version = true)]
 #[command(after_help = "Examples:
-  poolhouse zpool create tank raidz2 a b c d e f   make a pool of six drives
+  poolhouse zpool create tank raidz2 a b c d e f   create a pool of six drives
   poolhouse zfs create -o compression=zstd tank/photos
   poolhouse rescue scan -d /dev -d ~/images        what pools are there?
   poolhouse rescue list -d ~/images tank           what is in this one?
   poolhouse rescue get -d ~/images tank/home:/ out get the files out
-  poolhouse inspect labels disk0.img               look at what is on the disk")]
+  poolhouse inspect labels disk0.img               show the labels of a disk")]
 pub(crate) struct Cli {
     #[command(subcommand)]
     command: Command,

@@ -85,15 +85,15 @@ fn command_line() -> String {
 /// Import pools, mount file systems, and serve commands
 #[derive(clap::Args, Debug)]
 #[command(
-    after_help = "It takes over again the pools that it had when it ended, and ends cleanly when it
-is told to (Ctrl-C, SIGTERM, --stop): what was changed is written, and the pools
-stay this host's. The commands `poolhouse zpool` and `poolhouse zfs` start one in
+    after_help = "It imports the pools again that it had when it ended. Ctrl-C, SIGTERM and --stop
+end it cleanly: all changes are synced, and the pools stay imported by this
+host. The commands `poolhouse zpool` and `poolhouse zfs` start one in
 the background if none runs.
 
-Its place: for root /run/poolhouse and /var/lib/poolhouse, for users
+Its folders: for root /run/poolhouse and /var/lib/poolhouse, for users
 $XDG_RUNTIME_DIR/poolhouse and $XDG_STATE_HOME/poolhouse (~/.local/state), or the
-one folder that --state or POOLHOUSE_STATE names. Every local user may look; changes
-are for root and the user that runs it. Programs talk to it in HTTP, which
+one folder that --state or POOLHOUSE_STATE names. Every local user may read the state;
+changes are for root and the user that runs it. Programs use its HTTP API, which
 /api/v1/openapi.json describes:
 
 Examples:

@@ -35,7 +35,7 @@ enum Command {
 
 /// Cancel running jobs
 #[derive(clap::Args, Debug)]
-#[command(after_help = "Work that is done stays done. A resilver cannot be cancelled.
+#[command(after_help = "Finished work is kept. A resilver cannot be cancelled.
 
 Example:
   poolhouse jobs cancel 7")]

@@ -15,8 +15,8 @@ use crate::{pictures, print};
 /// `poolhouse plan`.
 #[derive(clap::Args, Debug)]
 #[command(after_help = "Examples:
-  poolhouse plan --drives 24x4TB                   which layouts make sense?
-  poolhouse plan --drives 8x12TB --for balance     and which is best?
+  poolhouse plan --drives 24x4TB                   sensible layouts
+  poolhouse plan --drives 8x12TB --for balance     the best one first
   poolhouse plan --drives 24x4TB --layout 'raidz2 18 raidz2 6'
   poolhouse plan --drives 6x4000787030016,4x8TB --layout 'raidz2 6 mirror 2 mirror 2' --json
   poolhouse plan --drives 6x8TB --price 8TB=150 --recordsize 16K=20%,1M=80% --html plan.html")]

@@ -20,16 +20,16 @@ use crate::table::{Align, Table, escape_control};
 #[derive(clap::Args, Debug)]
 #[command(
     after_help = "Shares are in config.toml as [[share]]; `add` and `remove` change that file and keep its comments.
-The properties sharenfs and sharesmb share file systems, too. A protocol listens only where its section
-says so. Volumes are shared by nbd and iscsi, file systems by nfs and smb.
+The properties sharenfs and sharesmb share file systems, too. A protocol listens only on the addresses of
+its section. Volumes are shared by nbd and iscsi, file systems by nfs and smb.
 
   [nbd]
-  listen = \"0.0.0.0:10809\"      every network; a port alone is this machine
+  listen = \"0.0.0.0:10809\"      every network; a port alone means this machine only
 
   [[share]]
   protocol = \"nbd\"
   dataset = \"tank/disk\"
-  networks = \"10.0.0.0/24\"      without it this machine alone
+  networks = \"10.0.0.0/24\"      without it this machine only
 
 Examples:
   poolhouse config set nbd.listen 0.0.0.0:10809
@@ -105,8 +105,8 @@ struct RemoveArgs {
 #[command(
     after_help = "Files: exports of the kernel's NFS server, smb.conf of Samba, targets.conf of tgt, scst.conf,
 saveconfig.json of LIO.
-Directories must be mountpoints of imported pools, devices must be /dev/zvol/POOL/NAME. A share is taken over
-only if it admits no more clients and users than before; of each other one the reason is printed. Passwords
+Directories must be mountpoints of imported pools, devices must be /dev/zvol/POOL/NAME. A share is imported
+only if it admits no more clients and users than before; for each other one the reason is printed. Passwords
 are not copied: `poolhouse user add` gives a user one. End the other server before this one listens.
 
 Examples:

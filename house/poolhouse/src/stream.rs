@@ -11,8 +11,8 @@ use crate::print;
 #[derive(clap::Args, Debug)]
 #[command(after_help = "Examples:
   poolhouse stream dump -v photos.zstream
-  poolhouse stream check photos.zstream       is the file whole?
-  poolhouse stream token 1-c740b4779-...      where does a receive go on?")]
+  poolhouse stream check photos.zstream       is the file complete?
+  poolhouse stream token 1-c740b4779-...      where does a receive resume?")]
 pub(crate) struct Stream {
     #[command(subcommand)]
     command: Command,

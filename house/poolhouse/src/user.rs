@@ -12,8 +12,8 @@ use crate::table::{Align, Table};
 /// Manage the users of SMB shares and their passwords
 #[derive(clap::Args, Debug)]
 #[command(
-    after_help = "A user has a password for SMB, and on files the rights of a user of the system, which must exist.
-The password is asked for on the terminal, or is the first line of standard input. Samba's own users in
+    after_help = "A user has a password for SMB, and on files the rights of a system user, which must exist.
+The password is typed on the terminal, or is the first line of standard input. Samba's own users in
 /etc/samba are neither read nor changed.
 
 Examples:

@@ -15,12 +15,12 @@ use crate::print;
 /// Remove snapshots, and the blocks that no other snapshot needs
 #[derive(clap::Args, Debug)]
 #[command(
-    after_help = "The --keep options are applied to each dataset by itself, and a snapshot that one of them
-keeps stays. Days, weeks, months and years are those of UTC. Without --remove and
+    after_help = "The --keep options apply to each dataset separately; a snapshot stays if one of them keeps
+it. Days, weeks, months and years are those of UTC. Without --remove and
 --keep only what interrupted runs left behind is deleted.
 
 The order of the steps makes an interruption safe. A backup that runs at the same time
-is refused in the end and has to be started again.
+fails at its end and must be started again.
 
 Examples:
   poolhouse backup prune file:///mnt/usb/backup --remove tank/home@monday

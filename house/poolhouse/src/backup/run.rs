@@ -13,8 +13,8 @@ use crate::{interrupt, print};
 /// Add snapshots of an imported pool to a repository
 #[derive(clap::Args, Debug)]
 #[command(
-    after_help = "FS@SNAPSHOT is that snapshot. FS alone is all its snapshots that are newer than those in the
-repository. All snapshots of a run become visible at once, when it ends. A run that is
+    after_help = "FS@SNAPSHOT is that snapshot. FS alone means all its snapshots that are newer than those in
+the repository. All snapshots of a run become visible at once, when it ends. A run that is
 interrupted loses nothing: the next one continues with the packs that are stored.
 Encrypted datasets are stored encrypted, with or without their keys loaded.
 

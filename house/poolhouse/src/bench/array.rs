@@ -19,8 +19,8 @@ use crate::print;
 /// `poolhouse bench array`.
 #[derive(clap::Args, Debug)]
 #[command(
-    after_help = "Every layout is made, measured and destroyed in turns, by Poolhouse's own engine in this program,
-three times or more. Drives that are in use are refused, and so are those that hold anything, unless
+    after_help = "Every layout is created, measured and destroyed in turn, by Poolhouse's own engine in this program,
+three times or more. Drives in use are refused, and so are drives with data, unless
 --overwrite names them; at the end all are empty. Data cannot be compressed, and reads are cold: the
 pool is closed and opened again before each. Results are files in a folder, one for each layout.
 
@@ -28,7 +28,7 @@ Examples:
   poolhouse bench array /dev/sd[b-f] -o results
   poolhouse bench array /dev/sd[b-f] --layout raidz,raidz2 --disks 3,4,5 --ashift 9,12 -o results
   poolhouse bench array d1 d2 d3 d4 --layout 'mirror 2 mirror 2' --layout 'raidz2 4' --quick
-  poolhouse bench array /dev/sdb /dev/sdc --layout mirror --overwrite sdb     what sdb holds is lost
+  poolhouse bench array /dev/sdb /dev/sdc --layout mirror --overwrite sdb     the data on sdb is lost
   poolhouse bench compare results/*.json"
 )]
 pub(crate) struct Args {

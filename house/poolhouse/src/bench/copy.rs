@@ -16,8 +16,8 @@ use crate::print;
 /// `poolhouse bench copy`.
 #[derive(clap::Args, Debug)]
 #[command(
-    after_help = "Ways: poolhouse (a copier of our own), cp, rsync, rsync-ssh. Each share that is mounted can be a
-destination of its own. Every copy is made in a new folder in DEST, which is removed at the end.
+    after_help = "Ways: poolhouse (our own copier), cp, rsync, rsync-ssh. Each mounted share can be a destination
+of its own. Every copy is made in a new folder in DEST, which is removed at the end.
 
 Examples:
   poolhouse bench copy ~/photos /tank/test -o copy.json

@@ -14,14 +14,14 @@ use crate::outcome::{CommandResult, Failure};
 /// `poolhouse bench disk`.
 #[derive(clap::Args, Debug)]
 #[command(
-    after_help = "Each drive is read alone, from its outer to its inner end, and then all at once, so that a slow
-drive, a slow port, or a bus that they share shows itself. Drives are only read; one is overwritten
-if --overwrite names it, nobody uses it, and its first and last MiB are empty.
+    after_help = "Each drive is read alone, from its outer to its inner end, and then all at once, which shows a
+slow drive, a slow port, or a shared bus. Drives are only read; one is overwritten
+if --overwrite names it, it is not in use, and its first and last MiB are empty.
 
 Examples:
   poolhouse bench disk /dev/sd[b-i] -o drives.json
   poolhouse bench disk /dev/sdb --quick
-  poolhouse bench disk /dev/sdb --overwrite sdb          what is on sdb is lost"
+  poolhouse bench disk /dev/sdb --overwrite sdb          the data on sdb is lost"
 )]
 pub(crate) struct Args {
     /// The drives

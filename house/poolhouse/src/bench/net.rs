@@ -15,13 +15,15 @@ use crate::{interrupt, print};
 
 /// `poolhouse bench net`.
 #[derive(clap::Args, Debug)]
-#[command(after_help = "One machine listens, the other asks; nothing is written to any drive.
+#[command(
+    after_help = "One machine is the server, the other the client; nothing is written to any drive.
 
 Examples:
   poolhouse bench net --listen                    on the NAS
   poolhouse bench net nas -o network.json         on the other machine
   poolhouse bench net nas --quick
-  poolhouse bench net 192.168.1.2:7476 --streams 8 --buffers 1M,4M")]
+  poolhouse bench net 192.168.1.2:7476 --streams 8 --buffers 1M,4M"
+)]
 pub(crate) struct Args {
     /// The machine that listens: a name or an address, with a port if it is not 7476
     #[arg(required_unless_present = "listen", conflicts_with = "listen")]

@@ -16,8 +16,8 @@ use crate::print;
 /// `poolhouse bench path`.
 #[derive(clap::Args, Debug)]
 #[command(
-    after_help = "It works in a new folder in DIR, which is removed at the end, also after Ctrl-C; what was
-measured until then is kept. Data cannot be compressed, reads pass by caches as far as the file
+    after_help = "It works in a new folder in DIR, which is removed at the end, also after Ctrl-C; the results
+until then are kept. Data cannot be compressed, reads bypass caches as far as the file
 system allows, every workload is run three times or more, and runs take ten seconds.
 
 Examples:

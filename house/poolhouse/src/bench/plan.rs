@@ -17,9 +17,9 @@ use crate::print;
 /// `poolhouse bench plan`.
 #[derive(clap::Args, Debug)]
 #[command(
-    after_help = "What the drives do is taken from a result of `bench disk` if one is given, or else from their
-class; a result of `bench net` says what the network allows. A result of `bench array` says itself
-what was measured.
+    after_help = "The drives' figures come from a result of `bench disk` if one is given, or else from their
+class; a result of `bench net` gives the network's limit. A result of `bench array` names its
+own layout and drives.
 
 Examples:
   poolhouse bench plan results/raidz2-6-ashift-12.json drives.json

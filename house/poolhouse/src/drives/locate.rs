@@ -18,7 +18,7 @@ const MAX_SIDE: usize = 64;
 /// Let the lights of drives blink
 #[derive(clap::Args, Debug)]
 #[command(
-    after_help = "Where the enclosure has a locate light for the slot, that is switched on. Elsewhere the drive is read in
+    after_help = "If the enclosure has a locate light for the slot, that is switched on. Otherwise the drive is read in
 pulses of a second, so that its activity light blinks; that wakes the drive.
 
 Examples:
@@ -40,12 +40,10 @@ pub(super) struct LocateArgs {
 
 /// Draw the map of bays: one drive after the other blinks, and you enter its bay
 #[derive(clap::Args, Debug)]
-#[command(
-    after_help = "Drives that are in the map already are left out. The map is saved after each answer.
+#[command(after_help = "Drives in the map are skipped. The map is saved after each answer.
 
 Examples:
-  poolhouse drives learn 4x6      four rows of six bays"
-)]
+  poolhouse drives learn 4x6      four rows of six bays")]
 pub(super) struct LearnArgs {
     /// The rows and columns of the case
     #[arg(value_name = "ROWSxCOLUMNS", value_parser = parse_size)]

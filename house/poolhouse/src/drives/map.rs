@@ -13,7 +13,7 @@ use crate::table::escape_control;
 #[derive(clap::Args, Debug)]
 #[command(
     after_help = "Draw the map once: the rows from top to bottom, each from left to right, with the serial number of
-the drive in each bay; \"\" is an empty bay. `drives learn` asks for them.
+the drive in each bay; \"\" is an empty bay. `drives learn` prompts for them.
 
 Examples:
   poolhouse drives learn 4x6

@@ -27,16 +27,18 @@ use crate::{interrupt, print};
 
 /// Copy files and trees with their metadata out of a pool
 #[derive(clap::Args, Debug)]
-#[command(after_help = "A folder or file is copied to DEST/ITS-NAME; of a root (tank/home:/) that
-comes straight into DEST, or, with several SRC, into DEST/LAST-PART-OF-ITS-NAME. Files are written
-as .NAME.poolhouse-part and get their name when they are whole. The same command goes on where it
-was stopped, and skips what is complete: what has the size and the time of its original. A file that
-cannot be read in full has holes in place of what is missing, and a time that is 2 seconds off, so
-that the next run tries again.
+#[command(
+    after_help = "A folder or file is copied to DEST/ITS-NAME, the contents of a root (tank/home:/)
+to DEST, or, with several SRC, to DEST/LAST-PART-OF-ITS-NAME. Files are written as
+.NAME.poolhouse-part and get their name when they are complete. The same command resumes an
+interrupted copy, and skips complete files: those with the size and the time of their original. A
+partly unreadable file has holes in place of the missing ranges, and a time that is 2 seconds off,
+so that the next run tries again.
 
 Examples:
   poolhouse rescue get -d ~/images tank/home@monday:/ann ~/saved
-  poolhouse rescue get -d ~/images -r --report report.json tank:/ ~/saved")]
+  poolhouse rescue get -d ~/images -r --report report.json tank:/ ~/saved"
+)]
 #[expect(clippy::struct_excessive_bools, reason = "each is a switch of the command")]
 pub(crate) struct Args {
     /// POOL/FS[@SNAP]:/PATH to be copied, one or more, and the folder to copy them to

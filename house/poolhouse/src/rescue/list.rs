@@ -17,10 +17,10 @@ const DEFAULT_COLUMNS: [&str; 8] =
 /// List datasets, snapshots, bookmarks and volumes, and their properties
 #[derive(clap::Args, Debug)]
 #[command(after_help = "Examples:
-  poolhouse rescue list -d ~/images tank                   all there is
+  poolhouse rescue list -d ~/images tank                   all datasets
   poolhouse rescue list -d ~/images -t filesystem tank/a   one kind, in and below a dataset
   poolhouse rescue list -d ~/images -o name,used -p tank   exact figures
-  poolhouse rescue list -d ~/images -o all tank/a          every property, and where it is set")]
+  poolhouse rescue list -d ~/images -o all tank/a          all properties, with their sources")]
 pub(crate) struct Args {
     /// The pool, by name or guid, or a dataset in it
     target: String,

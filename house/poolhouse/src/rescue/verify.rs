@@ -20,11 +20,11 @@ use crate::{interrupt, print};
 /// Read and check every block, copy and parity
 #[derive(clap::Args, Debug)]
 #[command(
-    after_help = "Every block that a dataset, a snapshot or the pool itself refers to is read:
-each copy on every device, and parity. Nothing is repaired. What the space maps have as allocated is
-held against what is referred to. Files with damage are named with their ranges: REPAIRABLE ones read
-well thanks to redundancy, LOST ones do not any more. Exit status: 0 nothing is wrong (devices may be
-missing), 1 something is, 130 interrupted, and what was found up to then is told.
+    after_help = "Every block that a dataset, a snapshot or the pool itself references is read:
+each copy on every device, and parity. Nothing is repaired. The allocated space of the space maps is
+compared with the references. Damaged files are named with their ranges: REPAIRABLE ones are readable
+thanks to redundancy, LOST ones are not. Exit status: 0 no damage (devices may be missing), 1 damage,
+130 interrupted, with the findings so far.
 
 Examples:
   poolhouse rescue verify -d ~/images tank

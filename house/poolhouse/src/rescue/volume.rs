@@ -18,7 +18,7 @@ use crate::{interrupt, print};
 /// Copy a volume to a sparse image
 #[derive(clap::Args, Debug)]
 #[command(after_help = "The image is written as .NAME.poolhouse-part and gets its name when it is
-whole; the same command goes on where it was stopped. A block device is written from end to end.
+complete; the same command resumes an interrupted copy. A block device is written from end to end.
 
 Example:\n  poolhouse rescue volume -d ~/images tank/vm@monday vm.img")]
 pub(crate) struct Args {

@@ -36,7 +36,7 @@ pub(super) struct AllowArgs {
 
 /// Take delegated permissions back
 #[derive(clap::Args, Debug)]
-#[command(after_help = "Without names of permissions all of them are taken back.
+#[command(after_help = "Without names of permissions all of them are revoked.
 
 Examples:
   poolhouse zfs unallow anna snapshot tank/home/anna

@@ -167,11 +167,11 @@ impl CreateArgs {
 
 /// Make snapshots
 #[derive(clap::Args, Debug)]
-#[command(after_help = "All of one command are of the same moment.
+#[command(after_help = "All snapshots of one command are taken in the same txg.
 
 Examples:
   poolhouse zfs snapshot tank/photos@monday
-  poolhouse zfs snapshot -r tank@monday         of all below, too")]
+  poolhouse zfs snapshot -r tank@monday         of all descendants, too")]
 pub(super) struct SnapshotArgs {
     /// Of all datasets below, too
     #[arg(short = 'r')]
@@ -197,8 +197,8 @@ impl SnapshotArgs {
 /// Keep of a snapshot what an increment can be sent from
 #[derive(clap::Args, Debug)]
 #[command(
-    after_help = "A bookmark takes no space, and stays when the snapshot is destroyed. A bookmark
-of a bookmark is its copy.
+    after_help = "A bookmark uses no space, and stays when the snapshot is destroyed. A bookmark
+of a bookmark is a copy of it.
 
 Examples:
   poolhouse zfs bookmark tank/photos@monday tank/photos#monday

@@ -11,11 +11,11 @@ use crate::table::escape_control;
 
 /// Destroy file systems, volumes, snapshots or bookmarks
 #[derive(clap::Args, Debug)]
-#[command(after_help = "Nobody asks whether you mean it: -nv shows what would go.
+#[command(after_help = "There is no confirmation: -nv lists what would be destroyed.
 
 Examples:
   poolhouse zfs destroy tank/trial
-  poolhouse zfs destroy -rnv tank/media            what would go with it?
+  poolhouse zfs destroy -rnv tank/media            what would be destroyed?
   poolhouse zfs destroy tank/photos@monday%friday  a range of snapshots, and @a,b a list")]
 #[expect(clippy::struct_excessive_bools, reason = "switches of a command")]
 pub(super) struct Args {

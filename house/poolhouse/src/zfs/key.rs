@@ -70,8 +70,8 @@ impl UnloadKeyArgs {
 /// Give an encrypted dataset another key
 #[derive(clap::Args, Debug)]
 #[command(
-    after_help = "The content stays as it is, and those below that have their key from it go along.
-Its present key must be loaded.
+    after_help = "The content is unchanged. Descendants that inherit the key get the new one.
+The present key must be loaded.
 
 Examples:
   poolhouse zfs change-key tank/private                      another passphrase

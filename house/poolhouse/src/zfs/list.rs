@@ -21,7 +21,7 @@ const DEFAULT_COLUMNS: [&str; 5] = ["name", "used", "available", "referenced", "
   poolhouse zfs list
   poolhouse zfs list -t snapshot -r tank
   poolhouse zfs list -Hp -o name,used -s used tank tank/photos
-  poolhouse zfs list -o space                     where has all the room gone?")]
+  poolhouse zfs list -o space                     what uses the space?")]
 pub(super) struct Args {
     #[command(flatten)]
     select: SelectArgs,

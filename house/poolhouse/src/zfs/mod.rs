@@ -27,15 +27,13 @@ use crate::outcome::{CommandResult, Failure};
 
 /// Make datasets and look after them, in the words of zfs(8)
 #[derive(clap::Args, Debug)]
-#[command(
-    after_help = "Exit status: 0 it is done, 1 it is not, as a sentence says, 2 the command line is wrong.
+#[command(after_help = "Exit status: 0 success, 1 an error, 2 invalid command line.
 
 Examples:
   poolhouse zfs create -o compression=zstd tank/photos
   poolhouse zfs snapshot -r tank@monday
   poolhouse zfs list -t all -r tank
-  poolhouse zfs rollback tank/photos@monday"
-)]
+  poolhouse zfs rollback tank/photos@monday")]
 pub(crate) struct Zfs {
     #[command(flatten)]
     daemon: DaemonArgs,

@@ -81,8 +81,8 @@ impl InheritArgs {
 /// Go back to a snapshot
 #[derive(clap::Args, Debug)]
 #[command(
-    after_help = "What was changed since is gone. It must be the newest, or -r destroys those that
-are newer. Programs may stay in what is mounted: open files become what the snapshot has of them.
+    after_help = "Later changes are lost. The snapshot must be the newest, or -r destroys the newer
+ones. Mounted file systems stay mounted: open files get the content of the snapshot.
 
 Example:
   poolhouse zfs rollback tank/photos@monday"

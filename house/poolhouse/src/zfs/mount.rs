@@ -13,11 +13,11 @@ use crate::table::{Align, Table};
 
 /// Mount file systems, or list the mounted ones
 #[derive(clap::Args, Debug)]
-#[command(after_help = "Where is what the property mountpoint says, behind the pool's altroot.
+#[command(after_help = "The property mountpoint gives the folder, below the pool's altroot.
 
 Examples:
   poolhouse zfs mount                 what is mounted?
-  poolhouse zfs mount -a              all that are to be
+  poolhouse zfs mount -a              all with canmount=on
   poolhouse zfs mount tank/photos
   poolhouse zfs mount -o ro,noexec tank/photos
   poolhouse zfs mount -l tank/private")]
@@ -90,7 +90,7 @@ fn print_mounts(mounts: Vec<(String, PathBuf)>, asking: &DaemonArgs) -> CommandR
 
 /// Unmount file systems
 #[derive(clap::Args, Debug)]
-#[command(after_help = "Those below are unmounted, too. One whose files are in use is refused.
+#[command(after_help = "Descendants are unmounted, too. A file system with open files is refused.
 
 Examples:
   poolhouse zfs unmount tank/photos

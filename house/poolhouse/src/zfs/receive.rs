@@ -15,15 +15,15 @@ use crate::property_values::parse_assignment;
 /// Receive a stream from standard input
 #[derive(clap::Args, Debug)]
 #[command(
-    after_help = "A full stream makes a new file system or volume, an incremental stream a new snapshot of
-one that is there. A stream that is damaged or cut changes nothing, unless -s keeps what came.
+    after_help = "A full stream creates a file system or volume, an incremental stream a snapshot of an
+existing one. A damaged or interrupted stream changes nothing, unless -s keeps the received part.
 
 Examples:
   poolhouse zfs receive tank/photos <photos.zstream
   ssh nas zfs send -i @monday tank/photos@tuesday | poolhouse zfs receive -F tank/photos
   ssh nas zfs send -R tank@monday | poolhouse zfs receive -Fdu backup
   poolhouse zfs receive -s tank/photos <photos.zstream   can be resumed: zfs send -t TOKEN
-  poolhouse zfs receive -A tank/photos                   gives up what such a receive brought"
+  poolhouse zfs receive -A tank/photos                   discards the received part"
 )]
 #[command(disable_help_flag = true)]
 #[expect(clippy::struct_excessive_bools, reason = "options, each on its own")]

@@ -13,8 +13,8 @@ use crate::print;
 /// Send snapshots as a stream to standard output
 #[derive(clap::Args, Debug)]
 #[command(
-    after_help = "The stream is OpenZFS's: `zfs receive` of either program takes it. With -i it holds
-what changed since an older snapshot or bookmark, which the receiver must have.
+    after_help = "The stream has OpenZFS's format: `zfs receive` of either program accepts it. With -i it has
+the changes since an older snapshot or bookmark, which the receiver must have.
 
 Examples:
   poolhouse zfs send tank/photos@monday | ssh nas zfs receive backup/photos

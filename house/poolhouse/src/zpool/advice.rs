@@ -40,9 +40,9 @@ const DEGRADED: [(&str, &str, &str); 4] = [
 /// The problem, and the action.
 pub(super) fn status_and_action(pool: &PoolStatus) -> Option<(String, &'static str)> {
     if let (Some(why), true) = (&pool.error, pool.is_unavailable()) {
-        let action = "bring the drives back: it is taken over as soon as they are there. Or import \
+        let action = "bring the drives back: it is imported as soon as they are there. Or import \
                       it from elsewhere, or have it forgotten with `zpool export`.";
-        return Some((format!("it was here and cannot be taken over: {why}"), action));
+        return Some((format!("it was imported here and cannot be imported again: {why}"), action));
     }
     if let Some(why) = &pool.error {
         let what = format!("One or more devices are faulted in response to IO failures.\n\t{why}");

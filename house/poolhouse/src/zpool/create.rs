@@ -14,9 +14,9 @@ use api::CreatePool;
 /// Make a pool
 #[derive(clap::Args, Debug)]
 #[command(
-    after_help = "Drives are disks, partitions or files; a disk is used whole, without a partition
-table. VDEV is a drive, or mirror, raidz1, raidz2, raidz3, draid2:4d:11c:1s and the drives of one;
-after log, special or dedup come those for that purpose.
+    after_help = "Drives are disks, partitions or files; a disk is used as a whole, without a partition
+table. VDEV is a drive, or mirror, raidz1, raidz2, raidz3, draid2:4d:11c:1s with its drives;
+vdevs of a class follow the word log, special or dedup.
 
 Examples:
   poolhouse zpool create tank raidz2 sda sdb sdc sdd sde sdf

@@ -11,10 +11,10 @@ use crate::outcome::CommandResult;
 /// Add vdevs to a pool
 #[derive(clap::Args, Debug)]
 #[command(
-    after_help = "New blocks go to the new vdevs as well; what is in the pool stays where it is. Most vdevs cannot be
-removed again: a vdev that is less redundant than those of the pool is refused without -f.
-After log come vdevs for the intent log, after special and dedup those for metadata, after cache devices that keep
-what is often read, after spare those that stand in for others.
+    after_help = "New blocks go to the new vdevs as well; existing blocks stay in place. Most vdevs cannot be
+removed again: a vdev with less redundancy than those of the pool is refused without -f.
+The word log precedes vdevs for the intent log, special and dedup those for metadata, cache L2ARC
+devices, spare hot spares.
 
 Examples:
   poolhouse zpool add tank raidz2 /dev/sd[g-l]
@@ -40,7 +40,7 @@ pub(super) struct AddArgs {
 
 /// Remove cache drives, spares and log vdevs from a pool
 #[derive(clap::Args, Debug)]
-#[command(after_help = "Nothing is lost with them. Vdevs with data cannot be removed yet.
+#[command(after_help = "No data is lost with them. Vdevs with data cannot be removed yet.
 
 Examples:
   poolhouse zpool remove tank nvme0n1
@@ -56,8 +56,8 @@ pub(super) struct RemoveArgs {
 /// Open missing drives of pools again
 #[derive(clap::Args, Debug)]
 #[command(
-    after_help = "Drives that were missing, or went away, are used again if they are where they were or in that
-folder. The daemon does so by itself within seconds.
+    after_help = "Missing drives are used again if they are at their old paths or in the same folders. The
+daemon does this automatically within seconds.
 
 Example:
   poolhouse zpool reopen tank"
@@ -77,7 +77,7 @@ pub(super) struct ReopenArgs {
 
 Examples:
   poolhouse zpool labelclear sdb
-  poolhouse zpool labelclear -f sdb    it is part of an exported pool that you do not need")]
+  poolhouse zpool labelclear -f sdb    it is part of an unneeded exported pool")]
 pub(super) struct LabelclearArgs {
     /// Even if it is part of an exported pool, or of one that another host may use
     #[arg(short = 'f')]

@@ -14,7 +14,7 @@ use crate::{print, time};
 #[derive(clap::Args, Debug)]
 #[command(after_help = "Examples:
   poolhouse zpool history tank
-  poolhouse zpool history -il tank              who did what, and what came of it")]
+  poolhouse zpool history -il tank              with user, host and internal events")]
 pub(super) struct Args {
     /// Include internal events of the pools
     #[arg(short = 'i')]

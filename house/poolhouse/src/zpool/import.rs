@@ -26,18 +26,18 @@ const DEFAULT_SEARCH_PATH: &str = "/dev";
 
 /// Import a pool, or list the pools that can be imported
 #[derive(clap::Args, Debug)]
-#[command(after_help = "Without a pool's name it lists those that are there.
+#[command(after_help = "Without a pool's name it lists the pools that can be imported.
 
 Examples:
   poolhouse zpool import                        which pools are on this machine's disks?
   poolhouse zpool import tank
-  poolhouse zpool import -l tank                load the keys of what is encrypted
-  poolhouse zpool import -d ~/images -a         all those in images of a folder
-  poolhouse zpool import -o readonly=on tank    look at it, and change nothing
+  poolhouse zpool import -l tank                load the keys of encrypted datasets
+  poolhouse zpool import -d ~/images -a         all pools in images of a folder
+  poolhouse zpool import -o readonly=on tank    read it, and change nothing
   poolhouse zpool import -f tank                its host is gone and did not export it
-  poolhouse zpool import -D -f tank oldtank     it was destroyed; call it otherwise
-  poolhouse zpool import -Fn tank               how far back must it go to be sound?
-  poolhouse zpool import -F tank                take it back, and give up what came after")]
+  poolhouse zpool import -D -f tank oldtank     it was destroyed; import it under a new name
+  poolhouse zpool import -Fn tank               how far back would it be rewound?
+  poolhouse zpool import -F tank                rewind it, and discard later changes")]
 #[expect(clippy::struct_excessive_bools, reason = "switches of a command")]
 pub(super) struct Args {
     /// All that are found
@@ -230,8 +230,8 @@ fn print_rewound(args: &Args, imported: &ImportResult) -> Result<(), Failure> {
         let would = if args.dry_run { "would be" } else { "is" };
         writeln!(
             out,
-            "pool '{}' {would} taken back to how it was at {} (txg {}): about {} seconds of changes \
-             {would} given up.",
+            "pool '{}' {would} rewound to its state at {} (txg {}): about {} seconds of changes \
+             {would} discarded.",
             escape_control(name),
             time::format_local(to.time),
             to.txg,

@@ -27,15 +27,13 @@ use crate::outcome::{CommandResult, Failure, run_for_each};
 
 /// Make pools and look after them, in the words of zpool(8)
 #[derive(clap::Args, Debug)]
-#[command(
-    after_help = "Exit status: 0 it is done, 1 it is not, as a sentence says, 2 the command line is wrong.
+#[command(after_help = "Exit status: 0 success, 1 an error, 2 invalid command line.
 
 Examples:
-  poolhouse zpool create tank raidz2 /dev/sd[a-f]   make a pool of six drives
-  poolhouse zpool import -d ~/images tank           take over one that is there
-  poolhouse zpool status                            how are they?
-  poolhouse zpool export tank                       give it to another host"
-)]
+  poolhouse zpool create tank raidz2 /dev/sd[a-f]   create a pool of six drives
+  poolhouse zpool import -d ~/images tank           import a pool
+  poolhouse zpool status                            show the state of all pools
+  poolhouse zpool export tank                       so that another host can import it")]
 pub(crate) struct Zpool {
     #[command(flatten)]
     daemon: DaemonArgs,
@@ -125,8 +123,8 @@ struct ExportArgs {
 /// Destroy a pool and all that is in it
 #[derive(clap::Args, Debug)]
 #[command(
-    after_help = "What was in it stays on the drives until they are used again, and nobody asks
-whether you mean it.
+    after_help = "There is no confirmation. The data stays on the drives until they are used again;
+`zpool import -D` finds it until then.
 
 Example:
   poolhouse zpool destroy tank"
@@ -142,12 +140,12 @@ struct DestroyArgs {
 /// Clear the errors of devices, and resume a suspended pool
 #[derive(clap::Args, Debug)]
 #[command(
-    after_help = "Nothing that waits to be written is lost. If drives took changes and did not keep
-them, the pool is taken over anew as it was last written, and a line says so.
+    after_help = "Dirty data is not lost. If drives lost acknowledged writes, the pool is imported
+again at its last txg, and a line reports it.
 
 Examples:
   poolhouse zpool clear tank
-  poolhouse zpool clear tank sdb     count only that drive's errors anew"
+  poolhouse zpool clear tank sdb     clear only that drive's errors"
 )]
 struct ClearArgs {
     /// Pool

@@ -17,7 +17,7 @@ use crate::time;
 #[derive(clap::Args, Debug)]
 #[command(after_help = "Examples:
   poolhouse zpool status
-  poolhouse zpool status -x       only those that are not well
+  poolhouse zpool status -x       only unhealthy pools
   poolhouse zpool status -s tank  which drives are slow?
   poolhouse zpool status tank 5   again every five seconds
   poolhouse zpool status --json tank")]

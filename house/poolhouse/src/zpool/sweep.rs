@@ -11,12 +11,12 @@ use crate::outcome::{CommandResult, Failure, Outcome};
 /// Write to all free space of drives
 #[derive(clap::Args, Debug)]
 #[command(
-    after_help = "Thin storage then has all of it, and bad sectors are found. `zpool status -i` shows how far it is.
-The work goes on after an export.
+    after_help = "Thin storage then allocates all of it, and bad sectors are found. `zpool status -i` shows the
+progress. The work continues after an export.
 
 Examples:
   poolhouse zpool initialize tank
-  poolhouse zpool initialize -s tank sdb    stop it; without -s it goes on
+  poolhouse zpool initialize -s tank sdb    stop it; without -s it continues
   poolhouse zpool initialize -w tank        wait until it is done"
 )]
 #[expect(clippy::struct_excessive_bools, reason = "switches of a command")]
@@ -43,12 +43,12 @@ pub(super) struct InitializeArgs {
 /// Tell drives which space is free (TRIM)
 #[derive(clap::Args, Debug)]
 #[command(
-    after_help = "SSDs stay fast, and thin storage gives the space to others. `zpool status -t` shows how far it is.
-The work goes on after an export.
+    after_help = "SSDs stay fast, and thin storage releases the space. `zpool status -t` shows the progress.
+The work continues after an export.
 
 Examples:
   poolhouse zpool trim tank
-  poolhouse zpool trim -r 200M tank sdb     200 MB a second at most
+  poolhouse zpool trim -r 200M tank sdb     at most 200 MB a second
   poolhouse zpool trim -w tank              wait until it is done"
 )]
 #[expect(clippy::struct_excessive_bools, reason = "switches of a command")]

@@ -126,9 +126,9 @@ fn sum_leaves(
 /// Wait until activities of a pool have ended
 #[derive(clap::Args, Debug)]
 #[command(after_help = "Examples:
-  poolhouse zpool wait tank                   until nothing goes on any more
+  poolhouse zpool wait tank                   until no activity is left
   poolhouse zpool wait -t scrub,resilver tank
-  poolhouse zpool wait tank 10                each ten seconds, how much is left")]
+  poolhouse zpool wait tank 10                print the rest every ten seconds")]
 pub(super) struct Args {
     /// No head, columns separated by tabs
     #[arg(short = 'H')]

@@ -540,7 +540,7 @@ fn lost_log_device_needs_import_m() {
 }
 
 #[test]
-fn end_of_a_log_is_not_a_drive_error() {
+fn log_end_is_not_a_drive_error() {
     if cannot_mount() {
         return;
     }

@@ -33,7 +33,7 @@ fn encrypted_datasets_are_made_and_unlocked() {
 }
 
 #[test]
-fn a_whole_pool_is_encrypted_and_its_key_is_changed() {
+fn key_of_an_encrypted_pool_is_changed() {
     let nas = TestNas::new("rekeyed", 1);
     let [old, new] = ["old", "new"].map(|name| nas.0.join(name));
     std::fs::write(&old, "correct horse battery staple\n").unwrap();

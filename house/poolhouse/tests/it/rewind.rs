@@ -64,7 +64,7 @@ fn rewind_is_permanent() {
     kill_daemon(&nas.state_dir());
     std::fs::remove_file(nas.state_dir().join("pools.json")).unwrap();
     let said = import_pool(&nas, &format!("-T {then}"));
-    assert!(said.contains("is taken back to how it was at"), "{said}");
+    assert!(said.contains("is rewound to its state at"), "{said}");
     assert!(said.contains("`zpool scrub tank`"), "{said}");
     assert_eq!(read_letter(&dir), "dear grandma");
     kill_daemon(&nas.state_dir());

@@ -177,7 +177,7 @@ fn direct_writes_are_seen_by_all_readers() {
 }
 
 #[test]
-fn open_files_outlive_their_names_and_holes_are_found() {
+fn open_files_outlive_their_names() {
     if !can_mount() {
         return;
     }

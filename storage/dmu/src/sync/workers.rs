@@ -57,7 +57,7 @@ mod tests {
     use crate::Error;
 
     #[test]
-    fn results_come_in_order_and_an_error_ends_it() {
+    fn results_are_ordered_and_errors_stop() {
         let items: Vec<u64> = (0..1000).collect();
         let squares = map_parallel(3, &items, &|item| Ok(item * item)).unwrap();
         assert!(squares.iter().enumerate().all(|(at, square)| *square == (at * at) as u64));

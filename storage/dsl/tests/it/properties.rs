@@ -68,7 +68,7 @@ fn values_are_inherited_by_descendants() {
 }
 
 #[test]
-fn a_value_that_older_versions_lack_is_hidden_from_them() {
+fn new_style_values_are_hidden_from_older_versions() {
     let (world, _) = TestPool::with_all_features();
     set_property(&world, "tank", "redundant_metadata", "some").unwrap();
     assert_eq!(property_value(&world, "tank", "redundant_metadata").0, "some");

@@ -164,7 +164,7 @@ fn prune_gives_back_space_of_removed_snapshots() {
 }
 
 #[test]
-fn locked_snapshots_are_backed_up_and_pruned_without_keys() {
+fn backup_of_locked_snapshots_needs_no_keys() {
     let (pool, environment) = small_pool();
     let store = Arc::new(MemoryStore::default());
     let repository = create(&store, &environment);
@@ -570,7 +570,7 @@ fn run_history(seed: u64, steps: u64) {
 }
 
 #[test]
-fn snapshots_in_the_repository_equal_those_of_the_pool() {
+fn repository_snapshots_equal_those_of_the_pool() {
     (1..=6).for_each(|seed| run_history(seed, 120));
 }
 

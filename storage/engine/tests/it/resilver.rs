@@ -195,7 +195,7 @@ fn compare_kept(pool: &Pool, name: &str) {
 }
 
 #[test]
-fn lost_blocks_are_named_and_stay_in_the_dtl() {
+fn lost_blocks_are_named_and_stay_missing() {
     let folder = TempDir::new("resilver-lost", 2, DRIVE_SIZE);
     let mut new = new_pool(&folder, VdevLayout::Mirror, 2);
     new.properties = vec![("compression".to_owned(), "off".to_owned())];

@@ -186,7 +186,7 @@ fn spare_stays_when_the_failed_drive_is_detached() {
 }
 
 #[test]
-fn spare_stands_in_for_a_drive_that_fails_in_use() {
+fn spare_replaces_a_drive_that_fails() {
     for layout in [VdevLayout::Mirror, VdevLayout::Raidz(2)] {
         let storm = DiskArray::new(&[64 << 20; 5]);
         let drives: Vec<PathBuf> = (0..5).map(|index| format!("/disk{index}").into()).collect();
@@ -262,7 +262,7 @@ fn name_of(path: &Path) -> &str {
 }
 
 #[test]
-fn spare_stands_in_for_a_drive_with_too_many_errors() {
+fn spare_replaces_a_drive_with_many_errors() {
     let storm = DiskArray::new(&[64 << 20; 3]);
     let drives: Vec<PathBuf> = (0..3).map(|index| format!("/disk{index}").into()).collect();
     let new = new_pool(VdevLayout::Mirror, &drives[..2], &drives[2..]);

@@ -98,7 +98,7 @@ fn all_copies_or_none() {
 }
 
 #[test]
-fn a_full_pool_is_full_to_the_last_sector() {
+fn full_pool_uses_the_last_sector() {
     let allocator = empty_allocator(vec![
         vdev_spec(0, Class::Normal, 2 << 20),
         vdev_spec(1, Class::Normal, 3 << 20),
@@ -167,7 +167,7 @@ fn a_closed_vdev_gets_nothing_but_may_free() {
 }
 
 #[test]
-fn classes_fall_back_and_embedded_logs_are_kept_apart() {
+fn classes_fall_back_and_embedded_logs_do_not() {
     let normal = vdev_spec(0, Class::Normal, 65 << 20);
     let allocator = empty_allocator(vec![
         normal,
@@ -400,7 +400,7 @@ fn reversed_remap(other: u32) -> RemapFn {
 }
 
 #[test]
-fn block_on_removed_vdev_is_freed_at_its_new_place() {
+fn block_on_removed_vdev_frees_its_mapped_space() {
     const KIB: u64 = 1 << 10;
     let allocator = empty_allocator(vec![vdev_spec(2, Class::Normal, 1 << 20)]);
     let all = allocate_one(&allocator, &AllocRequest::new(512 * KIB, TXG));

@@ -122,7 +122,7 @@ fn wrong_sums_do_not_block_frees() {
 }
 
 #[test]
-fn counts_of_more_ranges_than_a_vdev_can_have_are_refused() {
+fn too_many_range_counts_are_refused() {
     let (mos, _) = empty_mos();
     let clones = CloneTables::load(&mos, vdev_ids()).unwrap();
     let far = ClonedBlock { vdev: VdevId::new(0), offset: 1 << 62, size: 512 };

@@ -82,7 +82,7 @@ fn comments(device: &Arc<dyn Device>) -> [Option<String>; 2] {
 }
 
 #[test]
-fn config_change_during_a_sync_waits_for_the_next() {
+fn config_change_during_sync_waits_for_next() {
     let folder = TestDir::new("meanwhile");
     let (active, device, watch) = create_hooked_pool(&folder);
     let late = Arc::clone(&active);

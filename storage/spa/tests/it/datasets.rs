@@ -221,7 +221,7 @@ fn zdb_finds_nothing_wrong_with_changed_datasets() {
 /// A snapshot has all writes before its request, and a discarded log has only blocks of earlier
 /// txgs.
 #[test]
-fn sync_task_runs_in_its_own_or_later_txg() {
+fn sync_task_runs_in_open_or_later_txg() {
     let folder = TestDir::new("datasets-asked");
     let run = create_run(&folder, VdevLayout::Single, 1);
     run.pool.sync().unwrap();
@@ -246,7 +246,7 @@ fn sync_task_runs_in_its_own_or_later_txg() {
 }
 
 #[test]
-fn a_clone_has_no_part_of_the_log_of_its_origin() {
+fn clone_has_no_log_of_its_origin() {
     let folder = TestDir::new("datasets-log");
     let run = create_run(&folder, VdevLayout::Single, 1);
     let id = run.tree().find("made").unwrap().id().unwrap();

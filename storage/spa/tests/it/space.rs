@@ -167,7 +167,7 @@ fn count_histogram_maps(pool: &spa::Pool) -> u64 {
 }
 
 #[test]
-fn a_log_of_changes_is_kept_short_and_emptied() {
+fn space_map_log_stays_short() {
     let mut written = TestPool::from_fixture("mirror-2", "log");
     assert_eq!(count_logs(&written.pool).1, 1);
     let mut blocks: Vec<Dva> = Vec::new();

@@ -55,7 +55,7 @@ fn table_entries(objset: &Objset, table: &[u8]) -> Vec<(Vec<u8>, Vec<u64>)> {
 }
 
 #[test]
-fn a_new_file_system_has_the_tables_that_openzfs_makes() {
+fn new_file_system_has_the_tables_of_openzfs() {
     if !::fixtures::exists("single") {
         return;
     }

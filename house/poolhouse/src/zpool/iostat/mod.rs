@@ -30,9 +30,9 @@ reports shows that, too, unless -y is given.
 
 Examples:
   poolhouse zpool iostat tank 5        rates of the last five seconds, again and again
-  poolhouse zpool iostat -v tank 5 3   of each drive, three times
-  poolhouse zpool iostat -vly tank 5   and how long their requests take
-  poolhouse zpool iostat -w tank       how many requests took how long"
+  poolhouse zpool iostat -v tank 5 3   for each drive, three times
+  poolhouse zpool iostat -vly tank 5   with latencies
+  poolhouse zpool iostat -w tank       histograms of latencies"
 )]
 #[expect(clippy::struct_excessive_bools, reason = "switches of a command")]
 pub(super) struct Args {
