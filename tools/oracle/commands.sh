@@ -549,7 +549,7 @@ same zpool export s
 mkdir -p $D/nothing
 same zpool import -d $D/nothing
 
-# who is in what is taken back stays there
+# programs in a file system that is rolled back stay there
 same zpool import -d $D s
 same zfs create -o mountpoint=$M/back s/back
 same bash -c "mkdir $M/back/d; echo one >$M/back/d/f"

@@ -158,7 +158,7 @@ pub fn find_bottlenecks(
         if let Some(record) = record.filter(|record| !kinds.contains(&record.kind)) {
             let wanted: Vec<&str> = kinds.iter().map(|kind| kind.name()).collect();
             let (found, wanted) = (record.kind.name(), wanted.join(" or "));
-            let what = format!("'{}' measures a {found}; a {wanted} is wanted", record.label);
+            let what = format!("'{}' measures a {found}; a {wanted} is expected", record.label);
             return Err(Error::invalid_request(what));
         }
     }

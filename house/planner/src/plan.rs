@@ -101,7 +101,7 @@ impl PlanRequest {
             ),
             format!(
                 "{:.2} % of drives fail in a year, each by itself; one bit in {:.0e} cannot be \
-                 read, as makers promise at worst. Batches that fail together, \
+                 read, the makers' worst figure. Batches that fail together, \
                  heat, power and people are not counted.",
                 annual_failure_rate * 100.0,
                 1.0 / unreadable_per_bit.max(f64::MIN_POSITIVE)

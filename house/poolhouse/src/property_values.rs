@@ -48,7 +48,7 @@ pub(crate) fn check_unique(properties: &[(String, String)]) -> Result<(), Failur
 pub(crate) fn parse_assignment(text: &str) -> Result<(String, String), String> {
     match text.split_once('=') {
         Some((name, value)) if !name.is_empty() => Ok((name.to_owned(), value.to_owned())),
-        _ => Err("NAME=VALUE is wanted".to_owned()),
+        _ => Err("NAME=VALUE is expected".to_owned()),
     }
 }
 

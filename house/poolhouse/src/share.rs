@@ -137,7 +137,7 @@ const FORMATS: [(&str, ShareFileFormat); 5] = [
 fn parse_format(word: &str) -> Result<ShareFileFormat, String> {
     let found = FORMATS.iter().find(|(known, _)| *known == word);
     found.map(|(_, format)| *format).ok_or_else(|| {
-        "exports, smb.conf, targets.conf, scst.conf or saveconfig.json is wanted".to_owned()
+        "exports, smb.conf, targets.conf, scst.conf or saveconfig.json is expected".to_owned()
     })
 }
 
@@ -168,7 +168,7 @@ fn format_of(file: &Path) -> Result<ShareFileFormat, Failure> {
 struct StatusArgs {}
 
 fn parse_protocol(word: &str) -> Result<Protocol, String> {
-    Protocol::from_word(word).ok_or_else(|| "nfs, smb, iscsi or nbd is wanted".to_owned())
+    Protocol::from_word(word).ok_or_else(|| "nfs, smb, iscsi or nbd is expected".to_owned())
 }
 
 impl Share {

@@ -191,15 +191,15 @@ impl Watch {
             }
         });
         let jobs: Vec<Job> = counted.map(Job::Register).collect();
-        self.give(jobs);
+        self.send_jobs(jobs);
     }
 
     /// Commits a slot's reply, and makes it wait for the next request.
     fn answer(&self, slot: RingEntry) {
-        self.give([Job::Answer(slot)]);
+        self.send_jobs([Job::Answer(slot)]);
     }
 
-    fn give(&self, jobs: impl IntoIterator<Item = Job>) {
+    fn send_jobs(&self, jobs: impl IntoIterator<Item = Job>) {
         self.jobs.lock().extend(jobs);
         // it fails only where the watch is to be woken already
         let _ = rustix::io::write(&self.wake, &1_u64.to_ne_bytes());
@@ -328,7 +328,7 @@ impl<'a> Keeper<'a> {
             busy.push(BusyQueue { session, number, skips: (0, 0) });
             drop(busy);
             if !is_woken {
-                watch.give([]);
+                watch.send_jobs([]);
             }
         }
         Some(Self(queue))
@@ -468,7 +468,7 @@ impl<'a> RingRequest<'a> {
         match Payload::new() {
             Ok(payload) => {
                 let slot = RingEntry::new(Arc::clone(self.session), self.number, payload);
-                self.watch.give([Job::Register(slot)]);
+                self.watch.send_jobs([Job::Register(slot)]);
             }
             // without it, the existing slots serve the queue
             Err(_) => self.queue.shrink(),

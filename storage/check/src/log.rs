@@ -170,8 +170,7 @@ impl CheckInner {
         let bytes = self.check_block(item, &mut aside);
         if !claimed {
             aside.demote_repairable(
-                "a block of an intent log is not on all of its drives: it was on its way when the \
-                 power failed, or a drive has it wrong; the next import writes what it says anew",
+                "a block of an intent log is not on all of its drives: it was being written when the power failed, or a drive has it wrong; the next import replays its records",
             );
         }
         if self.is_after_last_txg(&item.block) {

@@ -24,7 +24,7 @@ pub enum Error {
         path: String,
     },
     /// It was opened for writing while another program, or this one, has it open.
-    #[error("{path}: it is in use; stop what uses it first")]
+    #[error("{path}: it is in use; stop the program that uses it first")]
     InUse {
         /// Its path.
         path: String,
@@ -68,7 +68,7 @@ pub enum Error {
         reason: String,
     },
     /// A flush failed: written data may not be on stable storage.
-    #[error("{device}: making what was written last: {reason}")]
+    #[error("{device}: flush: {reason}")]
     Flush {
         /// Its name.
         device: String,

@@ -53,7 +53,7 @@ pub enum Error {
         available: Vec<u64>,
     },
     /// The pool could not be made.
-    #[error("pool '{pool}' could not be made: {why}")]
+    #[error("pool '{pool}' could not be created: {why}")]
     CreateFailed {
         /// Its name.
         pool: String,
@@ -164,9 +164,7 @@ pub enum Error {
     },
     /// Log devices are missing that may have unreplayed records.
     #[error(
-        "pool '{pool}' cannot be taken over as it is: what was promised to programs of '{dataset}' \
-         may be on log devices that are missing ({why}); bring them back, or give such promises of \
-         the last seconds up: `zpool import -m {pool}`"
+        "pool '{pool}' cannot be imported: log devices are missing ({why}) that may have the last synchronous writes of '{dataset}'; bring them back, or discard those writes: `zpool import -m {pool}`"
     )]
     MissingLog {
         /// The pool.
@@ -190,7 +188,7 @@ pub enum Error {
     },
     /// The pool's own data are damaged.
     #[error(
-        "pool '{pool}' cannot be opened, as its own data are damaged: {why}; an older state may still stand: `zpool import -F {pool}` takes it back to that, and `poolhouse rescue --rewind` reads it (or --txg, with one that `rescue scan -v` lists)"
+        "pool '{pool}' cannot be opened because its metadata is damaged: {why}; an older state may be intact: `zpool import -F {pool}` rewinds to it, and `poolhouse rescue --rewind` reads it (or --txg, with one that `rescue scan -v` lists)"
     )]
     DamagedPool {
         /// The pool.
@@ -237,7 +235,7 @@ pub enum Error {
         dataset: String,
     },
     /// The user's input is not a key.
-    #[error("the key for '{dataset}' cannot be one: {expected} is wanted")]
+    #[error("the key for '{dataset}' is invalid: it must be {expected}")]
     InvalidKey {
         /// The dataset.
         dataset: String,
@@ -245,7 +243,7 @@ pub enum Error {
         expected: String,
     },
     /// It has no key.
-    #[error("'{dataset}' is not encrypted, so no key is wanted for it")]
+    #[error("'{dataset}' is not encrypted, so it needs no key")]
     NotEncrypted {
         /// The dataset.
         dataset: String,
@@ -260,9 +258,7 @@ pub enum Error {
     },
     /// An intent log cannot be replayed without a key.
     #[error(
-        "pool '{pool}' cannot be taken over without the key of '{root}': the intent log of \
-         '{dataset}' holds what was promised and is not written yet; `zpool import -l {pool}` asks \
-         for the key"
+        "pool '{pool}' cannot be imported without the key of '{root}': the intent log of '{dataset}' has writes to replay; `zpool import -l {pool}` loads the key"
     )]
     LockedLog {
         /// The pool.
@@ -289,7 +285,7 @@ pub enum Error {
         path: String,
     },
     /// A folder stands where a device is wanted.
-    #[error("'{path}' is a folder; an image, a disk or a partition is wanted here")]
+    #[error("'{path}' is a folder; name an image, a disk or a partition")]
     IsDirectory {
         /// The folder.
         path: String,
@@ -362,9 +358,7 @@ pub enum Error {
         reason: String,
     },
     /// The user stopped the rewind probe.
-    #[error(
-        "pool '{pool}': not all its metadata were read, as that was stopped; it is left as it is"
-    )]
+    #[error("pool '{pool}': the check of its metadata was stopped; the pool is unchanged")]
     RewindInterrupted {
         /// The pool.
         pool: String,
@@ -508,22 +502,20 @@ fn rewind_failed_message(pool: &str, tried: usize, older: bool, why: &str) -> St
         "there are none older".to_owned()
     };
     format!(
-        "pool '{pool}' cannot go on from {}: {why} in the newest; {further}; what can be read of it \
-         `poolhouse rescue` gets out",
-        pluralize(tried, "the one state that was looked at", "states that were looked at")
+        "pool '{pool}' cannot be rewound: {why} in the newest of {}; {further}; `poolhouse rescue` copies the readable files",
+        pluralize(tried, "one tried state", "tried states")
     )
 }
 
 fn missing_devices_message(pool: &str, lacking: &[UnavailableVdev]) -> String {
     let what = describe_unavailable(pool, lacking);
-    format!("{what}; the pool cannot be opened: add the place of missing devices with -d")
+    format!("{what}; the pool cannot be opened: add the folder of missing devices with -d")
 }
 
 fn missing_vdevs_message(pool: &str, lacking: &[UnavailableVdev]) -> String {
     let what = describe_unavailable(pool, lacking);
     format!(
-        "{what}; it cannot be taken over without: add the place of missing devices with -d, or get \
-         out what is on the others, with `poolhouse rescue`"
+        "{what}; it cannot be imported without them: add the folder of missing devices with -d, or copy the readable files with `poolhouse rescue`"
     )
 }
 

@@ -319,6 +319,9 @@ impl Metaslab {
 
     /// Makes deferred frees allocatable, now that `txg` is on disk, except those after
     /// `kept`. Returns their bytes, and the bytes that wait for `kept` alone.
+    ///
+    /// Rule: a freed range waits for two more txgs on disk. Until then the last states on the drives lead to
+    /// it: after damage or a crash an import rewinds to them, and must not find other content there.
     pub(crate) fn release_deferred(&mut self, txg: Txg, kept: Option<Txg>) -> (u64, u64) {
         let old = |of: Txg| of.get().saturating_add(DEFERRED_TXGS) <= txg.get();
         let ripe = |of: Txg| old(of) && kept.is_none_or(|kept| of <= kept);

@@ -50,12 +50,16 @@ impl TxgCommitter<'_> {
         faults: &mut Vec<LeafError>,
     ) -> Result<(), Error> {
         let counts = |top: &VdevNode| !self.logs.contains(&top.guid);
+        // Rule: flush before the uberblock. A drive may reorder writes: after a power cut an uberblock
+        // without its blocks would be the newest state, and unreadable.
         self.tree.flush_vdevs(&counts, faults)?;
         // a commit of the intent log flushes as well, and may have failed with blocks of this txg
         if self.tree.check_txgs_durable(uberblock.txg..=uberblock.txg, &counts).is_err() {
             return Err(Error::WritesLost);
         }
         let labels = config.map(|config| self.build_labels(config)).transpose()?;
+        // Rule: two labels before the uberblocks, two after. A cut then damages at most one pair, and the
+        // other pair describes the state of the newest uberblock.
         if let Some(labels) = &labels {
             self.write_labels(labels, [0, 2], faults)?;
         }

@@ -3,10 +3,12 @@
 mod compat;
 mod drawing;
 mod names;
+mod prose;
 mod ratchet;
 mod recipes;
 mod rust;
 mod text;
+mod tour;
 
 use std::path::{Path, PathBuf};
 
@@ -45,6 +47,9 @@ pub fn check(root: &Path) -> Result<(), Vec<Violation>> {
     violations.extend(ratchet::check(&allowed, &sizes));
     violations.extend(compat::check(root, &files));
     violations.extend(recipes::check(root));
+    violations.extend(tour::check(root));
+    violations.extend(prose::check_documents(root));
+    violations.extend(prose::check_commits(root));
     violations.sort();
     if violations.is_empty() { Ok(()) } else { Err(violations) }
 }
@@ -75,6 +80,7 @@ fn measure(root: &Path) -> Result<Measurement, Vec<Violation>> {
     for file in &files {
         violations.extend(text::check(file));
         violations.extend(names::check(file));
+        violations.extend(prose::check(file));
         if file.path.starts_with("storage/ondisk/src/") {
             violations.extend(drawing::check(file));
         }

@@ -108,7 +108,7 @@ impl FanMonitor {
             if self.state.is_stopped() {
                 return;
             }
-            let mut status = session.look();
+            let mut status = session.read_and_control();
             status.has_watchdog = self.report_life();
             drop(setting);
             if status.faults != session.faults {
@@ -173,7 +173,7 @@ impl FanMonitor {
 
 impl Session {
     /// Makes a look: reads, decides, sets.
-    fn look(&mut self) -> FanStatus {
+    fn read_and_control(&mut self) -> FanStatus {
         let hwmon = Hwmon::new(&self.config.hwmon);
         let ports: Vec<_> = self.config.fan.iter().map(|fan| hwmon.find(fan)).collect();
         let rpm = |port: &std::result::Result<FanPort, HwmonError>| port.as_ref().ok()?.rpm();

@@ -52,7 +52,7 @@ impl Pools {
         if !name.contains(['/', '@', '#']) && !scope.recursive {
             return Err(Error::refused_error(format!(
                 "'{name}' is the pool's own file system: `zpool destroy {name}` destroys the pool, \
-                 `zfs destroy -r {name}` what is in it"
+                 `zfs destroy -r {name}` destroys its datasets"
             )));
         }
         // clones may be anywhere in the pool

@@ -562,8 +562,7 @@ fn to_importable(pool: &PoolSummary) -> ImportablePool {
     let lost = (!lost.is_empty()).then(|| {
         let all = lost.join(", ");
         format!(
-            "whole vdevs are missing ({all}): add their place with -d, or get out what is on the \
-                 others, with `poolhouse rescue`"
+            "whole vdevs are missing ({all}): add their folder with -d, or copy the readable files with `poolhouse rescue`"
         )
     });
     let only_read = pool.read_only_reason.as_ref().map(|why| {

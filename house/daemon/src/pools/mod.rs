@@ -219,8 +219,7 @@ impl Pools {
     pub(crate) fn unsaved_warning(&self) -> Option<String> {
         let why = self.unsaved.lock().clone()?;
         Some(format!(
-            "{why}: the list of imported pools could not be written. The pools go on; but if the daemon starts again \
-             now, it imports the pools of the old list. It writes the list as soon as the folder has space and can \
+            "{why}: the list of imported pools could not be written. The pools stay imported; but a daemon that starts again now imports the pools of the old list. It writes the list as soon as the folder has space and can \
              be written"
         ))
     }

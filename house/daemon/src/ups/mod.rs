@@ -85,7 +85,7 @@ impl UpsMonitor {
         };
         while let Some(config) = self.next_look(&session) {
             if config.server.is_some() {
-                self.look(&mut session, &config, context);
+                self.poll_ups(&mut session, &config, context);
             } else if session.watch.stage() != Stage::Normal {
                 // the owner no longer wants the UPS watched
                 session.watch = PowerWatch::default();
@@ -109,7 +109,7 @@ impl UpsMonitor {
     }
 
     /// Reads the UPS, and enters another stage if there is one.
-    fn look(&self, session: &mut Session, config: &UpsConfig, context: &Arc<Context>) {
+    fn poll_ups(&self, session: &mut Session, config: &UpsConfig, context: &Arc<Context>) {
         let read = session.source.read(config);
         let now = session.started.elapsed().as_secs();
         let before = session.watch.stage();

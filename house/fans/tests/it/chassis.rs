@@ -66,14 +66,14 @@ impl Chassis {
             let heat = power - cooling * (*temperature - self.ambient);
             *temperature += heat * seconds / CAPACITY;
         }
-        let outputs = self.controller.step(&self.look(seconds));
+        let outputs = self.controller.step(&self.read_inputs(seconds));
         self.speed =
             outputs.percents.first().map_or(100.0, |it| f64::from(u32::try_from(*it).unwrap()));
         outputs
     }
 
     /// The sensors show whole degrees, as drives do.
-    fn look(&self, seconds: f64) -> Inputs {
+    fn read_inputs(&self, seconds: f64) -> Inputs {
         let sensor = |(at, celsius): (usize, &f64)| {
             let value = (self.broken_sensor != Some(at)).then(|| celsius.round());
             (SensorKind::Drive, format!("drivetemp@{at}"), value)

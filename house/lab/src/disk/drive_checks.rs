@@ -61,7 +61,7 @@ pub(crate) fn nonempty_reason(
         file.read_exact_at(end.as_mut(), at).map_err(Error::io(path, "read"))?;
         if end.as_mut().iter().any(|byte| *byte != 0) {
             return Ok(Some(format!(
-                "its {which} MiB is not empty, so it may hold data; if nothing on it is wanted, \
+                "its {which} MiB is not empty, so it may hold data; if nothing on it is expected, \
                  make its first and last MiB zeros (blkdiscard -z, dd) and try again"
             )));
         }

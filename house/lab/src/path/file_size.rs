@@ -130,8 +130,7 @@ pub(super) fn notes(
     }
     if !wish.files.is_empty() && !wish.drop_caches {
         notes.push(
-            "Names and attributes of small files were in memory when they were asked for, as they \
-             had just been made (--drop-caches empties it; only root may)."
+            "Names and attributes of small files were cached, because they were just created (--drop-caches drops the caches; only root may)."
                 .into(),
         );
     }

@@ -57,9 +57,9 @@ impl Args {
     pub(crate) fn run(&self) -> CommandResult {
         let records = result::read_records(&self.results)?;
         let of = |kind| records.iter().find(|record| record.kind == kind);
-        let measured = of(BenchKind::Path)
-            .or_else(|| of(BenchKind::Array))
-            .ok_or_else(|| Failure::usage("a result of `bench path` or `bench array` is wanted"))?;
+        let measured = of(BenchKind::Path).or_else(|| of(BenchKind::Array)).ok_or_else(|| {
+            Failure::usage("a result of `bench path` or `bench array` is expected")
+        })?;
         let disk = of(BenchKind::Disk);
         let expected = self.expected_performance(measured, disk)?;
         let judgement =

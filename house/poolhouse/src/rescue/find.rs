@@ -98,7 +98,7 @@ impl FindFilter {
             Some('f') => Some('-'),
             Some(other) if "dlbcps".contains(other) => Some(other),
             Some(other) => {
-                let what = format!("--type {other}: one of f, d, l, b, c, p, s is wanted");
+                let what = format!("--type {other}: one of f, d, l, b, c, p, s is expected");
                 return Err(Failure::usage(what));
             }
             None => None,
@@ -145,7 +145,7 @@ fn parse_size(text: &str) -> Result<(char, u64), Failure> {
     let bytes = digits.parse::<u64>().ok().zip(shift);
     let bytes = bytes.and_then(|(number, shift)| number.checked_mul(1 << shift));
     let bytes = bytes.ok_or_else(|| {
-        Failure::usage(format!("--size {text}: a number of bytes is wanted, as +10M"))
+        Failure::usage(format!("--size {text}: a number of bytes is expected, as +10M"))
     })?;
     Ok((sign.unwrap_or('='), bytes))
 }

@@ -31,10 +31,10 @@ const STATUSES: &str = "Exit status:
     3  no pool is there, or none of that name or guid, or no such state of it (--txg, --checkpoint)
     4  several pools have that name: choose one by its guid
     5  more devices are missing than the redundancy can do without
-    6  the pool's own data are damaged
+    6  the pool's own metadata is damaged
     7  the pool has a version or uses a feature that this program does not know
     8  a key or passphrase is wrong
-    9  a dataset is locked: a key is wanted
+    9  a dataset is locked: its key is needed
    10  a path is not what it should be: a folder without images, a truncated image, no permission
    11  a device is in use by another program
    12  there is no such dataset or file

@@ -57,7 +57,7 @@ fn parse_size(text: &str) -> Result<u64, String> {
     // zettabytes: OpenZFS knows the letter, and 64 bits do not hold them
     let is_too_large = text.trim_end_matches(['b', 'B']).ends_with(['z', 'Z']);
     let why =
-        if is_too_large { "value is too large" } else { "a size is wanted, as 512, 16K or 1.5T" };
+        if is_too_large { "value is too large" } else { "a size is expected, as 512, 16K or 1.5T" };
     units::parse_binary(text).ok_or_else(|| why.to_owned())
 }
 

@@ -113,7 +113,7 @@ fn build_request(args: &Args, vdevs: Vec<vdevs::VdevSpec>) -> Result<CreatePool,
     new.filesystem_properties
         .extend(args.mountpoint.clone().map(|at| ("mountpoint".to_owned(), at)));
     if let Some(root) = new.altroot.as_ref().filter(|root| !root.is_absolute()) {
-        return Err(Failure::usage(format!("-R {}: an absolute path is wanted", root.display())));
+        return Err(Failure::usage(format!("-R {}: an absolute path is expected", root.display())));
     }
     Ok(new)
 }

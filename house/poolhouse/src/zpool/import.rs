@@ -304,7 +304,7 @@ fn parse_properties(args: &Args) -> Result<ImportProperties, Failure> {
         }
     }
     if let Some(root) = said.altroot.as_ref().filter(|root| !root.is_absolute()) {
-        return Err(Failure::usage(format!("-R {}: an absolute path is wanted", root.display())));
+        return Err(Failure::usage(format!("-R {}: an absolute path is expected", root.display())));
     }
     Ok(said)
 }

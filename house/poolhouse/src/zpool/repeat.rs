@@ -98,7 +98,7 @@ fn parse_words(words: &[String]) -> Result<RepeatPlan<'_>, Failure> {
     let number = |word: &String| word.starts_with(|first: char| first.is_ascii_digit());
     let names = words.iter().rposition(|word| !number(word)).map_or(0, |last| last + 1);
     let (pools, numbers) = words.split_at(names);
-    let bad = |word: &String| Failure::usage(format!("{word}: a number above 0 is wanted"));
+    let bad = |word: &String| Failure::usage(format!("{word}: a number above 0 is expected"));
     let seconds = |word: &String| {
         let seconds = word.parse().ok().filter(|seconds: &f64| *seconds > 0.0);
         seconds.and_then(|it| Duration::try_from_secs_f64(it).ok()).ok_or_else(|| bad(word))

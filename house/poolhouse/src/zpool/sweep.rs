@@ -95,9 +95,9 @@ impl TrimArgs {
         }
         let rate = match &self.rate {
             None => 0,
-            Some(text) => units::parse_binary(text)
-                .filter(|rate| *rate > 0)
-                .ok_or_else(|| Failure::usage(format!("-r {text}: a number of bytes is wanted")))?,
+            Some(text) => units::parse_binary(text).filter(|rate| *rate > 0).ok_or_else(|| {
+                Failure::usage(format!("-r {text}: a number of bytes is expected"))
+            })?,
         };
         let command = match (self.cancel, self.suspend) {
             (true, _) => ActivityCommand::Cancel,

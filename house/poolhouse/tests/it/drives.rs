@@ -527,7 +527,7 @@ fn lost_log_device_needs_import_m() {
     let text = nas.run_ok("zpool status tank");
     assert!(text.contains("state: UNAVAIL") && text.contains("`zpool import -m tank`"), "{text}");
     let why = nas.run_failing(&format!("{place} tank"), 1);
-    assert!(why.contains("promised") && why.contains("-m"), "{why}");
+    assert!(why.contains("synchronous writes") && why.contains("-m"), "{why}");
     nas.run_ok(&format!("{place} -m tank"));
     let kept = std::fs::read_to_string(&letter).unwrap();
     assert!(kept == "first" || kept.is_empty(), "{kept}");

@@ -37,7 +37,7 @@ impl FaultyMount {
         let pool = engine::pool::create_on_devices(&new, &array.devices(), &environment()).unwrap();
         let now = || Time { seconds: 1_700_000_000, nanoseconds: 7 };
         let live = PoolFileSystem::open(&pool, &name, now).unwrap();
-        let dir = fixtures::scratch_dir(&format!("standstill-{name}"));
+        let dir = fixtures::scratch_dir(&format!("suspension-{name}"));
         let (mount, _) = fuse::mount_filesystem(
             &live,
             vfs::DoorId::new_unique(),

@@ -110,7 +110,8 @@ fn resolve_block<T>(
     take: &mut dyn FnMut(BlockSource<'_>) -> Result<T>,
 ) -> Result<Option<T>> {
     loop {
-        // no thread may wait, or read, with the lock
+        // Rule: look up under the lock, read without it, and check the tree again after an error. A
+        // reader that held the lock during I/O would stop the sync, which needs it to install the tree.
         let seen = entry.state.read().lookup_block(block);
         let tree = match seen {
             BlockLocation::InMemory(content) => {

@@ -156,6 +156,8 @@ impl Objset {
                 if SpecialObject::is_special(entry.id) { 0 } else { self.accounted_flags().0 };
             object::write_object(&base, inner, entry, accounted)
         })?;
+        // Rule: a pointer is written after its block, from data up to the root block. The checksum in the
+        // pointer is known only then, and no state on the drives leads to an unwritten block.
         let mut header = base.header().clone();
         let (special, numbered): (Vec<_>, Vec<_>) =
             written.iter().partition(|written| SpecialObject::from_id(written.object.id).is_some());

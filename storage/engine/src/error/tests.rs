@@ -55,14 +55,12 @@ fn pool_errors() -> Vec<(u8, Error, &'static str)> {
             5,
             Error::MissingDevices { pool: text("tank"), vdevs: lacking },
             "pool 'tank': 3 of 6 devices are missing from raidz2-0 (/dev/sda, /dev/sdb, /dev/sdc), \
-             which can do without 2; the pool cannot be opened: add the place of missing devices \
-             with -d",
+             which can do without 2; the pool cannot be opened: add the folder of missing devices with -d",
         ),
         (
             6,
             Error::DamagedPool { pool: text("tank"), why: text("it is") },
-            "pool 'tank' cannot be opened, as its own data are damaged: it is; an older state may \
-             still stand: `zpool import -F tank` takes it back to that, and `poolhouse rescue \
+            "pool 'tank' cannot be opened because its metadata is damaged: it is; an older state may be intact: `zpool import -F tank` rewinds to it, and `poolhouse rescue \
              --rewind` reads it (or --txg, with one that `rescue scan -v` lists)",
         ),
         (
@@ -73,9 +71,8 @@ fn pool_errors() -> Vec<(u8, Error, &'static str)> {
                 has_older_states: true,
                 why: text("it is"),
             },
-            "pool 'tank' cannot go on from 3 states that were looked at: it is in the newest; \
-             `zpool import -FX tank` tries all older ones; what can be read of it `poolhouse \
-             rescue` gets out",
+            "pool 'tank' cannot be rewound: it is in the newest of 3 tried states; \
+             `zpool import -FX tank` tries all older ones; `poolhouse rescue` copies the readable files",
         ),
         (
             6,
@@ -116,12 +113,12 @@ fn dataset_errors() -> Vec<(u8, Error, &'static str)> {
         (
             8,
             Error::InvalidKey { dataset: dataset.clone(), expected: text("32 raw bytes") },
-            "the key for 'tank/a' cannot be one: 32 raw bytes is wanted",
+            "the key for 'tank/a' is invalid: it must be 32 raw bytes",
         ),
         (
             8,
             Error::NotEncrypted { dataset: dataset.clone() },
-            "'tank/a' is not encrypted, so no key is wanted for it",
+            "'tank/a' is not encrypted, so it needs no key",
         ),
         (
             9,
@@ -158,7 +155,7 @@ fn path_errors() -> Vec<(u8, Error, &'static str)> {
         (
             10,
             Error::IsDirectory { path: path.clone() },
-            "'d0.img' is a folder; an image, a disk or a partition is wanted here",
+            "'d0.img' is a folder; name an image, a disk or a partition",
         ),
         (
             10,
@@ -174,8 +171,7 @@ fn path_errors() -> Vec<(u8, Error, &'static str)> {
         (
             11,
             Error::InUse { path: path.clone() },
-            "'d0.img' is in use by another program; stop that program first, as what it writes \
-             would change the pool under the reader",
+            "'d0.img' is in use by another program; stop that program first, because its writes would change the pool under the reader",
         ),
         (
             13,
@@ -215,7 +211,7 @@ fn lacking_vdevs_are_listed_one_by_one() {
         Error::MissingDevices { pool: text("tank"), vdevs: lacking }.to_string(),
         "pool 'tank': d3.img is missing (/d3.img), and nothing has a copy; 2 of 2 devices are \
          missing from mirror-1 (/d4, /d5), which can do without 1; all devices of vdev 2 are \
-         missing; the pool cannot be opened: add the place of missing devices with -d"
+         missing; the pool cannot be opened: add the folder of missing devices with -d"
     );
 }
 

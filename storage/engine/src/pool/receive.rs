@@ -300,8 +300,7 @@ impl Pool {
             let (Some(state), Some(id)) = (state, found.id()) else { continue };
             let known = (state.to_guid, state.from_guid, state.object, state.offset);
             if known != (begin.to_guid, begin.from_guid, point.object, point.offset) {
-                let why = "the stream does not go on where the last one was cut; send it with the \
-                           receive_resume_token that the file system has now";
+                let why = "the stream does not continue where the last one was interrupted; send it with the present receive_resume_token of the file system";
                 return Err(receive_error(target, why));
             }
             return Ok((id, state));

@@ -23,9 +23,7 @@ impl fmt::Display for ReplayFailure {
         let Self { dataset, seq: record, why } = self;
         write!(
             f,
-            "'{dataset}': its intent log could not be done again from record {record} on ({why}): what was \
-             done to it in the last seconds before the crash is lost, though programs were promised that \
-             it lasts; see whether what they wrote last is there"
+            "'{dataset}': its intent log could not be replayed from record {record} on ({why}); synchronous writes of the last seconds before the crash may be lost: check the files that were written last"
         )
     }
 }

@@ -72,6 +72,8 @@ impl Transactions for FileSystemTransactions {
             if self.sync_policy.current().read_only {
                 return Err(Error::ReadOnly { objset });
             }
+            // Rule: wait for space before the hold. A thread that waited within a hold would stop the sync
+            // that frees the space.
             self.space.check_space(&self.spa, &self.dataset, need)?;
         }
         if need.freed_blocks > 0 {

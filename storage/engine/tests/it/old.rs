@@ -122,7 +122,7 @@ fn new_file() -> Vec<u8> {
     bytes
 }
 
-fn judge(folder: &TempDir, pool: &str, step: &str) {
+fn check_with_zdb(folder: &TempDir, pool: &str, step: &str) {
     assert_eq!(check_pool(folder, pool), Vec::<String>::new(), "{pool} {step}");
     let said = zdb_of(folder.path(), pool, &["-d"]);
     assert!(!said.contains("mismatch") && !said.contains("ERROR"), "{pool} {step}: {said}");
@@ -142,7 +142,7 @@ fn old_pools_keep_the_format_of_their_version() {
         work_on(&held, &pool);
         held.export().unwrap();
         drop(held);
-        judge(&folder, &pool, "with a snapshot");
+        check_with_zdb(&folder, &pool, "with a snapshot");
 
         let held = import(&folder, &pool);
         assert_eq!(read_file(&held, &pool, "new"), new_file(), "{pool}");
@@ -157,7 +157,7 @@ fn old_pools_keep_the_format_of_their_version() {
         held.destroy(&format!("{pool}/child")).unwrap();
         held.export().unwrap();
         drop(held);
-        judge(&folder, &pool, "without snapshots");
+        check_with_zdb(&folder, &pool, "without snapshots");
         assert_eq!(copy_of(folder.path()).2, version, "{pool} keeps its version");
     }
 }
@@ -185,5 +185,5 @@ fn operations_beyond_the_version_are_refused() {
     }
     held.export().unwrap();
     drop(held);
-    judge(&folder, &pool, "after the refused operations");
+    check_with_zdb(&folder, &pool, "after the refused operations");
 }

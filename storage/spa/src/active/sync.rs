@@ -110,7 +110,10 @@ impl ActivePool {
         for task in early {
             task(self, &change);
         }
+        // Rule: count clones before anything is freed. A block whose old file is deleted in the same txg
+        // would be freed while the clone refers to it.
         self.add_clone_references(txg)?;
+        // Rule: write the datasets before the sync tasks. A snapshot must have all changes of its txg.
         self.write_dirty_datasets(&change, &|set| set.is_dirty(txg))?;
         let tasks = self.tasks.drain_ready(txg);
         may_enable_features |= !tasks.is_empty();
@@ -129,6 +132,7 @@ impl ActivePool {
             self.update_label_features()?;
         }
         self.write_config(&tx)?;
+        // Rule: the MOS comes last, because all of the above changes it.
         let root = self.write_mos(&change)?;
         self.commit_txg(txg, now.seconds, root)
     }

@@ -33,6 +33,8 @@ impl FsWriter {
         bytes: &[u8],
     ) -> Result<u64> {
         let _long = self.fs.objset().begin_long_write(bytes.len());
+        // Rule: lock the file before a transaction begins. Otherwise a later change of the file could be in
+        // an earlier txg, and a crash between the two txgs would keep the later one alone.
         let locked = self.fs.inner.locks.write(&[file]);
         let mut draft = self.load_for_write(file)?;
         let size = draft.size();

@@ -142,7 +142,7 @@ fn client_options<'a>(
     let mut options = ClientOptions { writes: false, settings };
     for word in lists.flat_map(|list| list.split(',')).map(str::trim).filter(|it| !it.is_empty()) {
         let (name, value) = word.split_once('=').unwrap_or((word, ""));
-        let id = || value.parse().map_err(|_| format!("{word}: a number is wanted"));
+        let id = || value.parse().map_err(|_| format!("{word}: a number is expected"));
         let settings = &mut options.settings;
         match name {
             "rw" => options.writes = true,
