@@ -1,16 +1,16 @@
-//! Measuring arrays: pools of the same drives in several layouts are made by our own engine, within
-//! this program, measured, and destroyed.
+//! Measures arrays: our own engine, within this program, creates pools of the same drives in several
+//! layouts, measures and destroys them.
 //!
 //! ```text
 //! drives   the drives: unused and empty
-//! pool     a pool that is made of them, closed and opened again; session: while it is open
-//! place    a file system of it, to be measured by the same workloads as a folder
-//! turn     one layout's turn: make, measure, scrub, destroy
+//! pool     a pool of them, exported and imported; session: while it is imported
+//! filesystem     a file system of it, a target of the same workloads as a folder
+//! layout_runner  one layout: create, measure, scrub, destroy
 //! ```
 //!
-//! The layouts take turns, so that what changes meanwhile touches all alike. Before every read the
-//! pool is closed and opened again and its drives are taken out of memory, so that nothing is warm.
-//! When a turn ends, however it ends, the drives are empty.
+//! The layouts alternate, so that other load affects all equally. Before every read the pool is
+//! exported and imported and its drives are dropped from the page cache, so that no cache is warm.
+//! At the end of a layout, also after an error, the drives are empty.
 
 mod drives;
 mod filesystem;

@@ -1,10 +1,10 @@
 //! Ways to copy: the same tree by each of them to each destination, in turns.
 //!
 //! ```text
-//! tree    what there is to copy, and what has arrived
-//! own     a copier of ours: several files at a time
-//! ways    it, and the programs that people use
-//! places  where copies go: folders, mounted shares, other machines by ssh
+//! tree           the source, and the copied part
+//! parallel_copy  our own copier: several files at a time
+//! copy_method    the copier, and common programs
+//! destination    folders, mounted shares, other machines by ssh
 //! ```
 //!
 //! Each run begins without the source in memory and counts until the copy is safe on its

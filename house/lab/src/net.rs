@@ -1,12 +1,12 @@
 //! Measures the network between two machines: a server and a client.
 //!
 //! ```text
-//! wire    the words that the two ends exchange
-//! listen  the end that does what it is asked
-//! talk    the end that asks: one stream, several, both ways, fixed buffers, latency
-//! flow    sending and receiving as fast as it goes
-//! link    which interface leads to an address, and what it can do
-//! says    what follows: the part of the link that is reached, and what is worth changing
+//! protocol  the messages of the two ends
+//! server    the end that handles requests
+//! client    the end that measures: one stream, several, both directions, fixed buffers, latency
+//! transfer  sends and receives at full speed
+//! link      the interface that leads to an address, and its speed
+//! findings  the used part of the link, and worthwhile changes
 //! ```
 
 mod client;

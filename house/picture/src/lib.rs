@@ -1,10 +1,10 @@
-//! Pictures and pages in SVG and HTML, which stand by themselves.
+//! Pictures and pages in SVG and HTML, without other files.
 //!
 //! ```text
-//! chart    bars and traces of measured figures
-//! letters  words cut to the room there is
-//! svg      marks and words, in the colours of light and dark
-//! page     a page around them: title, sections, tables
+//! chart       bars and traces of measured figures
+//! text_width  text cut to a width
+//! svg         marks and text, for light and dark screens
+//! page        a page around them: title, sections, tables
 //! ```
 //!
 //! Pages fetch nothing and run no script. Pictures are 400 units wide, so that their text can be

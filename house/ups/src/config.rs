@@ -11,7 +11,7 @@
 //! shutdown_after = 0                     # seconds on battery until the shutdown; 0: the battery decides
 //! shutdown_charge = 20                   # percent of charge
 //! shutdown_runtime = 300                 # seconds that the battery lasts
-//! resume_after = 30                      # seconds on line power until work goes on
+//! resume_after = 30                      # seconds on line power until work continues
 //! dead_time = 15                         # seconds of silence after a reading on battery until the shutdown
 //! secondaries_wait = 15                  # seconds for which the primary waits for the others
 //! shutdown_command = ["systemctl", "poweroff"]

@@ -5,9 +5,9 @@
 //! privileged steps.
 //!
 //! [`mount_filesystem`] mounts a file system of an imported pool ([`vfs::PoolFileSystem`]), to read and write.
-//! The kernel checks permissions; all else is the business of `vfs`.
+//! The kernel checks permissions; `vfs` does the rest.
 //!
-//! [`mount_volumes`] mounts a directory of volumes as files: what loop devices have as their backing files.
+//! [`mount_volumes`] mounts a directory of volumes as files: the backing files of loop devices.
 #![forbid(unsafe_code)]
 
 mod convert;

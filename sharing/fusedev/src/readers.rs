@@ -199,7 +199,7 @@ impl Busy {
         let mut state = readers.state.lock();
         state.idle -= 1;
         if state.idle == 0 {
-            // where none can be started, those there are go on as they become idle
+            // where none can be started, those there are continue as they become idle
             let _ = readers.start_thread(&mut state);
         }
         Self(readers)

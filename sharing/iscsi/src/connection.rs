@@ -129,7 +129,7 @@ impl<'a> Connection<'a> {
         let thread = std::thread::Builder::new().name("iscsi".to_owned());
         let is_started = thread.spawn_scoped(scope, || self.take_turns(scope)).is_ok();
         if !is_started {
-            // the threads that there are go on
+            // the threads that there are continue
             self.threads.fetch_sub(1, SeqCst);
         }
         is_started

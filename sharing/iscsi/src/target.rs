@@ -329,7 +329,7 @@ impl TargetTable {
         visible.map(|target| target.name.clone()).collect()
     }
 
-    /// Whether a session of an initiator may go on.
+    /// Whether a session of an initiator may continue.
     pub(crate) fn serves(
         &self,
         target: &Arc<ActiveTarget>,

@@ -190,7 +190,7 @@ impl LockTable {
         });
     }
 
-    /// Unlocks everything that an owner has locked in a file, as close(2) does. Its waits go on.
+    /// Unlocks everything that an owner has locked in a file, as close(2) does. Its waits continue.
     pub fn release_file(&self, ino: Ino, owner: LockOwner) {
         self.unlock(ino, owner, &(0..u64::MAX));
     }

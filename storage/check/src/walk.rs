@@ -178,7 +178,7 @@ impl CheckInner {
     }
 }
 
-/// Notes that the walk could not go on below a place.
+/// Notes that the walk could not continue below a place.
 fn record_walk_error(error: &dmu::Error, kind: ObjectType, tally: &mut Tally) {
     match error {
         // the examination of the block has reported everything

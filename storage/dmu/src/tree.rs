@@ -203,7 +203,7 @@ impl DnodeTree {
         Ok(Some(length))
     }
 
-    /// The data block at which to go on after an error: that behind everything the error hides.
+    /// The data block at which to continue after an error: that behind everything the error hides.
     pub(crate) fn resume_block_after(&self, error: &Error, block: u64) -> u64 {
         let zbookmark = error.zbookmark();
         let ours = (zbookmark.objset, zbookmark.object) == (self.objset, self.object);

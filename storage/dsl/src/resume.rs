@@ -123,7 +123,7 @@ impl Dataset {
         self.own_resume_token()?.map(|token| ResumeToken::decode(&token)).transpose()
     }
 
-    /// The token, if a receive into it was stopped and can go on. An increment is received into
+    /// The token, if a receive into it was stopped and can continue. An increment is received into
     /// a hidden clone below.
     pub fn resume_token(&self) -> Result<Option<String>> {
         if self.is_snapshot() {
@@ -138,7 +138,7 @@ impl Dataset {
         }
     }
 
-    /// Whether a receive into it was stopped and can go on; so it may be if that cannot be read.
+    /// Whether a receive into it was stopped and can continue; so it may be if that cannot be read.
     pub(crate) fn can_resume_receive(&self) -> bool {
         !matches!(self.zap_field(Phys::RESUME_TO_GUID), Ok(None))
     }

@@ -174,7 +174,7 @@ pub enum Error {
         /// The missing devices.
         why: String,
     },
-    /// No state of it is sound enough to go on with.
+    /// No state of it can be imported.
     #[error("{}", rewind_failed_message(.pool, *.states_tried, *.has_older_states, .why))]
     RewindFailed {
         /// The pool.

@@ -11,7 +11,7 @@
 //!
 //! The array's address space is cut into groups of 16 MiB a column. As many groups as fill whole
 //! rows make a slice; in each slice the places are dealt to the drives anew (see `permute`). A
-//! group that does not fit the rest of a row goes on at the start of the next.
+//! group that does not fit the rest of a row continues at the start of the next.
 //!
 //! Within a group the sectors are numbered row by row as in raidz, but a block always takes whole
 //! rows, beginning at the group's first column. The rest of its last row is zeros, which parity

@@ -244,7 +244,7 @@ impl GroupState {
         None
     }
 
-    /// How good a metaslab is to go on in: whether it has long ranges, how empty it is in eighths,
+    /// How good a metaslab is to continue in: whether it has long ranges, how empty it is in eighths,
     /// and, as outer tracks are faster, how near to the start it lies.
     fn rank(&self, at: usize) -> (u32, u64, std::cmp::Reverse<usize>) {
         let slab = &self.metaslabs[at];

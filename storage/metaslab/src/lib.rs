@@ -5,13 +5,13 @@
 //! top-level vdevs, they have metaslabs, and each of those is for one [`Class`] of blocks.
 //!
 //! ```text
-//! allocator   the pool: copies, classes, what is asked from above
-//!  └ rotor    whose turn it is among the vdevs of a class, by what is free
-//!    └ top    a vdev: which metaslab is in use
-//!      └ slab a metaslab: free, allocated, waiting; what each txg changed
-//!        └ free, ranges   where a piece fits
-//! allocated   which ranges blocks may have
-//! removed     vdevs that were removed: freeing what has its address there
+//! allocator        the pool: copies, classes, requests from above
+//!  └ rotor         the next vdev of a class, by free space
+//!    └ group       a vdev: the metaslab in use
+//!      └ metaslab  free, allocated and deferred ranges; the changes of each txg
+//!        └ free_space, range_set   the search for a range
+//! allocated    the ranges that blocks may have
+//! removed_vdev  removed vdevs: frees of blocks with addresses there
 //! checkpoint  freed blocks that the pool's checkpoint keeps
 //! ```
 //!

@@ -126,7 +126,7 @@ impl Dnode {
         }
     }
 
-    /// Reads the dnode at the start of `bytes`, which may go on behind it; `None` if the slot is
+    /// Reads the dnode at the start of `bytes`, which may continue behind it; `None` if the slot is
     /// free.
     pub fn parse(bytes: &[u8], order: Order) -> Result<Option<Self>> {
         let mut reader = Reader::new("dnode", bytes, order);

@@ -62,7 +62,7 @@ pub enum Error {
     /// A raidz cannot be expanded.
     #[error("{0}")]
     Expand(#[from] crate::active::ExpandError),
-    /// A raidz expansion cannot go on for now.
+    /// A raidz expansion cannot continue for now.
     #[error("the raidz expansion is paused: {0}")]
     Reflow(#[from] vdev::ReflowPause),
     /// The checkpoint is in the wrong state for a command.

@@ -144,7 +144,7 @@ impl Pool {
     }
 
     /// Why it can only be read, if so: it is in the midst of something that writing does not know how to
-    /// go on with, or uses features that are not known.
+    /// continue with, or uses features that are not known.
     pub fn read_only_reason(&self) -> Option<String> {
         match crate::space::check_writable(self) {
             Err(Error::NotWritable { why }) => Some(why),

@@ -85,7 +85,7 @@ mod tests {
             let (txgs, gate) = (txgs.clone(), Arc::clone(&gate));
             std::thread::spawn(move || txgs.begin_gated_tx(&gate).map(|tx| tx.txg()))
         };
-        // other datasets go on
+        // other datasets continue
         assert_eq!(txgs.begin_tx().unwrap().txg(), before.txg());
         drop(before);
         let written = txgs.quiesce();

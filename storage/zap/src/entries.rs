@@ -21,7 +21,7 @@ pub struct ZapEntries {
     batch: std::vec::IntoIter<Result<ZapEntry>>,
 }
 
-/// Where to go on.
+/// Where to continue.
 enum ListPosition {
     /// At this one of a micro table, in the order of hashes.
     Micro(Arc<ZapKind>, usize),

@@ -93,7 +93,7 @@ impl FatTable {
         Some(index.checked_shl(64_u32.saturating_sub(shift)).unwrap_or(0))
     }
 
-    /// The place in the pointer table at which to go on after `index` led to nothing: behind the
+    /// The place in the pointer table at which to continue after `index` led to nothing: behind the
     /// places of the table's blocks that are not there at all, or else the next.
     pub(crate) fn index_after_gap(&self, object: &Object, index: u64) -> u64 {
         let next = index.saturating_add(1);

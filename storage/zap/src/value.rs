@@ -85,6 +85,6 @@ pub struct ZapEntry {
     pub key64: Option<Vec<u64>>,
     /// The value.
     pub value: ZapValue,
-    /// The entry's place in the listing; [`ZapCursor::after`] is where to go on.
+    /// The entry's place in the listing; [`ZapCursor::after`] is where to continue.
     pub cursor: ZapCursor,
 }

@@ -22,7 +22,7 @@ enum ChainItem<'a> {
     Record(u64, &'a RecordBlocks),
 }
 
-/// Whether to go on.
+/// Whether to continue.
 #[derive(PartialEq, Eq)]
 enum ChainStep {
     Continue,

@@ -4,8 +4,8 @@
 //! demand: attributes from the bonus buffer, names from the directory's table, content
 //! by range. Unreplayed records of an intent log can be applied in memory ([`Fs::open`]).
 //!
-//! [`create_fs`] makes the content of a new file system; a [`FsWriter`] changes the files of one whose
-//! object set is live.
+//! [`create_fs`] makes the content of a new file system; a [`FsWriter`] changes the files of a live
+//! object set.
 #![forbid(unsafe_code)]
 #![cfg_attr(
     not(test),

@@ -60,7 +60,7 @@ struct CountedWriter<'a> {
 }
 
 impl CountedWriter<'_> {
-    /// Waits until the stream may go on, or the job is cancelled.
+    /// Waits until the stream may continue, or the job is cancelled.
     fn wait(&mut self, bytes: u64) {
         let mut left = self.throttle.delay(bytes, Instant::now());
         while !left.is_zero() && !self.control.is_cancelled() {

@@ -4,7 +4,7 @@
 //! on-battery   an alert
 //! quiet        scrubs and replication stop              outage.rs
 //! shut-down    primary: FSD to the others; pools close; POWERDOWNFLAG; logout; the shutdown command
-//! normal       pools are imported again, scrubs start again, replication goes on
+//! normal       pools are imported again, scrubs start again, replication continues
 //! ```
 
 mod outage;

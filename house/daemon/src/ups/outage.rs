@@ -53,7 +53,7 @@ impl Outage {
         self.are_pools_closed
     }
 
-    /// Stops scrubs and replication. Resilvers go on: the pools need them.
+    /// Stops scrubs and replication. Resilvers continue: the pools need them.
     pub(super) fn stop_background_work(&mut self, context: &Context) {
         for pool in context.pools.all() {
             let scan = pool.handle.scan_status();

@@ -49,7 +49,7 @@ pub(crate) struct CopyOptions<'a> {
     pub(crate) threads: usize,
     /// The identity of the content.
     pub(crate) resume_mark: Time,
-    /// Do not go on where an earlier run stopped.
+    /// Do not continue where an earlier run stopped.
     pub(crate) restart: bool,
     /// Write zeros where there are holes: into something that holds other bytes.
     pub(crate) write_zeros: bool,
@@ -62,7 +62,7 @@ const MAX_IN_FLIGHT: usize = 8;
 /// Smaller content is copied by the calling thread.
 const SINGLE_THREAD_MAX: u64 = 1 << 20;
 
-/// Opens the part and finds out where to go on.
+/// Opens the part and finds out where to continue.
 pub(crate) fn open_partial(
     path: &Path,
     content: &Content,

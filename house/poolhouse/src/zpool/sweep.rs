@@ -24,7 +24,7 @@ pub(super) struct InitializeArgs {
     /// End it
     #[arg(short = 'c', long = "cancel", conflicts_with_all = ["suspend", "reset", "wait"])]
     cancel: bool,
-    /// Stop it, to go on later
+    /// Stop it, to continue later
     #[arg(short = 's', long = "suspend", conflicts_with_all = ["reset", "wait"])]
     suspend: bool,
     /// Forget that it was done
@@ -62,7 +62,7 @@ pub(super) struct TrimArgs {
     /// End it
     #[arg(short = 'c', long = "cancel", conflicts_with_all = ["suspend", "wait", "rate"])]
     cancel: bool,
-    /// Stop it, to go on later
+    /// Stop it, to continue later
     #[arg(short = 's', long = "suspend", conflicts_with_all = ["wait", "rate"])]
     suspend: bool,
     /// Wait until it is done

@@ -67,7 +67,7 @@ impl Activity {
         }
     }
 
-    /// Bytes that are left to do, as far as they are known; none: the activity does not go on.
+    /// Bytes that are left to do, as far as they are known; none: the activity does not continue.
     fn remaining(self, pool: &PoolStatus, freeing: u64) -> Option<u64> {
         let scan = |kind| {
             let scan = pool.scan.as_ref()?;
@@ -195,7 +195,7 @@ impl Args {
     }
 }
 
-/// Bytes that each of these activities of a pool has left; none where it does not go on.
+/// Bytes that each of these activities of a pool has left; none where it does not continue.
 fn remaining(
     asking: &DaemonArgs,
     pool: &str,

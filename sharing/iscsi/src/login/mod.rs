@@ -143,7 +143,7 @@ impl Login {
     fn go_on(&mut self, request: &LoginRequest, answer: Text) -> Result<Step, LoginStatus> {
         let Some(next) = request.next else { return Ok(Step::Answer(answer, None)) };
         if self.require_authentication().is_err() {
-            // the initiator wants to go on, and has not answered the challenge yet
+            // the initiator wants to continue, and has not answered the challenge yet
             return Ok(Step::Answer(answer, None));
         }
         self.security = Security::Done;

@@ -144,7 +144,7 @@ impl Stage {
 pub struct LoginRequest {
     /// The stage that the initiator wants to go to.
     pub next: Option<Stage>,
-    /// Whether the text goes on in the next request.
+    /// Whether the text continues in the next request.
     pub continues: bool,
     /// The stage.
     pub stage: Stage,
@@ -167,7 +167,7 @@ pub struct LoginRequest {
 pub struct TextRequest {
     /// Whether the negotiation may end with the answer.
     pub is_final: bool,
-    /// Whether the text goes on in the next request.
+    /// Whether the text continues in the next request.
     pub continues: bool,
     /// The initiator task tag.
     pub tag: u32,

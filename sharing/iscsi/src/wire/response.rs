@@ -190,7 +190,7 @@ pub enum Response {
         tag: u32,
         /// Whether the negotiation ends.
         is_final: bool,
-        /// Whether the text goes on in the next response.
+        /// Whether the text continues in the next response.
         continues: bool,
     },
     /// The answer to a logout request.
@@ -267,7 +267,7 @@ impl Response {
             }
             Self::Text { tag, is_final, continues } => {
                 let flags = if is_final { 0x80 } else { 0 } | if continues { 0x40 } else { 0 };
-                // the initiator repeats a tag with its next request, where the text goes on
+                // the initiator repeats a tag with its next request, where the text continues
                 let transfer_tag = if is_final { NO_TAG } else { 0 };
                 HeaderWriter::new(0x24, flags, data_length).u32(16, tag).u32(20, transfer_tag)
             }

@@ -430,7 +430,7 @@ fn is_accounting_object(object: ObjectId) -> bool {
     object.get() > u64::MAX.wrapping_sub(8)
 }
 
-/// The first data block below a place at which the walk cannot go on.
+/// The first data block below a place at which the walk cannot continue.
 fn first_data_block(zbookmark: Zbookmark, above: &[(Zbookmark, Blkptr)]) -> Zbookmark {
     // the first is the root, which has no fan-out
     let size = above.iter().skip(1).find(|(known, _)| known.object == zbookmark.object);

@@ -30,9 +30,9 @@ pub enum ActivityKind {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum ActivityCommand {
-    /// Start it, or go on.
+    /// Start it, or continue.
     Start,
-    /// Stop it, to go on later.
+    /// Stop it, to continue later.
     Suspend,
     /// End it.
     Cancel,

@@ -94,7 +94,7 @@ impl Pool {
         Ok(())
     }
 
-    /// Copies for a raidz expansion, if there is one, until it is complete, cannot go on for now, or the job
+    /// Copies for a raidz expansion, if there is one, until it is complete, cannot continue for now, or the job
     /// is cancelled. Returns its state then, or none. To be called by one thread at a time.
     pub fn continue_raidz_expansion(&self, job: &Job) -> Result<Option<ExpansionStatus>> {
         let pace = |is_vdev_in_use: bool| {

@@ -131,7 +131,7 @@ impl Pool {
     }
 }
 
-/// Has each sync of a dataset write where the receive would go on.
+/// Has each sync of a dataset write where the receive would continue.
 fn record_positions(set: &OpenDataset, id: ObjsetId, positions: Arc<Mutex<Positions>>) {
     set.set_sync_hook(move |change| {
         let due = positions.lock().take(change.tx.txg());

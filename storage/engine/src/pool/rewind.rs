@@ -147,7 +147,7 @@ pub(super) fn open_with_rewind(
     Ok(OpenedState { pool, target: rewound })
 }
 
-/// The newest state with which the pool can go on.
+/// The newest state with which the pool can continue.
 fn open_newest_valid(
     candidate: &Candidate,
     most: Option<u64>,
@@ -192,7 +192,7 @@ fn rewind_target(candidate: &Candidate, pool: &spa::Pool) -> Option<RewindTarget
     })
 }
 
-/// Whether a pool can go on from a state: all metadata can be read, of the datasets too, and nothing
+/// Whether a pool can continue from a state: all metadata can be read, of the datasets too, and nothing
 /// counts as free that it leads to.
 fn validate_state(pool: &spa::Pool, judging: &RewindProbe, workers: usize) -> Result<()> {
     let damaged = |why: String| Error::DamagedPool { pool: pool.name().to_owned(), why };

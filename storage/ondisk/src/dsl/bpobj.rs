@@ -35,7 +35,7 @@
 //! offset  size  field      meaning
 //!      0   128  root       the tree's root
 //!    128     8  birth      only blocks born after this txg are freed
-//!    136     8  objset     where freeing goes on: all before it is freed
+//!    136     8  objset     where freeing continues: all before it is freed
 //!    144     8  object
 //!    152     8  level      signed
 //!    160     8  block

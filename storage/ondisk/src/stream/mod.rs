@@ -9,7 +9,7 @@
 //!      0     4  kind            which record it is, below
 //!      4     4  payload_length  bytes of the name/value list behind BEGIN; 0 in other records
 //!      8   272  body            drawn with each record type
-//!    280    32  checksum        running Fletcher-4; BEGIN has none, its body goes on here
+//!    280    32  checksum        running Fletcher-4; BEGIN has none, its body continues here
 //!    312
 //! ```
 //!

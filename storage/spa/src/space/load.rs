@@ -288,7 +288,7 @@ pub(crate) fn is_closed_to_allocation(config: &VdevConfig, top: &VdevNode) -> bo
     config.removing || config.non_allocating || top.is_unavailable()
 }
 
-/// Refuses pools in the midst of something that writing does not know how to go on with.
+/// Refuses pools in the midst of something that writing does not know how to continue with.
 pub(crate) fn check_writable(pool: &Pool) -> Result<(), Error> {
     let root = pool.config().tree.as_ref();
     let removing = root.is_some_and(|root| root.children.iter().any(|top| top.removing));

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! # comment
-//! DIRECTORY [-OPTIONS] CLIENT[(OPTIONS)]...     a line that ends with \ goes on in the next one
+//! DIRECTORY [-OPTIONS] CLIENT[(OPTIONS)]...     a line that ends with \ continues in the next one
 //! "/with space"  /with\040space                 names with spaces
 //! ```
 //!

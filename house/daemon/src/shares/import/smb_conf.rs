@@ -3,7 +3,7 @@
 //! ```text
 //! [global]             defaults of all shares
 //! [NAME]
-//!   option = value     ; or # begins a comment line; a line that ends with \ goes on in the next one
+//!   option = value     ; or # begins a comment line; a line that ends with \ continues in the next one
 //! ```
 //!
 //! Names of options have neither case nor spaces, and several have synonyms.
