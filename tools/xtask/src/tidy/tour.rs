@@ -18,7 +18,7 @@ pub(crate) fn check(root: &Path) -> Vec<Violation> {
             let place = format!("{DOCUMENT}:{number}");
             match std::fs::read_to_string(root.join("docs").join(path)) {
                 Err(_) => {
-                    violations.push(Violation::new(place, format!("`{path}` does not exist")))
+                    violations.push(Violation::new(place, format!("`{path}` does not exist")));
                 }
                 Ok(code) if !has_name(&code, path, name) => {
                     violations.push(Violation::new(place, format!("`{path}` has no `{name}`")));
