@@ -300,7 +300,7 @@ fn results_are_compared_and_reported() {
     std::fs::write(&page, "{}").expect("a file");
     let wrong = run(&["bench", "compare", a, path_arg(&page)]);
     assert_eq!(wrong.status, 10);
-    assert!(wrong.stderr.contains("no result of `poolhouse bench`"), "{}", wrong.stderr);
+    assert!(wrong.stderr.contains("not a result of `poolhouse bench`"), "{}", wrong.stderr);
 }
 
 #[test]

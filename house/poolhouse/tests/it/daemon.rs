@@ -167,7 +167,7 @@ fn pools_are_made_for_other_systems_and_names() {
     for (what, why) in [
         ("-o colour=red", "no such property"),
         ("-o noexec,wet", "-o wet"),
-        ("-c /dev/null", "no file with the names of pools"),
+        ("-c /dev/null", "not a file with the names of pools"),
     ] {
         let said = nas.run_failing(&format!("zpool import {what} -R /nowhere tank"), 2);
         assert!(said.contains(why), "{said}");

@@ -65,7 +65,7 @@ fn paths_that_are_not_devices_are_reported() {
     fs::create_dir(dir.join("d0.img")).expect("a folder");
     let image = dir.join("d0.img");
     assert_fails(&["rescue", "scan", "-d", path_arg(&image)], 10, "is a folder, and no image");
-    assert_fails(&["inspect", "labels", path_arg(&image)], 10, "is a folder; an image");
+    assert_fails(&["inspect", "labels", path_arg(&image)], 10, "is a folder; name an image");
     let blank = dir.join("blank.img");
     File::create(&blank).and_then(|file| file.set_len(64 << 20)).expect("an image");
     assert_fails(&["rescue", "scan", "-d", path_arg(&blank)], 3, "no pool found");

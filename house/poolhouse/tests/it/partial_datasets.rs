@@ -29,7 +29,7 @@ fn incomplete_datasets_are_marked() {
     for name in ["tank", "tank/from", "tank/censored", "tank/later"] {
         assert!(mounted.contains(&format!("{name}\tyes\n")), "{mounted}");
     }
-    for (name, why) in [("tank/new", "broken off"), ("tank/redacted", "redacted")] {
+    for (name, why) in [("tank/new", "interrupted"), ("tank/redacted", "redacted")] {
         assert!(mounted.contains(&format!("{name}\tno\n")), "{mounted}");
         let said = nas.run_failing(&format!("zfs mount {name}"), 1);
         assert!(said.contains(why), "{said}");
