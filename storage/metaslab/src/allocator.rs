@@ -254,7 +254,7 @@ impl Allocator {
     }
 
     /// Reads the map of a metaslab and loads it, if there is a map reader. An unreadable
-    /// one is not used for some txgs, or until [`Self::try_again`].
+    /// one is not used for some txgs, or until [`Self::retry_unreadable_maps`].
     pub(crate) fn read_and_load(
         &self,
         vdev: VdevId,
