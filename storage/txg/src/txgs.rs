@@ -402,7 +402,7 @@ impl Txgs {
         state.synced >= txg
     }
 
-    /// Waits like [`Self::sync`] while another thread syncs txgs, as `there` reports. Returns true
+    /// Waits like [`Self::wait_txg_synced`] while another thread syncs txgs, as `there` reports. Returns true
     /// if the txg is synced, and none if no such thread is left.
     pub fn wait_synced_while(&self, txg: Txg, there: &dyn Fn() -> bool) -> Option<bool> {
         let mut state = self.0.state.lock();
